@@ -1,0 +1,103 @@
+# Every command of the project; `make` alone lists them. Each does its own set-up: a machine needs make, git, and a
+# Python with venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+PYTHON ?= python3
+SEEDS ?= 200
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST := $(PY) -m pytest -n 2 --dist worksteal
+TYPED := $(wildcard metaservice worker tests benchmarks examples tools)
+step = @printf '\033[1m%s\033[0m\n' 'check: $(1)'
+
+.PHONY: help
+help: ## list the commands
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(VENV)/.ready ## make .venv and install into it; does nothing when that is up to date
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "LakeTX needs Python 3.11 or later: '$(PYTHON)' is not there. Name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "LakeTX needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) can't make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@echo "installing into $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) setuptools
+	@$(PIP) --no-build-isolation --editable '.[test]'
+	@touch $@
+
+$(VENV)/.ready-bench: $(VENV)/.ready
+	@$(PIP) --no-build-isolation --editable '.[test,bench]'
+	@touch $@
+
+.PHONY: protos
+protos: setup ## regenerate the Python beside the .proto files
+	@$(PY) -m tools.gen_protos
+
+.PHONY: docs
+docs: setup ## regenerate the documents that are made from code: docs/api.md
+	@$(PY) -m tools.gen_api_docs
+
+.PHONY: format
+format: setup ## format the code and apply the linter's safe fixes
+	@$(PY) -m ruff check --fix --quiet .
+	@$(PY) -m ruff format .
+
+.PHONY: check
+check: setup ## format, lint, types, layers, generated code and documents: all as they should be
+	$(call step,format)
+	@$(PY) -m ruff format --check --quiet .  || { echo "\`make format\` mends it" >&2; exit 1; }
+	$(call step,lint)
+	@$(PY) -m ruff check --quiet .
+	$(call step,types)
+	@$(PY) -m mypy $(TYPED)
+	$(call step,layers)
+	@$(VENV)/bin/lint-imports --no-cache --no-logo
+	$(call step,generated code is fresh)
+	@$(PY) -m tools.gen_protos --check
+	$(call step,documents are true)
+	@$(PY) -m tools.gen_api_docs --check
+
+.PHONY: test
+test: check ## check, then every test but the long ones; ARGS="…" goes to pytest
+	@$(PYTEST) -m 'not long' $(ARGS)
+
+.PHONY: test-long
+test-long: setup ## the tests that take minutes
+	@$(PYTEST) -m long $(ARGS)
+
+.PHONY: sim
+sim: setup ## simulate clients, crashes and clock jumps; SEEDS=200 histories
+	@$(PY) -m tests.simulation --seeds $(SEEDS)
+
+.PHONY: plant
+plant: setup ## plant bugs one by one and see the tests catch them
+	@$(PY) -m tests.plant
+
+.PHONY: conformance
+conformance: setup ## run case files against a live service; CASES="FILE…"
+	@$(PY) -m tests.conformance $(CASES)
+
+.PHONY: demo
+demo: setup ## start a service in a temporary folder and walk through what it does
+	@$(PY) -m examples.demo
+
+.PHONY: serve
+serve: setup ## run the service in the foreground; ARGS="…" goes to it
+	@$(PY) -m metaservice $(ARGS)
+
+# make passes the variables of its own command line on as environment variables: JSON and SCALE arrive there.
+.PHONY: bench-commit
+bench-commit: $(VENV)/.ready-bench ## measure commits; JSON=FILE to write results, SCALE=N for a smaller or larger run
+	@$(PY) -m benchmarks.commit
+
+.PHONY: clean
+clean: ## remove what the commands made, the environment included
+	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

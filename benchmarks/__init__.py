@@ -1,0 +1,1 @@
+"""Side by side with peers, one command each; every benchmark has the form of `benchmarks.frame`."""

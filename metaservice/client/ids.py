@@ -1,0 +1,15 @@
+"""Ids that the client makes: UUIDv7, so that ids sort by the time they were made."""
+
+from __future__ import annotations
+
+import random
+import time
+
+
+def uuid7(now_ms: int | None = None) -> str:
+    """48 bits of Unix milliseconds, then 74 random bits around version and variant."""
+    when_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    chance = random.getrandbits(74)
+    number = (when_ms & 0xFFFFFFFFFFFF) << 80 | 0x7 << 76 | (chance >> 62) << 64 | 0x2 << 62 | chance & (1 << 62) - 1
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

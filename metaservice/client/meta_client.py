@@ -1,0 +1,472 @@
+"""Every call of the service, typed. Safe to share between threads; one connection and one session stream each.
+
+Each call that changes something carries an id that its caller may name, and is repeated under it. Begin, register,
+commit, append, renew and abort travel on the session stream, and one by one where the service refuses it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self, TypeVar, cast
+
+import grpc
+
+from metaservice.client.errors import (
+    ConflictError,
+    MetaServiceError,
+    decode_rpc_error,
+    decode_status,
+)
+from metaservice.client.heartbeat import Heartbeat
+from metaservice.client.ids import uuid7
+from metaservice.client.retries import Retries
+from metaservice.client.session import Session
+from metaservice.client.transaction import Transaction
+from protos.laketx.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    catalog_pb2,
+    catalog_pb2_grpc,
+    common_pb2,
+    read_pb2,
+    read_pb2_grpc,
+    transaction_pb2_grpc,
+)
+from protos.laketx.v1 import transaction_pb2 as wire
+
+CALL_TIMEOUT_S: Final = 20.0
+RETRY_BUDGET_S: Final = 60.0
+CHUNK_FILES: Final = 1_000
+PAGE_SIZE: Final = 500
+MESSAGE_BYTES_MAX: Final = 64 << 20
+SESSION_REFUSED_FOR_S: Final = 30.0
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
+
+
+class MetaClient:
+    """A connection to MetaService."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        principal: str = "",
+        client_name: str = "",
+        client_features: Sequence[str] = (),
+        call_timeout_s: float = CALL_TIMEOUT_S,
+        retry_budget_s: float = RETRY_BUDGET_S,
+        use_session: bool = True,
+    ) -> None:
+        self._principal = common_pb2.Principal(name=principal, client=client_name)
+        self._client_features = list(client_features)
+        self._timeout_s = call_timeout_s
+        self._retries = Retries(retry_budget_s)
+        self._channel = grpc.insecure_channel(
+            address,
+            options=[
+                ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+                ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.min_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 2_000),
+                ("grpc.use_local_subchannel_pool", 1),  # two clients of a process don't share a connection
+            ],
+        )
+        self._transactions = transaction_pb2_grpc.TransactionServiceStub(self._channel)
+        self._catalog = catalog_pb2_grpc.CatalogServiceStub(self._channel)
+        self._reads = read_pb2_grpc.ReadServiceStub(self._channel)
+        self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)
+        self._session: Session | None = None
+        self._session_lock = threading.Lock()
+        self._no_session_until_s = 0.0 if use_session else float("inf")
+        self._heartbeat = Heartbeat(self._renew_once)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Open transactions are left to their leases."""
+        self._heartbeat.stop()
+        with self._session_lock:
+            self._no_session_until_s = float("inf")
+            session, self._session = self._session, None
+        if session is not None:
+            session.close()
+        self._channel.close()
+
+    # -------------------------------------------------------------------------------------------------- transactions
+
+    def begin(
+        self,
+        tables: Iterable[wire.TableIntent],
+        *,
+        txn_id: str | None = None,
+        commit_message: str = "",
+        adopt_from: str = "",
+        properties: Mapping[str, str] | None = None,
+    ) -> Transaction:
+        """Begins a transaction and keeps it alive until it ends or is forgotten."""
+        request = wire.SessionRequest()
+        begin = request.calls.add().begin
+        begin.txn_id = txn_id or uuid7()
+        begin.tables.extend(tables)
+        begin.principal.CopyFrom(self._principal)
+        begin.client_features.extend(self._client_features)
+        if commit_message:
+            begin.commit_message = commit_message
+        if adopt_from:
+            begin.adopt_from = adopt_from
+        if properties:
+            begin.properties.update(properties)
+        reply = self._retries.run(lambda: self._session_call(request))
+        return Transaction(self, self._heartbeat, begin.txn_id, reply.begin)
+
+    def register(
+        self,
+        txn_id: str,
+        table_id: str,
+        files: Sequence[common_pb2.DataFile],
+        delete_sets: Sequence[common_pb2.DeleteSet] = (),
+    ) -> wire.RegisterFilesResponse:
+        if len(files) + len(delete_sets) > CHUNK_FILES:
+            return self._register_streamed(txn_id, table_id, files, delete_sets)
+        request = wire.SessionRequest()
+        register = request.calls.add().register
+        register.txn_id = txn_id
+        register.table_id = table_id
+        register.files.extend(files)
+        register.delete_sets.extend(delete_sets)
+        return self._retries.run(lambda: self._session_call(request)).register
+
+    def commit(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.CommitTransactionResponse:
+        """The answer as it is; asked for until it comes or the budget ends in CommitOutcomeUnknownError."""
+        request = wire.SessionRequest()
+        commit = request.calls.add().commit
+        commit.txn_id = txn_id
+        commit.changes.extend(changes)
+        return self._retries.run(lambda: self._session_call(request), decides=(txn_id,)).commit
+
+    def abort(self, txn_id: str, reason: str = "") -> None:
+        request = wire.SessionRequest()
+        request.calls.add().abort.CopyFrom(wire.AbortTransactionRequest(txn_id=txn_id, reason=reason))
+        self._retries.run(lambda: self._session_call(request))
+
+    def renew(self, txn_id: str) -> wire.RenewTransactionResponse:
+        """Transactions that `begin` made are renewed without it."""
+        return self._retries.run(lambda: self._renew_once(txn_id))
+
+    def append(
+        self,
+        table_id: str,
+        files: Iterable[common_pb2.DataFile],
+        *,
+        txn_id: str | None = None,
+        schema_version: int = 0,
+        commit_message: str = "",
+        app_versions: Sequence[common_pb2.AppVersion] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> common_pb2.Committed:
+        """A blind append in one call. Raises ConflictError where the schema changed."""
+        request = wire.SessionRequest()
+        append = request.calls.add().append
+        append.txn_id = txn_id or uuid7()
+        append.table_id = table_id
+        append.files.extend(files)
+        append.principal.CopyFrom(self._principal)
+        append.client_features.extend(self._client_features)
+        if schema_version:
+            append.schema_version = schema_version
+        if commit_message:
+            append.commit_message = commit_message
+        append.app_versions.extend(app_versions)
+        if properties:
+            append.properties.update(properties)
+        answer = self._retries.run(lambda: self._session_call(request), decides=(append.txn_id,)).append
+        if answer.WhichOneof("outcome") == "conflict":
+            raise ConflictError(answer.conflict)
+        return answer.committed
+
+    def commit_batch(self, appends: Sequence[wire.AppendRequest]) -> list[BatchOutcome]:
+        """Independent appends, each with an outcome of its own; ids and principals that are missing are filled in."""
+        request = wire.CommitBatchRequest(appends=appends)
+        for append in request.appends:
+            append.txn_id = append.txn_id or uuid7()
+            if not append.HasField("principal"):
+                append.principal.CopyFrom(self._principal)
+            if not append.client_features:
+                append.client_features.extend(self._client_features)
+        if not request.appends:
+            return []
+        txn_ids = [append.txn_id for append in request.appends]
+        answer = self._call(self._transactions.CommitBatch, request, decides=txn_ids)
+        return [batch_outcome(item) for item in answer.items]
+
+    def explain(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.ExplainTransactionResponse:
+        return self._call(
+            self._transactions.ExplainTransaction,
+            wire.ExplainTransactionRequest(txn_id=txn_id, changes=changes),
+        )
+
+    def get_transaction(self, txn_id: str) -> wire.Transaction:
+        answer = self._call(self._transactions.GetTransaction, wire.GetTransactionRequest(txn_id=txn_id))
+        return answer.transaction
+
+    def list_transactions(
+        self,
+        *,
+        state: wire.TransactionState.ValueType = wire.TRANSACTION_STATE_UNSPECIFIED,
+        table_id: str = "",
+        page_size: int = PAGE_SIZE,
+    ) -> Iterator[wire.Transaction]:
+        """Newest first."""
+        request = wire.ListTransactionsRequest(page_size=page_size, state=state, table_id=table_id)
+        while True:
+            page = self._call(self._transactions.ListTransactions, request)
+            yield from page.transactions
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def ping(self, payload: bytes = b"") -> bytes:
+        """Over the session stream: what a call costs."""
+        request = wire.SessionRequest()
+        request.calls.add().ping.payload = payload
+        return self._retries.run(lambda: self._session_call(request)).ping.payload
+
+    # ------------------------------------------------------------------------------------------------------- catalog
+
+    def create_table(self, table: catalog_pb2.Table, *, request_id: str | None = None) -> catalog_pb2.Table:
+        request = catalog_pb2.CreateTableRequest(
+            request_id=request_id or uuid7(), table=table, principal=self._principal
+        )
+        return self._call(self._catalog.CreateTable, request).table
+
+    def get_table(self, name: str = "", *, table_id: str = "") -> catalog_pb2.Table:
+        request = catalog_pb2.GetTableRequest(name=name, table_id=table_id)
+        return self._call(self._catalog.GetTable, request).table
+
+    def list_tables(self, *, namespace: str = "", page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Table]:
+        """By name."""
+        request = catalog_pb2.ListTablesRequest(page_size=page_size, namespace=namespace)
+        while True:
+            page = self._call(self._catalog.ListTables, request)
+            yield from page.tables
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def alter_table(
+        self,
+        table_id: str,
+        alteration: common_pb2.Alteration,
+        *,
+        txn_id: str | None = None,
+        commit_message: str = "",
+    ) -> catalog_pb2.AlterTableResponse:
+        request = catalog_pb2.AlterTableRequest(
+            txn_id=txn_id or uuid7(),
+            table_id=table_id,
+            alteration=alteration,
+            principal=self._principal,
+            commit_message=commit_message,
+        )
+        return self._call(self._catalog.AlterTable, request, decides=(request.txn_id,))
+
+    def drop_table(self, table_id: str, *, validate_only: bool = False) -> int:
+        """How many open transactions ended with it, or would."""
+        request = catalog_pb2.DropTableRequest(
+            table_id=table_id, validate_only=validate_only, principal=self._principal
+        )
+        return self._call(self._catalog.DropTable, request).ended_transactions
+
+    def undrop_table(self, table_id: str) -> catalog_pb2.Table:
+        return self._call(self._catalog.UndropTable, catalog_pb2.UndropTableRequest(table_id=table_id)).table
+
+    # --------------------------------------------------------------------------------------------------------- reads
+
+    def resolve_version(
+        self,
+        table_id: str,
+        *,
+        version: int | None = None,
+        time_us: int | None = None,
+        commits_ago: int | None = None,
+    ) -> read_pb2.ResolveVersionResponse:
+        """At most one of the three; none: the head."""
+        request = read_pb2.ResolveVersionRequest(table_id=table_id)
+        if version is not None:
+            request.version = version
+        if time_us is not None:
+            request.time_us = time_us
+        if commits_ago is not None:
+            request.commits_ago = commits_ago
+        return self._call(self._reads.ResolveVersion, request)
+
+    def list_versions(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[read_pb2.Version]:
+        """Newest first."""
+        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size)
+        while True:
+            page = self._call(self._reads.ListVersions, request)
+            yield from page.versions
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def list_files(self, table_id: str, *, version: int | None = None) -> Iterator[common_pb2.LiveEntry]:
+        """Everything live at a version."""
+        request = read_pb2.ListFilesRequest(table_id=table_id, version=version)
+        for part in self._stream(self._reads.ListFiles, request):
+            yield from part.entries
+
+    def plan_scan(
+        self, table_id: str, *, version: int | None = None, predicate: common_pb2.Predicate | None = None
+    ) -> Iterator[read_pb2.PlanScanResponse]:
+        """The entries that may matter, in parts that name the version read."""
+        request = read_pb2.PlanScanRequest(table_id=table_id, version=version, predicate=predicate)
+        return self._stream(self._reads.PlanScan, request)
+
+    def plan_changes(self, table_id: str, from_version: int, to_version: int) -> Iterator[read_pb2.PlanChangesResponse]:
+        """What the commits in (from, to] added and removed."""
+        request = read_pb2.PlanChangesRequest(table_id=table_id, from_version=from_version, to_version=to_version)
+        return self._stream(self._reads.PlanChanges, request)
+
+    def get_status(self) -> admin_pb2.GetStatusResponse:
+        return self._call(self._admin.GetStatus, admin_pb2.GetStatusRequest())
+
+    # ------------------------------------------------------------------------------------------------------- one call
+
+    def _call(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        decides: Sequence[str] = (),
+    ) -> Response:
+        def attempt() -> Response:
+            try:
+                return method(request, timeout=self._timeout_s)
+            except grpc.RpcError as error:
+                raise decode_rpc_error(error) from error
+
+        return self._retries.run(attempt, decides=decides)
+
+    def _stream(self, method: grpc.UnaryStreamMultiCallable[Request, Response], request: Request) -> Iterator[Response]:
+        """Repeated only until its first part: later ones would come twice."""
+
+        def attempt() -> tuple[Iterator[Response], Response | None]:
+            try:
+                parts = iter(method(request))
+                return parts, next(parts, None)
+            except grpc.RpcError as error:
+                raise decode_rpc_error(error) from error
+
+        parts, first = self._retries.run(attempt)
+        if first is None:
+            return
+        yield first
+        try:
+            yield from parts
+        except grpc.RpcError as error:
+            raise decode_rpc_error(error) from error
+
+    def _session_call(self, request: wire.SessionRequest) -> wire.SessionReply:
+        """One attempt at the request's only call."""
+        session = self._session
+        if session is None or session.is_broken:
+            session = self._open_session()
+        if session is None:
+            return self._unary_call(request.calls[0])
+        reply = session.call(request, self._timeout_s)
+        if reply.HasField("error"):
+            raise decode_status(reply.error)
+        return reply
+
+    def _open_session(self) -> Session | None:
+        """None while the service refuses sessions."""
+        with self._session_lock:
+            session = self._session
+            if session is not None:
+                if not session.is_broken:
+                    return session
+                self._session = None
+                if session.is_refused:
+                    self._no_session_until_s = max(self._no_session_until_s, time.monotonic() + SESSION_REFUSED_FOR_S)
+            if time.monotonic() < self._no_session_until_s:
+                return None
+            self._session = Session(self._channel)
+            return self._session
+
+    def _unary_call(self, call: wire.SessionCall) -> wire.SessionReply:
+        name = call.WhichOneof("call")
+        assert name is not None
+        if name == "register":
+            answer: object = self._register_parts(iter([call.register]))
+            return wire.SessionReply(register=cast(wire.RegisterFilesResponse, answer))
+        if name == "ping":
+            return wire.SessionReply(ping=wire.PingResponse(payload=call.ping.payload))
+        methods: Mapping[str, Callable[..., object]] = {
+            "begin": self._transactions.BeginTransaction,
+            "commit": self._transactions.CommitTransaction,
+            "append": self._transactions.Append,
+            "renew": self._transactions.RenewTransaction,
+            "abort": self._transactions.AbortTransaction,
+        }
+        try:
+            answer = methods[name](getattr(call, name), timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            raise decode_rpc_error(error) from error
+        reply = wire.SessionReply()
+        getattr(reply, name).CopyFrom(answer)
+        return reply
+
+    def _renew_once(self, txn_id: str) -> wire.RenewTransactionResponse:
+        request = wire.SessionRequest()
+        request.calls.add().renew.txn_id = txn_id
+        return self._session_call(request).renew
+
+    def _register_streamed(
+        self,
+        txn_id: str,
+        table_id: str,
+        files: Sequence[common_pb2.DataFile],
+        delete_sets: Sequence[common_pb2.DeleteSet],
+    ) -> wire.RegisterFilesResponse:
+        def parts() -> Iterator[wire.RegisterFilesRequest]:
+            for start in range(0, len(files), CHUNK_FILES):
+                yield wire.RegisterFilesRequest(
+                    txn_id=txn_id, table_id=table_id, files=files[start : start + CHUNK_FILES]
+                )
+            for start in range(0, len(delete_sets), CHUNK_FILES):
+                yield wire.RegisterFilesRequest(
+                    txn_id=txn_id, table_id=table_id, delete_sets=delete_sets[start : start + CHUNK_FILES]
+                )
+
+        return self._retries.run(lambda: self._register_parts(parts()))
+
+    def _register_parts(self, parts: Iterator[wire.RegisterFilesRequest]) -> wire.RegisterFilesResponse:
+        # No deadline of a single call: it may carry a million files.
+        try:
+            return self._transactions.RegisterFiles(parts, timeout=None)
+        except grpc.RpcError as error:
+            raise decode_rpc_error(error) from error
+
+
+def batch_outcome(item: wire.BatchItem) -> BatchOutcome:
+    match item.WhichOneof("outcome"):
+        case "committed":
+            return item.committed
+        case "conflict":
+            return ConflictError(item.conflict)
+        case _:
+            return decode_status(item.error)

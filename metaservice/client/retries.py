@@ -1,0 +1,83 @@
+"""Which refusals are worth the same call again, how soon, and for how long.
+
+A call is repeated with the same ids, so the service answers it as it did the first time.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from metaservice.client.errors import CommitOutcomeUnknownError, ErrorKind, MetaServiceError
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Exponential, with full jitter: callers that failed together don't come back together."""
+
+    base_s: float
+    longest_s: float
+
+    def delay_s(self, attempt: int, chance: float) -> float:
+        """Before repeat number `attempt`, counted from 0; `chance` in [0, 1)."""
+        return chance * min(self.longest_s, self.base_s * 2.0 ** min(attempt, 30))
+
+
+BACKOFFS: Final[Mapping[ErrorKind, Backoff]] = {
+    ErrorKind.UNAVAILABLE: Backoff(base_s=0.05, longest_s=2.0),
+    ErrorKind.EXHAUSTED: Backoff(base_s=0.5, longest_s=10.0),
+}
+# After an attempt without an answer these still don't tell what became of it.
+SAYS_NOTHING: Final = frozenset(
+    {ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED, ErrorKind.DENIED, ErrorKind.CORRUPT},
+)
+
+
+class Retries:
+    """Repeats a call within a budget of time, measured from its first failure."""
+
+    def __init__(
+        self,
+        budget_s: float,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._budget_s = budget_s
+        self._sleep = sleep
+        self._monotonic_s = monotonic_s
+        self._chance = chance
+
+    def run(self, attempt: Callable[[], Answer], *, decides: Sequence[str] = ()) -> Answer:
+        """`decides`: ids of the transactions that the call may have committed where no answer comes."""
+        try:
+            return attempt()
+        except MetaServiceError as error:
+            if error.kind not in BACKOFFS:
+                raise
+            return self._repeat(attempt, decides, error)
+
+    def _repeat(self, attempt: Callable[[], Answer], decides: Sequence[str], last: MetaServiceError) -> Answer:
+        deadline_s = self._monotonic_s() + self._budget_s
+        unanswered = False
+        number = 0
+        while (backoff := BACKOFFS.get(last.kind)) is not None:
+            unanswered = unanswered or last.kind is ErrorKind.UNAVAILABLE
+            delay_s = backoff.delay_s(number, self._chance())
+            if self._monotonic_s() + delay_s >= deadline_s:
+                break
+            self._sleep(delay_s)
+            number += 1
+            try:
+                return attempt()
+            except MetaServiceError as error:
+                last = error
+        if decides and unanswered and last.kind in SAYS_NOTHING:
+            raise CommitOutcomeUnknownError(*decides) from last
+        raise last

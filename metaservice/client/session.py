@@ -1,0 +1,169 @@
+"""One stream that carries the calls of many threads.
+
+A calling thread queues its call and sleeps on a lock of its own. The stream's sender takes everything that is queued as
+one frame; while that is being sent, the next frame gathers. A reader wakes each caller with its reply.
+
+    thread 1 ─ begin ──┐                          ┌─ reply 1 ─ thread 1
+    thread 2 ─ append ─┼─ one frame ─► service ───┼─ reply 2 ─ thread 2
+    thread 3 ─ commit ─┘                          └─ reply 3 ─ thread 3
+
+A broken stream fails the calls under way as UNAVAILABLE; whoever repeats them opens another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+import grpc
+
+from metaservice.client.errors import ErrorKind, MetaServiceError, build_error, decode_rpc_error
+from protos.laketx.v1 import transaction_pb2 as wire
+
+METHOD: Final = "/laketx.v1.TransactionService/Session"
+FRAME_BYTES_MAX: Final = 1 << 20
+FRAME_CALLS_MAX: Final = 512
+GATHER_S: Final = 0.001  # frames cost more than calls
+
+
+class _Waiter:
+    """A sleeping caller. Its lock is a binary semaphore: held, save between a reply and the caller's waking."""
+
+    __slots__ = ("lock", "reply")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lock.acquire()
+        self.reply: wire.SessionReply | None = None
+
+
+class _PerThread(threading.local):
+    waiter: _Waiter | None = None
+
+
+_per_thread = _PerThread()
+
+
+class Session:
+    """An open stream, until it breaks."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, _Waiter] = {}
+        self._queue: deque[bytes] = deque()
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._answered = False
+        self._end: MetaServiceError | None = None
+        open_stream: grpc.StreamStreamMultiCallable[bytes, wire.SessionResponse] = channel.stream_stream(
+            METHOD, request_serializer=None, response_deserializer=wire.SessionResponse.FromString
+        )
+        self._stream = open_stream(self._frames())
+        threading.Thread(target=self._read, name="laketx-session", daemon=True).start()
+
+    @property
+    def is_broken(self) -> bool:
+        return self._end is not None
+
+    @property
+    def is_refused(self) -> bool:
+        """It ended before its first answer, and not because the service was away."""
+        end = self._end
+        return end is not None and not self._answered and end.kind is not ErrorKind.UNAVAILABLE
+
+    def call(self, request: wire.SessionRequest, timeout_s: float) -> wire.SessionReply:
+        """Sends a request of one call; its number is set here."""
+        waiter = _per_thread.waiter
+        if waiter is None:
+            waiter = _per_thread.waiter = _Waiter()
+        call_id = next(self._ids)
+        request.calls[0].call_id = call_id
+        frame = request.SerializeToString()
+        self._waiting[call_id] = waiter
+        self._queue.append(frame)
+        if self._end is not None and self._waiting.pop(call_id, None) is not None:
+            raise self._broken()
+        self._wake_sender()
+        try:
+            answered = waiter.lock.acquire(timeout=timeout_s)
+        except BaseException:
+            # The lock may yet be released for this call: no later call may meet it.
+            _per_thread.waiter = None
+            self._waiting.pop(call_id, None)
+            raise
+        if not answered:
+            if self._waiting.pop(call_id, None) is not None:
+                raise build_error(ErrorKind.UNAVAILABLE, "CALL_TIMED_OUT", f"no answer in {timeout_s} s")
+            waiter.lock.acquire()  # the reader has taken the call and is about to answer
+        reply, waiter.reply = waiter.reply, None
+        if reply is None:
+            raise self._broken()
+        return reply
+
+    def close(self) -> None:
+        self._stream.cancel()
+
+    def _wake_sender(self) -> None:
+        if self._wake.locked():
+            try:
+                self._wake.release()
+            except RuntimeError:
+                return  # another caller woke it between the two lines; it sees both calls
+
+    def _frames(self) -> Iterator[bytes]:
+        """Serialized requests, joined: protobuf merges repeated fields of messages that follow each other."""
+        queue = self._queue
+        while self._end is None:
+            if not queue:
+                self._wake.acquire()
+                if len(self._waiting) > len(queue):
+                    time.sleep(GATHER_S)  # calls under way: their answers wake callers, who call again
+                continue
+            frame = queue.popleft()
+            if not queue:
+                yield frame
+                continue
+            frames = [frame]
+            size = len(frame)
+            while queue and len(frames) < FRAME_CALLS_MAX and size + len(queue[0]) <= FRAME_BYTES_MAX:
+                frame = queue.popleft()
+                frames.append(frame)
+                size += len(frame)
+            yield b"".join(frames)
+
+    def _read(self) -> None:
+        waiting = self._waiting
+        end = build_error(ErrorKind.UNAVAILABLE, "SESSION_ENDED", "the service ended the session")
+        try:
+            for response in self._stream:
+                self._answered = True
+                for reply in response.replies:
+                    waiter = waiting.pop(reply.call_id, None)
+                    if waiter is not None:
+                        waiter.reply = reply
+                        waiter.lock.release()
+        except grpc.RpcError as error:
+            end = decode_rpc_error(error)
+        finally:
+            self._fail_all(end)
+
+    def _fail_all(self, end: MetaServiceError) -> None:
+        # In this order: a caller that doesn't see the end yet is seen by the loop.
+        self._end = end
+        while self._waiting:
+            try:
+                _, waiter = self._waiting.popitem()
+            except KeyError:
+                break  # its caller gave up in between
+            waiter.lock.release()
+        self._wake_sender()
+
+    def _broken(self) -> MetaServiceError:
+        """An error of its own for every caller: a traceback belongs to one thread."""
+        end = self._end
+        message = "" if end is None else str(end)
+        return build_error(ErrorKind.UNAVAILABLE, "SESSION_BROKEN", message)

@@ -1,0 +1,156 @@
+"""A transaction as its writer holds it: begun, fed with files, and ended once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from metaservice.client.errors import CommitOutcomeUnknownError, ConflictError, LakeTXError, MetaServiceError
+from metaservice.client.heartbeat import Heartbeat
+from protos.laketx.v1 import common_pb2
+from protos.laketx.v1 import transaction_pb2 as wire
+
+
+class TransactionCalls(Protocol):
+    """What a transaction asks of its client."""
+
+    def register(
+        self,
+        txn_id: str,
+        table_id: str,
+        files: Sequence[common_pb2.DataFile],
+        delete_sets: Sequence[common_pb2.DeleteSet] = (),
+    ) -> wire.RegisterFilesResponse: ...
+    def commit(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.CommitTransactionResponse: ...
+    def abort(self, txn_id: str, reason: str = "") -> None: ...
+    def explain(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.ExplainTransactionResponse: ...
+
+
+class _Registered:
+    """What was handed in for one table: a path counts once, a delete set among the files but without its rows."""
+
+    __slots__ = ("paths", "rows")
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+        self.rows = 0
+
+
+class Transaction:
+    """Made by `MetaClient.begin`. As a context manager it aborts where it was not committed."""
+
+    __slots__ = (
+        "__weakref__",
+        "_calls",
+        "_ended",
+        "_heartbeat",
+        "_registered",
+        "doomed",
+        "lease_s",
+        "lost",
+        "renew_at_s",
+        "tables",
+        "txn_id",
+    )
+
+    def __init__(
+        self,
+        calls: TransactionCalls,
+        heartbeat: Heartbeat,
+        txn_id: str,
+        begun: wire.BeginTransactionResponse,
+    ) -> None:
+        self.txn_id = txn_id
+        self.tables: Mapping[str, wire.BegunTable] = {table.table_id: table for table in begun.tables}
+        self.lease_s = begun.lease_ms / 1_000
+        self.renew_at_s = 0.0
+        # Set by the heartbeat: what makes a commit pointless; why the transaction is no more.
+        self.doomed: common_pb2.Conflict | None = None
+        self.lost: MetaServiceError | None = None
+        self._calls = calls
+        self._heartbeat = heartbeat
+        self._registered: dict[str, _Registered] = {}
+        self._ended = False
+        heartbeat.add(self)
+
+    def register(
+        self,
+        table_id: str,
+        files: Iterable[common_pb2.DataFile],
+        delete_sets: Iterable[common_pb2.DeleteSet] = (),
+    ) -> wire.RegisterFilesResponse:
+        """May be called often; a path handed in twice counts once."""
+        files = list(files)
+        delete_sets = list(delete_sets)
+        answer = self._calls.register(self.txn_id, table_id, files, delete_sets)
+        registered = self._registered.setdefault(table_id, _Registered())
+        for file in files:
+            if file.path not in registered.paths:
+                registered.paths.add(file.path)
+                registered.rows += file.rows
+        registered.paths.update(delete_set.path for delete_set in delete_sets)
+        return answer
+
+    def commit(self, changes: Iterable[common_pb2.Change]) -> common_pb2.Committed:
+        """Raises ConflictError where the race is lost; says how many files the service must have registered."""
+        try:
+            answer = self._calls.commit(self.txn_id, self._counted(changes))
+        except CommitOutcomeUnknownError:
+            self._end()  # nor may it be aborted: it may have committed
+            raise
+        self._end()
+        if answer.WhichOneof("outcome") == "conflict":
+            raise ConflictError(answer.conflict)
+        return answer.committed
+
+    def explain(self, changes: Iterable[common_pb2.Change]) -> wire.ExplainTransactionResponse:
+        """What a commit would answer now."""
+        return self._calls.explain(self.txn_id, self._counted(changes))
+
+    def abort(self, reason: str = "") -> None:
+        self._end()
+        self._calls.abort(self.txn_id, reason)
+
+    def renewed(self, answer: wire.RenewTransactionResponse) -> None:
+        if answer.lease_ms:
+            self.lease_s = answer.lease_ms / 1_000
+        if answer.HasField("doomed"):
+            self.doomed = answer.doomed
+
+    def lease_lost(self, error: MetaServiceError) -> None:
+        self.lost = error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._ended:
+            return
+        try:
+            self.abort("left without a commit" if error is None else f"left by {type(error).__name__}")
+        except LakeTXError:
+            # Its lease ends it anyway, and the caller's own error says more.
+            return
+
+    def _end(self) -> None:
+        self._ended = True
+        self._heartbeat.remove(self.txn_id)
+
+    def _counted(self, changes: Iterable[common_pb2.Change]) -> list[common_pb2.Change]:
+        if not self._registered:
+            return list(changes)
+        return [self._with_counts(change) for change in changes]
+
+    def _with_counts(self, change: common_pb2.Change) -> common_pb2.Change:
+        registered = self._registered.get(change.table_id)
+        begun = self.tables.get(change.table_id)
+        if registered is None or change.HasField("registered_files") or (begun is not None and begun.adopted_files):
+            return change
+        counted = common_pb2.Change()
+        counted.CopyFrom(change)
+        counted.registered_files = len(registered.paths)
+        counted.registered_rows = registered.rows
+        return counted

@@ -1,0 +1,52 @@
+"""Settings, read once from the command line and the environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from metaservice.core import limits
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be set. Each flag has an environment variable: --lease-ms is LAKETX_LEASE_MS."""
+
+    data: Path
+    listen: str
+    lease_ms: int
+    outcome_keep_ms: int
+    store_bytes_max: int
+    reserve_bytes: int
+    grace_s: float
+    threads: int
+    sessions_max: int
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
+    parser = argparse.ArgumentParser(prog="laketx serve", description="Runs MetaService.")
+
+    def add(flag: str, default: object, kind: type, text: str) -> None:
+        name = "LAKETX_" + flag.strip("-").replace("-", "_").upper()
+        parser.add_argument(
+            flag, type=kind, default=kind(environment.get(name, default)), help=f"{text} ({name}; default {default})"
+        )
+
+    add("--data", "./laketx-data", Path, "folder of the metadata store")
+    add("--listen", "127.0.0.1:7070", str, "address; port 0 picks a free one")
+    add("--lease-ms", limits.LEASE_MS, int, "how long a transaction lives without renewal")
+    add("--outcome-keep-ms", limits.OUTCOME_KEEP_MS, int, "how long outcomes are kept")
+    add("--store-bytes-max", 0, int, "most bytes of the store; 0: as much as the disk has")
+    add("--reserve-bytes", 96 * 1024 * 1024, int, "room below which new work is refused")
+    add("--grace-s", 10.0, float, "how long a stop waits for calls under way")
+    add("--threads", 64, int, "threads that serve calls")
+    add("--sessions-max", 40, int, "session streams at a time; each holds a thread")
+    found = parser.parse_args(arguments)
+    if found.sessions_max >= found.threads:
+        parser.error("--threads must exceed --sessions-max")
+    if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
+        parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
+    return Settings(**vars(found))

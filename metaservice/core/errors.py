@@ -1,0 +1,42 @@
+"""The few kinds of error; each is the caller's next move.
+
+An error has a kind, a stable reason and facts as fields; the sentence is for people and may change.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class ErrorKind(Enum):
+    """What the caller does next."""
+
+    INVALID = "fix the request"
+    NOT_FOUND = "stop asking for it"
+    ALREADY_EXISTS = "pick another name"
+    BLOCKED = "change something first"
+    GONE = "ask for a newer version"
+    STALE = "begin again"
+    EXHAUSTED = "slow down"
+    DENIED = "get rights"
+    UNAVAILABLE = "send the same again"
+    CORRUPT = "call a human"
+
+
+class MetaError(Exception):
+    """A refusal. Nothing was changed by the request that met it."""
+
+    def __init__(self, kind: ErrorKind, reason: str, message: str = "", **facts: object) -> None:
+        self.kind = kind
+        self.reason = reason
+        self.facts = {name: str(value) for name, value in facts.items()}
+        self.message = message or reason.replace("_", " ").lower()
+        super().__init__(f"{reason}: {self.message} {self.facts or ''}")
+
+
+def invalid(reason: str, message: str = "", **facts: object) -> MetaError:
+    return MetaError(ErrorKind.INVALID, reason, message, **facts)
+
+
+class BrokenInvariantError(Exception):
+    """The service contradicts itself: the process must end, the next start reads the log."""

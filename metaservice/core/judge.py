@@ -1,0 +1,261 @@
+"""May a change follow the commits since its read version? Pure: the answer is None or a conflict that names the winner.
+
+Winners are judged in version order; the first rule that fails names the conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from metaservice.core.model import (
+    COMPACTIONS,
+    SCOPED,
+    Advice,
+    Change,
+    Conflict,
+    Footprint,
+    Live,
+    Operation,
+    Profile,
+    Rule,
+    Snapshots,
+    TableMeta,
+)
+from metaservice.core.profiles import CLASS_OF, STANDS, writers_look_at
+
+
+@dataclass(slots=True)
+class Mine:
+    """My change with what judging derives from it, once."""
+
+    change: Change
+    meta: TableMeta
+    snapshots: Snapshots
+    written: frozenset[str] = field(init=False)
+    buckets: frozenset[tuple[str, int]] = field(init=False)
+    touched: frozenset[str] = field(init=False)
+    read_nothing: bool = field(init=False)
+    blind: bool = field(init=False)
+    _removals: list[Live] | None = None
+
+    def __post_init__(self) -> None:
+        change = self.change
+        self.written = frozenset(e.partition for e in change.adds) | frozenset(g.partition for g in change.groups)
+        hides_by_key = self.meta.keyed and change.operation not in COMPACTIONS
+        self.buckets = frozenset((e.partition, e.bucket) for e in change.adds) if hides_by_key else frozenset()
+        self.touched = frozenset(path for e in change.adds for path in e.touches)
+        self.read_nothing = not change.reads
+        self.blind = self.read_nothing and not (
+            change.removes or change.groups or change.operation in SCOPED or any(e.is_delete_set for e in change.adds)
+        )
+
+    def covers(self, partition: str) -> bool:
+        """Whether a partition is in the scope of my change."""
+        change = self.change
+        if partition in self.written:
+            return True
+        if change.scope is not None and change.scope.touches(partition):
+            return True
+        return any(read.touches(partition, self.meta.partitioning) for read in change.reads)
+
+    def reads(self, partition: str) -> bool:
+        """Whether a new file there is one that I should have read."""
+        change = self.change
+        if change.scope is not None and change.scope.touches(partition):
+            return True
+        return any(read.touches(partition, self.meta.partitioning) for read in change.reads)
+
+    def reads_files(self, partition: str) -> bool:
+        """Whether the files there that were live at my read version count as read."""
+        change = self.change
+        if change.scope is not None and not change.scope.written and change.scope.touches(partition):
+            return True
+        return any(r.reads_files and r.touches(partition, self.meta.partitioning) for r in change.reads)
+
+    def removals(self) -> list[Live]:
+        """What I remove, worked out at my read version."""
+        if self._removals is None:
+            self._removals = list(removals_at(self.change, self.snapshots, self.change.read_version))
+        return self._removals
+
+    def bucket_held_files(self, partition: str, bucket: int) -> bool:
+        found = self.snapshots.live(self.change.read_version, partition, bucket)
+        return any(not live.entry.is_delete_set for live in found)
+
+
+def removals_at(change: Change, snapshots: Snapshots, version: int) -> Iterator[Live]:
+    """The live entries that a change removes, seen at a version."""
+    if change.operation in SCOPED and change.scope is not None:
+        if change.scope.partitions is None:
+            yield from snapshots.live(version)
+        else:
+            for partition in sorted(change.scope.partitions):
+                yield from snapshots.live(version, partition)
+    named = [(g.partition, g.bucket, path) for g in change.groups for path in g.inputs]
+    for partition, bucket, path in named + [(r.partition, r.bucket, r.path) for r in change.removes]:
+        live = snapshots.find(version, partition, bucket, path)
+        if live is not None:
+            yield live
+
+
+def judge(change: Change, meta: TableMeta, winners: Sequence[Footprint], snapshots: Snapshots) -> Conflict | None:
+    """The first conflict with a winner, or None."""
+    if not winners:
+        return None
+    mine = Mine(change, meta, snapshots)
+    check = _maxcompute if meta.profile is Profile.MAXCOMPUTE else _delta
+    for winner in winners:
+        conflict = check(mine, winner)
+        if conflict is not None:
+            return conflict
+    return None
+
+
+def _lost(mine: Mine, winner: Footprint, rule: Rule, partition: str = "", path: str = "") -> Conflict:
+    change = mine.change
+    return Conflict(
+        change.table_id,
+        rule,
+        winner,
+        change.operation,
+        change.read_version,
+        advice_for(change, rule, blind=mine.blind),
+        partition,
+        path,
+    )
+
+
+def advice_for(change: Change, rule: Rule, *, blind: bool) -> Advice:
+    if rule in (Rule.METADATA_CHANGED, Rule.PROTOCOL_CHANGED):
+        return Advice.RELOAD
+    if change.operation in COMPACTIONS:
+        return Advice.PLAN_AGAIN
+    if change.operation is Operation.INSERT and blind:
+        return Advice.RESUBMIT
+    return Advice.RERUN
+
+
+def _pure_alter(change: Change) -> bool:
+    return change.operation is Operation.ALTER
+
+
+def _quiet_alter(mine: Mine) -> bool:
+    """A change of comment, retention or compaction policy alone conflicts with nobody."""
+    alteration = mine.change.alteration
+    return (
+        _pure_alter(mine.change)
+        and alteration is not None
+        and not alteration.changes_features
+        and not writers_look_at(mine.meta, alteration)
+    )
+
+
+def _maxcompute(mine: Mine, winner: Footprint) -> Conflict | None:
+    if winner.metadata_changed or winner.features_changed:
+        return None if _quiet_alter(mine) else _lost(mine, winner, Rule.METADATA_CHANGED)
+    mine_class = CLASS_OF.get(mine.change.operation)
+    winner_class = CLASS_OF.get(winner.operation)
+    if mine_class is None or winner_class is None or winner_class in STANDS[mine_class]:
+        return None
+    for partition in sorted(winner.partitions):
+        if mine.covers(partition):
+            return _lost(mine, winner, Rule.OUTCOME_TABLE, partition)
+    return None
+
+
+def _level(mine: Mine) -> Profile | None:
+    """The level at which I am checked; None is snapshot."""
+    change = mine.change
+    only_files = not change.app_versions and change.alteration is None
+    no_data = not any(e.data_change for e in change.adds) and all(not r.data_change for r in change.removes)
+    no_data = no_data and change.operation not in SCOPED
+    if not (only_files and no_data):
+        return mine.meta.profile
+    if mine.meta.profile is Profile.DELTA_SERIALIZABLE:
+        return None
+    changes_no_data = change.operation in COMPACTIONS or _pure_alter(change) or not change.changes_data
+    return None if changes_no_data else mine.meta.profile
+
+
+def _delta(mine: Mine, winner: Footprint) -> Conflict | None:
+    change = mine.change
+    alteration = change.alteration
+    mine_features = alteration is not None and alteration.changes_features
+    if winner.features_removed or (winner.features_changed and mine_features):
+        return None if _quiet_alter(mine) else _lost(mine, winner, Rule.PROTOCOL_CHANGED)
+    if winner.metadata_changed:
+        return None if _quiet_alter(mine) else _lost(mine, winner, Rule.METADATA_CHANGED)
+    if winner.app_ids and set(winner.app_ids) & set(change.app_ids_read):
+        return _lost(mine, winner, Rule.CONCURRENT_TRANSACTION)
+    return _delta_appends(mine, winner) or _delta_removed_read(mine, winner) or _delta_removed_removed(mine, winner)
+
+
+def _delta_appends(mine: Mine, winner: Footprint) -> Conflict | None:
+    level = _level(mine)
+    if level is None:
+        return None
+    if mine.buckets:
+        for path, partition, bucket in winner.added:
+            both_write = (partition, bucket) in mine.buckets and winner.operation not in COMPACTIONS
+            if both_write and not mine.bucket_held_files(partition, bucket):
+                return _lost(mine, winner, Rule.CONCURRENT_APPEND, partition, path)
+    if mine.blind:
+        return None
+    for path, partition, bucket in (*winner.added, *((t.path, t.partition, t.bucket) for t in winner.touched)):
+        if not _candidate(mine, winner, level, partition, bucket):
+            continue
+        if not mine.meta.partitioning.columns or mine.reads(partition):
+            return _lost(mine, winner, Rule.CONCURRENT_APPEND, partition, path)
+    return None
+
+
+def _candidate(mine: Mine, winner: Footprint, level: Profile, partition: str, bucket: int) -> bool:
+    if level is Profile.DELTA_SERIALIZABLE or not winner.blind:
+        return True
+    alteration = mine.change.alteration
+    if alteration is not None and alteration.changes_metadata:
+        return True
+    if not mine.meta.keyed:
+        return False
+    return mine.reads_files(partition) or (partition, bucket) in mine.buckets
+
+
+def _hides_by_key(mine: Mine, winner: Footprint) -> frozenset[tuple[str, int]]:
+    """Buckets in which the winner hid older images of its keys."""
+    if not mine.meta.keyed or winner.operation in COMPACTIONS:
+        return frozenset()
+    return frozenset((partition, bucket) for _, partition, bucket in winner.added)
+
+
+def _delta_removed_read(mine: Mine, winner: Footprint) -> Conflict | None:
+    read_version = mine.change.read_version
+    for gone in (*winner.removed, *winner.touched):
+        if not gone.is_delete_set and gone.added <= read_version and mine.reads_files(gone.partition):
+            return _lost(mine, winner, Rule.CONCURRENT_DELETE_READ, gone.partition, gone.path)
+    if mine.change.operation in COMPACTIONS:
+        return None
+    for partition, bucket in sorted(_hides_by_key(mine, winner)):
+        if mine.reads_files(partition) and mine.bucket_held_files(partition, bucket):
+            return _lost(mine, winner, Rule.CONCURRENT_DELETE_READ, partition)
+    return None
+
+
+def _delta_removed_removed(mine: Mine, winner: Footprint) -> Conflict | None:
+    change = mine.change
+    removals = [live.entry for live in mine.removals() if not live.entry.is_delete_set]
+    removed = {entry.path for entry in removals} | mine.touched
+    compacting = change.operation in COMPACTIONS
+    for gone in (*winner.removed, *winner.touched):
+        if gone.is_delete_set or gone.added > change.read_version:
+            continue
+        hidden_by_me = (gone.partition, gone.bucket) in mine.buckets and winner.operation not in COMPACTIONS
+        if gone.path in removed or hidden_by_me:
+            return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
+    if compacting:
+        return None
+    for partition, bucket in sorted(_hides_by_key(mine, winner)):
+        removed_there = any((e.partition, e.bucket) == (partition, bucket) for e in removals)
+        if removed_there or ((partition, bucket) in mine.buckets and mine.bucket_held_files(partition, bucket)):
+            return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, partition)
+    return None

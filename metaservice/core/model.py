@@ -1,0 +1,346 @@
+"""The nouns: entries, changes, footprints, conflicts, commits.
+
+A table is a log of commits. Worked example, a primary-key table with one bucket:
+
+    version 1  insert   + d1            d1 has data version 1
+    version 2  insert   + d2            d2 hides older images of its keys in d1
+    version 3  minor    d1 d2 -> m3     m3 gets the highest data version of its inputs: 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from typing import Protocol
+
+from metaservice.core.partitions import Partitioning
+from metaservice.core.predicates import Predicate
+
+
+class Operation(IntEnum):
+    """Numbers are the wire's."""
+
+    INSERT = 1
+    OVERWRITE = 2
+    TRUNCATE = 3
+    RESTORE = 4
+    UPDATE = 5
+    DELETE = 6
+    MERGE = 7
+    MINOR_COMPACT = 8
+    MAJOR_COMPACT = 9
+    CLUSTER = 10
+    ALTER = 11
+    CUSTOM = 12
+    CREATE = 13
+
+
+COMPACTIONS = frozenset({Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER})
+SCOPED = frozenset({Operation.OVERWRITE, Operation.TRUNCATE, Operation.RESTORE})
+ROW_CHANGES = frozenset({Operation.UPDATE, Operation.DELETE, Operation.MERGE})
+
+
+class FileKind(IntEnum):
+    """Numbers are the wire's."""
+
+    APPEND = 0
+    BASE = 1
+    DELTA = 2
+
+
+class Rule(IntEnum):
+    """What a lost race broke. Numbers are the wire's."""
+
+    OUTCOME_TABLE = 1
+    LINEAGE = 2
+    PROTOCOL_CHANGED = 3
+    METADATA_CHANGED = 4
+    CONCURRENT_TRANSACTION = 5
+    CONCURRENT_APPEND = 6
+    CONCURRENT_DELETE_READ = 7
+    CONCURRENT_DELETE_DELETE = 8
+
+
+class Advice(IntEnum):
+    """The loser's next step. Numbers are the wire's."""
+
+    RESUBMIT = 1
+    RERUN = 2
+    RELOAD = 3
+    PLAN_AGAIN = 4
+
+
+class Profile(StrEnum):
+    """Which rules judge a table's commits."""
+
+    MAXCOMPUTE = "maxcompute"
+    DELTA_SERIALIZABLE = "delta_serializable"
+    DELTA_WRITE_SERIALIZABLE = "delta_write_serializable"
+
+
+@dataclass(slots=True)
+class Entry:
+    """A data file or a delete set, as it was staged: nothing here depends on the commit that adds it."""
+
+    path: str
+    partition: str
+    bucket: int
+    kind: FileKind
+    rows: int
+    size_bytes: int
+    payload: bytes
+    data_change: bool = True
+    is_delete_set: bool = False
+    carries_row_ids: bool = False
+    external: bool = False
+    first_row_id: int = 0
+    row_id_min: int = -1
+    row_id_max: int = -1
+    touches: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Live:
+    """An entry in a snapshot."""
+
+    entry: Entry
+    data_version: int
+    added: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Names an entry."""
+
+    path: str
+    partition: str
+    bucket: int
+    data_change: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An entry that a commit took out, or whose hidden rows it changed."""
+
+    path: str
+    partition: str
+    bucket: int
+    added: int
+    data_version: int
+    rows: int
+    size_bytes: int
+    is_delete_set: bool
+    data_change: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was scanned: a condition on partitions, or partitions by name."""
+
+    predicate: Predicate
+    partitions: frozenset[str] | None = None
+    reads_files: bool = True
+
+    def touches(self, partition: str, partitioning: Partitioning) -> bool:
+        if self.partitions is not None:
+            return partition in self.partitions
+        return partitioning.matches(self.predicate, partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What an overwrite covers; `partitions` None is the whole table."""
+
+    partitions: frozenset[str] | None
+    written: bool = False
+
+    def touches(self, partition: str) -> bool:
+        return self.partitions is None or partition in self.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One bucket's part of a compaction."""
+
+    partition: str
+    bucket: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDone:
+    """What a group did at its commit."""
+
+    partition: str
+    bucket: int
+    outputs: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What a metadata change sets and removes."""
+
+    set_properties: Mapping[str, str] = field(default_factory=dict)
+    remove_properties: tuple[str, ...] = ()
+    profile: Profile | None = None
+    comment: str | None = None
+    add_features: tuple[str, ...] = ()
+    remove_features: tuple[str, ...] = ()
+
+    @property
+    def changes_features(self) -> bool:
+        return bool(self.add_features or self.remove_features)
+
+    @property
+    def changes_metadata(self) -> bool:
+        return bool(self.set_properties or self.remove_properties or self.profile) or self.comment is not None
+
+
+@dataclass(slots=True)
+class Change:
+    """What one transaction does to one table."""
+
+    table_id: str
+    operation: Operation
+    read_version: int
+    reads: tuple[Read, ...] = ()
+    app_ids_read: tuple[str, ...] = ()
+    app_versions: tuple[tuple[str, int], ...] = ()
+    adds: list[Entry] = field(default_factory=list)
+    removes: tuple[Ref, ...] = ()
+    scope: Scope | None = None
+    restore_version: int = 0
+    groups: tuple[Group, ...] = ()
+    alteration: Alteration | None = None
+    changes_data: bool = True
+
+    @property
+    def logical(self) -> bool:
+        if self.operation is Operation.CUSTOM:
+            return self.changes_data
+        return self.operation not in COMPACTIONS and self.operation is not Operation.ALTER
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who, as declared."""
+
+    name: str = ""
+    client: str = ""
+
+
+@dataclass(slots=True)
+class Footprint:
+    """What a commit did, as far as later ones are judged by it."""
+
+    version: int
+    time_us: int
+    txn_id: str
+    operation: Operation
+    principal: Principal
+    partitions: frozenset[str] = frozenset()
+    added: tuple[tuple[str, str, int], ...] = ()
+    removed: tuple[Removed, ...] = ()
+    touched: tuple[Removed, ...] = ()
+    groups: tuple[GroupDone, ...] = ()
+    blind: bool = True
+    metadata_changed: bool = False
+    features_changed: bool = False
+    features_removed: bool = False
+    altered: bool = False
+    app_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableMeta:
+    """A table's metadata at a version; `payload` is the wire's own message."""
+
+    table_id: str
+    name: str
+    partitioning: Partitioning
+    primary_key: tuple[str, ...]
+    buckets: int
+    profile: Profile
+    schema_version: int
+    properties: Mapping[str, str]
+    features: frozenset[str]
+    comment: str
+    columns: tuple[tuple[str, str, bool, str], ...]
+    create_time_us: int
+    digest: str = ""
+
+    @property
+    def keyed(self) -> bool:
+        return bool(self.primary_key)
+
+    def altered(self, change: Alteration) -> TableMeta:
+        properties = {
+            name: value for name, value in self.properties.items() if name not in change.remove_properties
+        } | dict(change.set_properties)
+        return replace(
+            self,
+            properties=properties,
+            profile=change.profile or self.profile,
+            comment=self.comment if change.comment is None else change.comment,
+            features=(self.features | set(change.add_features)) - set(change.remove_features),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A lost race: who won, over what, by which rule, and what to do."""
+
+    table_id: str
+    rule: Rule
+    winner: Footprint
+    operation: Operation
+    read_version: int
+    advice: Advice
+    partition: str = ""
+    path: str = ""
+
+
+@dataclass(slots=True)
+class TableCommit:
+    """What a change becomes: the log's next commit and what it does to the snapshot."""
+
+    version: int
+    time_us: int
+    change: Change
+    rebased_over: int
+    footprint: Footprint
+    added: list[Live]
+    removed: list[Live]
+    meta: TableMeta | None = None
+    already_applied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSummary:
+    """A commit as history shows it."""
+
+    footprint: Footprint
+    logical: bool
+    message: str
+    properties: dict[str, str]
+    read_version: int
+    rebased_over: int
+    files_added: int
+    files_removed: int
+    rows_added: int
+    rows_removed: int
+    sets_added: int
+    sets_removed: int
+    bytes_added: int
+    bytes_removed: int
+
+
+class Snapshots(Protocol):
+    """The table's entries at a version, as core asks for them."""
+
+    def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterable[Live]: ...
+
+    def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None: ...

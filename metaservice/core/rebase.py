@@ -1,0 +1,389 @@
+"""What a change that may commit becomes on top of the head: what it removes now, which data versions it gets.
+
+`check_change` refuses what could never commit, whoever else commits; `rebase` recomputes metadata against the head. A
+compaction's group goes in only where every input is live, or (maxcompute, MAJOR over MINOR alone) ends in live files
+that come from the group's inputs alone. Everything else loses as LINEAGE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from metaservice.core.errors import BrokenInvariantError, invalid
+from metaservice.core.judge import Mine, advice_for, judge, removals_at
+from metaservice.core.model import (
+    COMPACTIONS,
+    ROW_CHANGES,
+    SCOPED,
+    Advice,
+    Change,
+    Conflict,
+    FileKind,
+    Footprint,
+    Group,
+    GroupDone,
+    Live,
+    Operation,
+    Principal,
+    Profile,
+    Removed,
+    Rule,
+    Snapshots,
+    TableCommit,
+    TableMeta,
+)
+from metaservice.core.profiles import writers_look_at
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Whose change it is."""
+
+    txn_id: str
+    principal: Principal
+
+
+@dataclass(slots=True)
+class _Swap:
+    """What leaves and what enters the snapshot."""
+
+    removed: list[Live] = field(default_factory=list)
+    added: list[Live] = field(default_factory=list)
+    kept: list[Live] = field(default_factory=list)
+    groups: list[GroupDone] = field(default_factory=list)
+
+
+def decide(
+    change: Change,
+    meta: TableMeta,
+    winners: Sequence[Footprint],
+    snapshots: Snapshots,
+    author: Author,
+    head: int,
+    time_us: int,
+) -> TableCommit | Conflict:
+    """Judge, then rebase. Raises MetaError where the change could never commit."""
+    check_change(change, meta, snapshots)
+    conflict = judge(change, meta, winners, snapshots)
+    if conflict is not None:
+        return conflict
+    swap = _swap(change, meta, winners, snapshots, head)
+    if isinstance(swap, Conflict):
+        return swap
+    if not meta.keyed:
+        swap.removed += _idle_delete_sets(swap, snapshots, head)
+    footprint = _footprint(change, meta, swap, snapshots, author, head, time_us)
+    after = meta.altered(change.alteration) if change.alteration is not None else None
+    return TableCommit(head + 1, time_us, change, len(winners), footprint, swap.added, swap.removed, after)
+
+
+def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
+    """Refuse what breaks the rules of the table by itself."""
+    operation = change.operation
+    custom = operation is Operation.CUSTOM
+    if custom and meta.profile is Profile.MAXCOMPUTE:
+        raise invalid("CUSTOM_NOT_ALLOWED", "CUSTOM changes need a delta_… profile", profile=meta.profile)
+    if operation is Operation.CREATE:
+        raise invalid("OPERATION_INVALID", operation=operation.name)
+    if change.removes and not custom:
+        raise invalid("REMOVES_NOT_ALLOWED", "only CUSTOM names files to remove", operation=operation.name)
+    if (change.scope is not None) != (operation in SCOPED):
+        raise invalid("SCOPE_MISMATCH", "a scope belongs to OVERWRITE, TRUNCATE and RESTORE", operation=operation.name)
+    if bool(change.groups) != (operation in COMPACTIONS):
+        raise invalid("GROUPS_MISMATCH", "groups belong to compactions, at least one", operation=operation.name)
+    if (operation is Operation.ALTER) != (change.alteration is not None) and not custom:
+        raise invalid("ALTERATION_MISMATCH", "an alteration belongs to ALTER", operation=operation.name)
+    if operation in (Operation.TRUNCATE, Operation.RESTORE, Operation.ALTER) and change.adds:
+        raise invalid("FILES_NOT_ALLOWED", operation=operation.name)
+    if operation is Operation.RESTORE and not 0 <= change.restore_version <= change.read_version:
+        raise invalid("RESTORE_VERSION_INVALID", restore=change.restore_version, read=change.read_version)
+    _check_adds(change, meta)
+    _check_refs(change, snapshots)
+    _check_groups(change, meta, snapshots)
+
+
+def _check_adds(change: Change, meta: TableMeta) -> None:
+    seen: set[str] = set()
+    scope = change.scope
+    for entry in change.adds:
+        if entry.path in seen:
+            raise invalid("PATH_TWICE", path=entry.path)
+        seen.add(entry.path)
+        if scope is not None and not scope.touches(entry.partition):
+            raise invalid("FILE_OUTSIDE_SCOPE", path=entry.path, partition=entry.partition)
+        if entry.is_delete_set:
+            if change.operation not in ROW_CHANGES and change.operation is not Operation.CUSTOM:
+                raise invalid("DELETE_SET_NOT_ALLOWED", operation=change.operation.name)
+            continue
+        if change.operation is Operation.MAJOR_COMPACT and meta.keyed and entry.kind is not FileKind.BASE:
+            raise invalid("FILE_KIND_INVALID", "a major compaction writes base files", path=entry.path)
+        is_upsert = change.operation is Operation.INSERT or change.operation in ROW_CHANGES
+        if is_upsert and meta.keyed and entry.kind is not FileKind.DELTA:
+            raise invalid("FILE_KIND_INVALID", "changes of rows write delta files", path=entry.path)
+
+
+def _check_refs(change: Change, snapshots: Snapshots) -> None:
+    for ref in change.removes:
+        if snapshots.find(change.read_version, ref.partition, ref.bucket, ref.path) is None:
+            raise invalid("FILE_NOT_LIVE", path=ref.path, partition=ref.partition, read=change.read_version)
+    if len({ref.path for ref in change.removes}) != len(change.removes):
+        raise invalid("PATH_TWICE", "a file is removed twice")
+    for entry in change.adds:
+        for path in entry.touches:
+            if snapshots.find(change.read_version, entry.partition, 0, path) is None:
+                raise invalid("FILE_NOT_LIVE", "a delete set touches files live at the read version", path=path)
+
+
+def _check_groups(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
+    outputs: set[str] = set()
+    places: set[tuple[str, int]] = set()
+    by_path = {entry.path: entry for entry in change.adds}
+    for group in change.groups:
+        place = (group.partition, group.bucket)
+        if place in places:
+            raise invalid("GROUP_TWICE", partition=group.partition, bucket=group.bucket)
+        places.add(place)
+        if not group.inputs or len(set(group.inputs)) != len(group.inputs):
+            raise invalid("GROUP_INPUTS_INVALID", "a group has inputs, each once", partition=group.partition)
+        for path in group.outputs:
+            entry = by_path.get(path)
+            if entry is None or path in outputs or (entry.partition, entry.bucket) != place:
+                raise invalid("GROUP_OUTPUT_INVALID", "an output is a file of the group's bucket", path=path)
+            outputs.add(path)
+        _check_inputs(change, meta, snapshots, group)
+    if change.groups and outputs != by_path.keys():
+        raise invalid("GROUP_OUTPUT_INVALID", "every file of a compaction is an output", count=len(by_path))
+
+
+def _check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: Group) -> None:
+    files = _files(snapshots.live(change.read_version, group.partition, group.bucket))
+    for path in group.inputs:
+        if path not in files:
+            raise invalid("INPUT_NOT_LIVE", path=path, partition=group.partition, read=change.read_version)
+    if change.operation is Operation.MAJOR_COMPACT:
+        left_out = files.keys() - set(group.inputs)
+    elif meta.keyed:
+        left_out = set(_run(files, group.inputs)) - set(group.inputs)
+    else:
+        left_out = set()
+    if left_out:
+        raise invalid(
+            "COMPACTION_INCOMPLETE",
+            "the inputs leave out a live file that belongs to them",
+            path=min(left_out),
+            partition=group.partition,
+            bucket=group.bucket,
+        )
+
+
+def _files(live: Iterable[Live]) -> dict[str, Live]:
+    return {one.entry.path: one for one in live if not one.entry.is_delete_set}
+
+
+def _run(files: Mapping[str, Live], inputs: Sequence[str]) -> list[str]:
+    """Every file between the lowest and the highest data version of the inputs, ends included."""
+    versions = [files[path].data_version for path in inputs if path in files]
+    low, high = min(versions), max(versions)
+    return [path for path, live in files.items() if low <= live.data_version <= high]
+
+
+def _swap(
+    change: Change, meta: TableMeta, winners: Sequence[Footprint], snapshots: Snapshots, head: int
+) -> _Swap | Conflict:
+    if change.groups:
+        return _swap_groups(change, meta, winners, snapshots, head)
+    swap = _Swap()
+    if change.operation in SCOPED and meta.profile is not Profile.MAXCOMPUTE:
+        then = {live.entry.path for live in removals_at(change, snapshots, change.read_version)}
+        swap.removed = [live for live in removals_at(change, snapshots, head) if live.entry.path in then]
+    else:
+        swap.removed = list(removals_at(change, snapshots, head))
+        if len(swap.removed) != len(change.removes) and change.removes:
+            raise BrokenInvariantError("a file that may be removed is not live")
+    if change.operation is Operation.RESTORE:
+        _bring_back(change, snapshots, swap)
+    swap.added += [Live(entry, head + 1, head + 1) for entry in change.adds]
+    return swap
+
+
+def _bring_back(change: Change, snapshots: Snapshots, swap: _Swap) -> None:
+    """A restored entry keeps the data version it had; one that is live all along stays as it is."""
+    scope = change.scope
+    if scope is None:
+        raise BrokenInvariantError("a restore without a scope")
+    now = {live.entry.path: live for live in swap.removed}
+    for live in snapshots.live(change.restore_version):
+        if not scope.touches(live.entry.partition):
+            continue
+        current = now.get(live.entry.path)
+        if current is not None and current.data_version == live.data_version:
+            swap.kept.append(now.pop(live.entry.path))
+        else:
+            swap.added.append(Live(live.entry, live.data_version, 0))
+    swap.removed = list(now.values())
+
+
+def _swap_groups(
+    change: Change, meta: TableMeta, winners: Sequence[Footprint], snapshots: Snapshots, head: int
+) -> _Swap | Conflict:
+    swap = _Swap()
+    by_path = {entry.path: entry for entry in change.adds}
+    for group in change.groups:
+        then = _files(snapshots.live(change.read_version, group.partition, group.bucket))
+        now = _files(snapshots.live(head, group.partition, group.bucket))
+        gone = _follow(change, meta, winners, group, now)
+        if isinstance(gone, Footprint):
+            return _lineage(change, group, gone)
+        whole = change.operation is Operation.MAJOR_COMPACT or not meta.keyed
+        highest = max(then[path].data_version for path in group.inputs)
+        data_version = change.read_version if whole else highest
+        stray = _stray(change, meta, group, then, now, gone)
+        if stray is not None:
+            winner = next((w for w in winners if w.version == stray.added), winners[-1] if winners else None)
+            if winner is None:
+                raise BrokenInvariantError("a file strayed into a run without a commit")
+            return _lineage(change, group, winner)
+        swap.removed += [now[path] for path in gone]
+        swap.added += [Live(by_path[path], data_version, head + 1) for path in group.outputs]
+        swap.groups.append(GroupDone(group.partition, group.bucket, group.outputs, tuple(gone)))
+    return swap
+
+
+def _stray(
+    change: Change,
+    meta: TableMeta,
+    group: Group,
+    then: Mapping[str, Live],
+    now: Mapping[str, Live],
+    gone: Sequence[str],
+) -> Live | None:
+    """A live file that the outputs' data versions would wrongly order (a RESTORE brought it back)."""
+    if not meta.keyed:
+        return None
+    versions = [then[path].data_version for path in group.inputs]
+    low = 0 if change.operation is Operation.MAJOR_COMPACT else min(versions)
+    high = change.read_version if change.operation is Operation.MAJOR_COMPACT else max(versions)
+    removed = set(gone)
+    for path, live in now.items():
+        if path not in removed and low <= live.data_version <= high:
+            return live
+    return None
+
+
+def _follow(
+    change: Change, meta: TableMeta, winners: Sequence[Footprint], group: Group, now: Mapping[str, Live]
+) -> list[str] | Footprint:
+    """The live files that the group removes; or the winner that took an input out of its reach."""
+    may_follow = meta.profile is Profile.MAXCOMPUTE and change.operation is Operation.MAJOR_COMPACT
+    mine = set(group.inputs)
+    for winner in winners:
+        for done in winner.groups:
+            if (done.partition, done.bucket) != (group.partition, group.bucket) or not mine & set(done.removed):
+                continue
+            follows = may_follow and winner.operation in (Operation.MINOR_COMPACT, Operation.CLUSTER)
+            if not follows or not set(done.removed) <= mine:
+                return winner
+            mine = (mine - set(done.removed)) | set(done.outputs)
+            if any(path in now and now[path].data_version > change.read_version for path in done.outputs):
+                return winner
+        lost = mine & {gone.path for gone in winner.removed} - {p for d in winner.groups for p in d.removed}
+        if lost:
+            return winner
+    missing = mine - now.keys()
+    if missing:
+        raise BrokenInvariantError(f"inputs vanished without a commit: {sorted(missing)[:3]}")
+    return sorted(mine)
+
+
+def _lineage(change: Change, group: Group, winner: Footprint) -> Conflict:
+    advice = advice_for(change, Rule.LINEAGE, blind=False)
+    return Conflict(
+        change.table_id,
+        Rule.LINEAGE,
+        winner,
+        change.operation,
+        change.read_version,
+        Advice(advice),
+        group.partition,
+        group.inputs[0],
+    )
+
+
+def _idle_delete_sets(swap: _Swap, snapshots: Snapshots, head: int) -> list[Live]:
+    """Delete sets under which no older live file may hold an id any more."""
+    removed = {live.entry.path for live in swap.removed}
+    dropped: list[Live] = []
+    for partition in sorted({live.entry.partition for live in swap.removed}):
+        here = [live for live in snapshots.live(head, partition) if live.entry.path not in removed]
+        sets = [live for live in here if live.entry.is_delete_set]
+        files = [live for live in here if not live.entry.is_delete_set]
+        files += [live for live in swap.added if live.entry.partition == partition and not live.entry.is_delete_set]
+        dropped += [one for one in sets if not any(_may_hide(one, live) for live in files)]
+    return dropped
+
+
+def _may_hide(delete_set: Live, live: Live) -> bool:
+    if live.data_version >= delete_set.data_version:
+        return False
+    entry, hidden = live.entry, delete_set.entry
+    if entry.row_id_min < 0 or hidden.row_id_min < 0:
+        return True
+    return entry.row_id_min <= hidden.row_id_max and hidden.row_id_min <= entry.row_id_max
+
+
+def _removed(live: Live, *, data_change: bool) -> Removed:
+    entry = live.entry
+    return Removed(
+        entry.path,
+        entry.partition,
+        entry.bucket,
+        live.added,
+        live.data_version,
+        entry.rows,
+        entry.size_bytes,
+        entry.is_delete_set,
+        data_change,
+    )
+
+
+def _footprint(
+    change: Change, meta: TableMeta, swap: _Swap, snapshots: Snapshots, author: Author, head: int, time_us: int
+) -> Footprint:
+    for live in swap.added:
+        live.added = head + 1
+    reorganises = change.operation in COMPACTIONS
+    quiet = {ref.path for ref in change.removes if not ref.data_change}
+    removed = tuple(
+        _removed(live, data_change=not reorganises and live.entry.path not in quiet) for live in swap.removed
+    )
+    touched = [_removed(live, data_change=True) for live in swap.kept if not live.entry.is_delete_set]
+    for entry in change.adds:
+        for path in entry.touches:
+            found = snapshots.find(head, entry.partition, 0, path)
+            if found is not None:
+                touched.append(_removed(found, data_change=entry.data_change))
+    partitions = frozenset(live.entry.partition for live in swap.added) | frozenset(r.partition for r in removed)
+    alteration = change.alteration
+    return Footprint(
+        head + 1,
+        time_us,
+        author.txn_id,
+        change.operation,
+        author.principal,
+        partitions=partitions,
+        added=tuple(
+            (live.entry.path, live.entry.partition, live.entry.bucket)
+            for live in swap.added
+            if not live.entry.is_delete_set
+        ),
+        removed=removed,
+        touched=tuple(touched),
+        groups=tuple(swap.groups),
+        blind=Mine(change, meta, snapshots).blind,
+        metadata_changed=alteration is not None and writers_look_at(meta, alteration),
+        features_changed=alteration is not None and bool(meta.altered(alteration).features ^ meta.features),
+        features_removed=alteration is not None and bool(meta.features - meta.altered(alteration).features),
+        altered=alteration is not None,
+        app_ids=tuple(app_id for app_id, _ in change.app_versions),
+    )

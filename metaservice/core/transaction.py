@@ -1,0 +1,99 @@
+"""The life of a transaction: open -> committed | conflict | aborted | expired. Ended is for good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.model import Conflict, Entry, Operation, Principal, Read
+
+
+class TxnState(IntEnum):
+    """Numbers are the wire's."""
+
+    OPEN = 1
+    COMMITTED = 2
+    CONFLICT = 3
+    ABORTED = 4
+    EXPIRED = 5
+
+
+@dataclass(slots=True)
+class TxnTable:
+    """One table of a transaction; `staged` is by path."""
+
+    table_id: str
+    operation: Operation
+    read_version: int
+    schema_version: int
+    reads: tuple[Read, ...] = ()
+    staged: dict[str, Entry] = field(default_factory=dict)
+    chunks: int = 0
+    adopted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutcome:
+    """What a commit gave one table."""
+
+    table_id: str
+    version: int
+    logical: bool
+    rebased_over: int
+    already_applied: bool = False
+
+
+@dataclass(slots=True)
+class Txn:
+    """A transaction, open or ended."""
+
+    txn_id: str
+    tables: dict[str, TxnTable]
+    principal: Principal
+    message: str
+    properties: Mapping[str, str]
+    begin_us: int
+    begin_digest: bytes
+    adopt_from: str = ""
+    state: TxnState = TxnState.OPEN
+    end_us: int = 0
+    commit_digest: bytes = b""
+    commit_time_us: int = 0
+    outcomes: tuple[TableOutcome, ...] = ()
+    conflict: Conflict | None = None
+    abort_reason: str = ""
+    adopted_by: str = ""
+    adoptable: bool = False
+    files: int = 0
+
+
+def txn_time_ms(txn_id: str) -> int:
+    """The time inside a UUIDv7."""
+    return int(txn_id[:8] + txn_id[9:13], 16)
+
+
+def check_txn_age(txn_id: str, now_ms: int, keep_ms: int) -> None:
+    """Ids older than outcomes are kept could repeat one that is forgotten."""
+    age_ms = now_ms - txn_time_ms(txn_id)
+    if age_ms > keep_ms:
+        raise invalid("TRANSACTION_ID_TOO_OLD", "outcomes that old are no longer kept", txn_id=txn_id)
+    if -age_ms > limits.FUTURE_TXN_MS_MAX:
+        raise invalid("TRANSACTION_ID_IN_FUTURE", "the id's time lies ahead of the service's", txn_id=txn_id)
+
+
+def check_open(txn: Txn) -> None:
+    """Refuse what only an open transaction may do."""
+    match txn.state:
+        case TxnState.OPEN:
+            return
+        case TxnState.EXPIRED:
+            raise MetaError(ErrorKind.STALE, "TRANSACTION_EXPIRED", "its lease ran out", txn_id=txn.txn_id)
+        case TxnState.ABORTED:
+            reason = "TABLE_DROPPED" if txn.abort_reason == "TABLE_DROPPED" else "TRANSACTION_ABORTED"
+            kind = ErrorKind.BLOCKED if reason == "TABLE_DROPPED" else ErrorKind.STALE
+            raise MetaError(kind, reason, txn_id=txn.txn_id, why=txn.abort_reason)
+        case TxnState.COMMITTED | TxnState.CONFLICT:
+            raise MetaError(ErrorKind.STALE, "TRANSACTION_ENDED", txn_id=txn.txn_id, state=txn.state.name.lower())

@@ -1,0 +1,229 @@
+"""Core's answers as wire messages, and refusals as google.rpc.Status."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf import any_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.model import CommitSummary, Conflict, Live, Operation, Principal, Rule, TableCommit
+from metaservice.core.transaction import Txn, TxnState
+from metaservice.service.state import TableState
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
+
+DOMAIN: Final = "laketx"
+CODES: Final = {
+    ErrorKind.INVALID: code_pb2.INVALID_ARGUMENT,
+    ErrorKind.NOT_FOUND: code_pb2.NOT_FOUND,
+    ErrorKind.ALREADY_EXISTS: code_pb2.ALREADY_EXISTS,
+    ErrorKind.BLOCKED: code_pb2.FAILED_PRECONDITION,
+    ErrorKind.GONE: code_pb2.OUT_OF_RANGE,
+    ErrorKind.STALE: code_pb2.ABORTED,
+    ErrorKind.EXHAUSTED: code_pb2.RESOURCE_EXHAUSTED,
+    ErrorKind.DENIED: code_pb2.PERMISSION_DENIED,
+    ErrorKind.UNAVAILABLE: code_pb2.UNAVAILABLE,
+    ErrorKind.CORRUPT: code_pb2.DATA_LOSS,
+}
+RULE_SAYS: Final = {
+    Rule.OUTCOME_TABLE: "the earlier/later table lets no {mine} follow {winner} on a partition that both touch",
+    Rule.LINEAGE: "a file that the compaction read is gone",
+    Rule.PROTOCOL_CHANGED: "the winner changed the table's features",
+    Rule.METADATA_CHANGED: "the winner changed the schema or settings that writers rely on",
+    Rule.CONCURRENT_TRANSACTION: "the winner wrote an application id that was looked up",
+    Rule.CONCURRENT_APPEND: "the winner added files that should have been read",
+    Rule.CONCURRENT_DELETE_READ: "the winner removed a file that was read",
+    Rule.CONCURRENT_DELETE_DELETE: "the winner removed a file that this transaction removes too",
+}
+
+
+def status(error: MetaError) -> status_pb2.Status:
+    details = any_pb2.Any()
+    facts = {name: value[:512] for name, value in error.facts.items()}
+    details.Pack(
+        error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata={**facts, "kind": error.kind.name})
+    )
+    return status_pb2.Status(code=CODES[error.kind], message=f"{error.reason}: {error.message}", details=[details])
+
+
+def principal(one: Principal) -> common_pb2.Principal:
+    return common_pb2.Principal(name=one.name, client=one.client)
+
+
+def conflict(one: Conflict) -> common_pb2.Conflict:
+    winner = one.winner
+    says = RULE_SAYS[one.rule].format(mine=one.operation.name, winner=winner.operation.name)
+    who = f" by {winner.principal.name}" if winner.principal.name else ""
+    where = f" in partition {one.partition}" if one.partition else ""
+    return common_pb2.Conflict(
+        table_id=one.table_id,
+        rule=int(one.rule),  # type: ignore[arg-type]
+        winner_txn_id=winner.txn_id,
+        winner_operation=int(winner.operation),  # type: ignore[arg-type]
+        winner_version=winner.version,
+        winner_commit_time_us=winner.time_us,
+        winner_principal=principal(winner.principal),
+        partition=one.partition,
+        path=one.path,
+        operation=int(one.operation),  # type: ignore[arg-type]
+        read_version=one.read_version,
+        advice=int(one.advice),  # type: ignore[arg-type]
+        message=f"lost to {winner.operation.name} at version {winner.version}{who}{where}: {says}",
+    )
+
+
+def committed(txn: Txn) -> common_pb2.Committed:
+    time_us = txn.commit_time_us
+    return common_pb2.Committed(
+        commit_time_us=time_us,
+        tables=[
+            common_pb2.TableCommit(
+                table_id=one.table_id,
+                version=one.version,
+                time_version_us=time_us if one.logical and not one.already_applied else None,
+                rebased_over=one.rebased_over,
+                already_applied=one.already_applied,
+            )
+            for one in txn.outcomes
+        ],
+    )
+
+
+def would_commit(commits: list[TableCommit]) -> common_pb2.Committed:
+    return common_pb2.Committed(
+        commit_time_us=max(one.time_us for one in commits),
+        tables=[
+            common_pb2.TableCommit(
+                table_id=one.change.table_id,
+                version=one.version,
+                time_version_us=one.time_us if one.change.logical and not one.already_applied else None,
+                rebased_over=one.rebased_over,
+                already_applied=one.already_applied,
+            )
+            for one in commits
+        ],
+    )
+
+
+def begun(txn: Txn, lease_ms: int) -> transaction_pb2.BeginTransactionResponse:
+    return transaction_pb2.BeginTransactionResponse(
+        tables=[
+            transaction_pb2.BegunTable(
+                table_id=one.table_id,
+                read_version=one.read_version,
+                schema_version=one.schema_version,
+                staging_folder=txn.txn_id,
+                adopted_files=one.adopted,
+            )
+            for one in txn.tables.values()
+        ],
+        lease_ms=lease_ms,
+    )
+
+
+def commit_answer(txn: Txn) -> transaction_pb2.CommitTransactionResponse:
+    if txn.conflict is not None:
+        return transaction_pb2.CommitTransactionResponse(conflict=conflict(txn.conflict))
+    return transaction_pb2.CommitTransactionResponse(committed=committed(txn))
+
+
+def append_answer(txn: Txn) -> transaction_pb2.AppendResponse:
+    if txn.conflict is not None:
+        return transaction_pb2.AppendResponse(conflict=conflict(txn.conflict))
+    return transaction_pb2.AppendResponse(committed=committed(txn))
+
+
+def batch_item(result: object) -> transaction_pb2.BatchItem:
+    if isinstance(result, MetaError):
+        return transaction_pb2.BatchItem(error=status(result))
+    if not isinstance(result, Txn):
+        raise TypeError(type(result))
+    if result.conflict is not None:
+        return transaction_pb2.BatchItem(conflict=conflict(result.conflict))
+    return transaction_pb2.BatchItem(committed=committed(result))
+
+
+def transaction(txn: Txn) -> transaction_pb2.Transaction:
+    return transaction_pb2.Transaction(
+        txn_id=txn.txn_id,
+        state=int(txn.state),  # type: ignore[arg-type]
+        tables=[
+            transaction_pb2.TableIntent(
+                table_id=one.table_id,
+                operation=int(one.operation),  # type: ignore[arg-type]
+                schema_version=one.schema_version,
+                read_version=one.read_version,
+            )
+            for one in txn.tables.values()
+        ],
+        principal=principal(txn.principal),
+        commit_message=txn.message,
+        begin_time_us=txn.begin_us,
+        end_time_us=txn.end_us,
+        committed=committed(txn) if txn.state is TxnState.COMMITTED else None,
+        conflict=conflict(txn.conflict) if txn.conflict is not None else None,
+        abort_reason=txn.abort_reason,
+        adopted_by=txn.adopted_by,
+        adopt_from=txn.adopt_from,
+        registered_files=txn.files,
+    )
+
+
+def table(state: TableState) -> catalog_pb2.Table:
+    meta = state.meta
+    return catalog_pb2.Table(
+        table_id=meta.table_id,
+        name=meta.name,
+        columns=[
+            catalog_pb2.Column(name=name, type=kind, nullable=nullable, column_id=number, comment=comment)
+            for number, (name, kind, nullable, comment) in enumerate(meta.columns, start=1)
+        ],
+        partition_columns=meta.partitioning.names,
+        primary_key=meta.primary_key,
+        buckets=meta.buckets,
+        profile=meta.profile.value,
+        properties=meta.properties,
+        comment=meta.comment,
+        features=sorted(meta.features),
+        schema_version=meta.schema_version,
+        head_version=state.durable,
+        head_commit_time_us=state.durable_time_us,
+        create_time_us=meta.create_time_us,
+    )
+
+
+def version(one: CommitSummary) -> read_pb2.Version:
+    footprint = one.footprint
+    return read_pb2.Version(
+        version=footprint.version,
+        commit_time_us=footprint.time_us,
+        time_version_us=footprint.time_us if one.logical and footprint.operation is not Operation.CREATE else None,
+        operation=int(footprint.operation),  # type: ignore[arg-type]
+        txn_id=footprint.txn_id,
+        principal=principal(footprint.principal),
+        commit_message=one.message,
+        read_version=one.read_version,
+        rebased_over=one.rebased_over,
+        files_added=one.files_added,
+        files_removed=one.files_removed,
+        rows_added=one.rows_added,
+        rows_removed=one.rows_removed,
+        delete_sets_added=one.sets_added,
+        delete_sets_removed=one.sets_removed,
+        bytes_added=one.bytes_added,
+        bytes_removed=one.bytes_removed,
+        properties=one.properties,
+    )
+
+
+def live_entry(live: Live) -> common_pb2.LiveEntry:
+    entry = live.entry
+    found = common_pb2.LiveEntry(data_version=live.data_version, added_version=live.added)
+    if entry.is_delete_set:
+        found.delete_set.ParseFromString(entry.payload)
+        return found
+    found.file.ParseFromString(entry.payload)
+    if entry.first_row_id:
+        found.file.first_row_id = entry.first_row_id
+    return found

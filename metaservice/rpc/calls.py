@@ -1,0 +1,140 @@
+"""One function for each call that a decider's job answers: request in, a job out whose result is the wire's answer.
+
+The unary methods and the session stream share them. A job runs on the decider's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metaservice.core import limits
+from metaservice.core.errors import MetaError, invalid
+from metaservice.core.model import Conflict, Entry, Operation, TableMeta
+from metaservice.core.transaction import Txn
+from metaservice.rpc import answers, wire
+from metaservice.service.catalog import Catalog
+from metaservice.service.decider import Decider
+from metaservice.service.reads import Reads
+from metaservice.service.requests import Begin, Commit, Intent
+from metaservice.service.transactions import Transactions
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+
+Job = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls, over the use cases."""
+
+    decider: Decider
+    transactions: Transactions
+    catalog: Catalog
+    reads: Reads
+
+    def meta(self, table_id: str) -> TableMeta:
+        return self.decider.state.get_table(wire.table_id(table_id)).meta
+
+    def _metas(self, table_ids: list[str]) -> dict[str, TableMeta]:
+        return {table_id: self.meta(table_id) for table_id in table_ids}
+
+    def begin(self, request: transaction_pb2.BeginTransactionRequest) -> transaction_pb2.BeginTransactionResponse:
+        parsed = wire.begin(request, self._metas([one.table_id for one in request.tables]))
+        return answers.begun(self.transactions.begin(parsed), self.transactions.lease_ms)
+
+    def register(self, request: transaction_pb2.RegisterFilesRequest) -> transaction_pb2.RegisterFilesResponse:
+        return self.register_entries(request.txn_id, request.table_id, self.entries(request))
+
+    def entries(self, request: transaction_pb2.RegisterFilesRequest) -> list[Entry]:
+        """Any thread: check and convert what is to be registered."""
+        txn = self.decider.state.open.get(wire.txn_id(request.txn_id))
+        table_id = wire.table_id(request.table_id)
+        mine = txn.tables.get(table_id) if txn is not None else None
+        operation = mine.operation if mine is not None else Operation.CUSTOM
+        meta = self.meta(table_id)
+        return wire.entries(request.files, request.delete_sets, meta, request.txn_id, operation)
+
+    def register_entries(
+        self, txn_id: str, table_id: str, entries: list[Entry]
+    ) -> transaction_pb2.RegisterFilesResponse:
+        files, rows = self.transactions.register(txn_id, wire.table_id(table_id), entries)
+        return transaction_pb2.RegisterFilesResponse(registered_files=files, registered_rows=rows)
+
+    def commit(self, request: transaction_pb2.CommitTransactionRequest) -> transaction_pb2.CommitTransactionResponse:
+        return answers.commit_answer(self.transactions.commit(self._commit(request.txn_id, request)))
+
+    def explain(self, request: transaction_pb2.ExplainTransactionRequest) -> transaction_pb2.ExplainTransactionResponse:
+        as_commit = transaction_pb2.CommitTransactionRequest(txn_id=request.txn_id, changes=request.changes)
+        result = self.transactions.explain(self._commit(request.txn_id, as_commit))
+        if isinstance(result, Conflict):
+            return transaction_pb2.ExplainTransactionResponse(conflict=answers.conflict(result))
+        return transaction_pb2.ExplainTransactionResponse(committed=answers.would_commit(result))
+
+    def _commit(self, txn_id: str, request: transaction_pb2.CommitTransactionRequest) -> Commit:
+        txn = self.decider.state.get_txn(wire.txn_id(txn_id))
+        if txn.commit_digest and txn.commit_digest == (same := wire.digest(request)):
+            return Commit(txn_id, (), (), same)  # a repeat, perhaps about a table that is gone by now
+        operations = {one.table_id: one.operation for one in txn.tables.values()}
+        return wire.commit(request, self._metas([one.table_id for one in request.changes]), operations)
+
+    def append(self, request: transaction_pb2.AppendRequest) -> transaction_pb2.AppendResponse:
+        return answers.append_answer(self._append(request))
+
+    def _append(self, request: transaction_pb2.AppendRequest) -> Txn:
+        return self.transactions.append(wire.append(request, self.meta(request.table_id)))
+
+    def batch(self, request: transaction_pb2.CommitBatchRequest) -> transaction_pb2.CommitBatchResponse:
+        if len(request.appends) > limits.APPENDS_PER_BATCH_MAX:
+            raise invalid("BATCH_TOO_LARGE", count=len(request.appends), most=limits.APPENDS_PER_BATCH_MAX)
+        items = []
+        for one in request.appends:
+            try:
+                result: object = self._append(one)
+            except MetaError as refusal:
+                result = refusal
+            items.append(answers.batch_item(result))
+        return transaction_pb2.CommitBatchResponse(items=items)
+
+    def abort(self, request: transaction_pb2.AbortTransactionRequest) -> transaction_pb2.AbortTransactionResponse:
+        self.transactions.abort(wire.txn_id(request.txn_id), wire.text(request.reason, "reason"))
+        return transaction_pb2.AbortTransactionResponse()
+
+    def renew(self, request: transaction_pb2.RenewTransactionRequest) -> transaction_pb2.RenewTransactionResponse:
+        renewed = self.transactions.renew(wire.txn_id(request.txn_id))
+        doomed = answers.conflict(renewed.doomed) if renewed.doomed is not None else None
+        return transaction_pb2.RenewTransactionResponse(lease_ms=renewed.lease_ms, doomed=doomed)
+
+    def ping(self, request: transaction_pb2.PingRequest) -> transaction_pb2.PingResponse:
+        return transaction_pb2.PingResponse(payload=request.payload)
+
+    def get_transaction(self, request: transaction_pb2.GetTransactionRequest) -> transaction_pb2.GetTransactionResponse:
+        txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))
+        return transaction_pb2.GetTransactionResponse(transaction=answers.transaction(txn))
+
+    def alter(self, request: catalog_pb2.AlterTableRequest) -> catalog_pb2.AlterTableResponse:
+        """A transaction of its own: begun and committed in one step."""
+        meta = self.meta(request.table_id)
+        txn_id = wire.txn_id(request.txn_id)
+        if not request.HasField("alteration"):
+            raise invalid("ALTERATION_EMPTY")
+        wire.alteration(request.alteration)
+        same = wire.digest(request)
+        state = self.decider.state
+        begun = Begin(
+            txn_id,
+            (Intent(meta.table_id, Operation.ALTER),),
+            wire.principal(request.principal),
+            wire.text(request.commit_message, "commit_message"),
+            same,
+            features=meta.features,
+        )
+        txn = self.transactions.begin(begun)
+        commit = transaction_pb2.CommitTransactionRequest(
+            txn_id=txn_id,
+            changes=[common_pb2.Change(table_id=meta.table_id, alteration=request.alteration)],
+        )
+        txn = self.transactions.commit(self._commit(txn_id, commit))
+        table = state.get_table(meta.table_id)
+        answer = answers.table(table)
+        answer.head_version, answer.head_commit_time_us = table.head, table.last_time_us
+        return catalog_pb2.AlterTableResponse(table=answer, version=txn.outcomes[0].version)

@@ -1,0 +1,1 @@
+"""Use cases: read what is known, let core decide, write the decision."""

@@ -1,0 +1,132 @@
+"""One thread that decides, one group at a time: run what waits, make it durable with one sync, then answer all.
+
+A job is a function that the decider runs; its result, or the MetaError that it raised, goes to the job's sink after the
+sync, never before. Anything else that is raised is a broken invariant and ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.service.state import State
+from metaservice.store.port import StoreFailed
+
+T = TypeVar("T")
+Answer = tuple[Any, object]
+Sink = Callable[[Sequence[Answer]], None]
+Job = tuple[Sink, Any, Callable[[], object]]
+
+
+class Mailbox(Generic[T]):
+    """Many put, one takes; a lock serves as the doorbell."""
+
+    def __init__(self) -> None:
+        self._items: list[T] = []
+        self._mutex = threading.Lock()
+        self._bell = threading.Lock()
+        self._bell.acquire()
+
+    def put(self, items: Sequence[T]) -> None:
+        with self._mutex:
+            was_empty = not self._items
+            self._items += items
+        if was_empty:
+            self.ring()
+
+    def ring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._bell.release()
+
+    def take(self, timeout_s: float = -1) -> list[T]:
+        """What has come, in order; may be empty."""
+        self._bell.acquire(timeout=timeout_s)
+        with self._mutex:
+            items, self._items = self._items, []
+        return items
+
+
+class Decider:
+    """Owns the state's thread."""
+
+    def __init__(
+        self, reopen: Callable[[], State], tick: Callable[[], None], fail_stop: Callable[[BaseException], None]
+    ) -> None:
+        self._inbox: Mailbox[Job] = Mailbox()
+        self._reopen = reopen
+        self._tick = tick
+        self._fail_stop = fail_stop
+        self._stopping = False
+        self.groups = 0
+        self.jobs = 0
+        self.state = reopen()
+        self._thread = threading.Thread(target=self._run, name="decider", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        self._inbox.put(jobs)
+
+    def call(self, run: Callable[[], object]) -> object:
+        """Run one job and wait for its durable answer."""
+        done = threading.Lock()
+        done.acquire()
+        answers: list[Answer] = []
+
+        def sink(given: Sequence[Answer]) -> None:
+            answers.extend(given)
+            done.release()
+
+        self.submit([(sink, None, run)])
+        done.acquire()
+        result = answers[0][1]
+        if isinstance(result, MetaError):
+            raise result
+        return result
+
+    def stop(self) -> None:
+        """Answer what waits, then end and close the store."""
+        self._stopping = True
+        self._inbox.ring()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                jobs = self._inbox.take(timeout_s=0.2)
+                self._group(jobs)
+                if self._stopping and not jobs:
+                    self.state.store.close()
+                    return
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the log is the truth: the next start reads it
+            self._fail_stop(error)
+
+    def _group(self, jobs: list[Job]) -> None:
+        answers: dict[Sink, list[Answer]] = {}
+        try:
+            for sink, token, run in jobs:
+                try:
+                    result: object = run()
+                except MetaError as refusal:
+                    result = refusal
+                answers.setdefault(sink, []).append((token, result))
+            self._tick()
+            self.state.make_durable()
+        except StoreFailed:
+            self._after_failure(jobs)
+            return
+        self.groups += bool(jobs)
+        self.jobs += len(jobs)
+        for sink, given in answers.items():
+            sink(given)
+
+    def _after_failure(self, jobs: list[Job]) -> None:
+        """What was written is not known: nobody is told anything but to ask again."""
+        lost = MetaError(ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store failed and is opened again: ask again")
+        for sink, token, _ in jobs:
+            sink([(token, lost)])
+        self.state = self._reopen()

@@ -1,0 +1,119 @@
+"""Readers: versions, live files. Everything is clamped to what is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.model import CommitSummary, Live
+from metaservice.core.transaction import Txn
+from metaservice.service.clocks import Clocks
+from metaservice.service.decider import Decider
+from metaservice.service.state import TableState, live_entries
+from metaservice.store import keys
+from metaservice.store.port import prefix_end
+from metaservice.store.records import decode_commit, decode_txn
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A version to read; `time_read_us` where a time was asked for."""
+
+    version: int
+    commit_time_us: int
+    time_read_us: int | None = None
+    cut: bool = False
+
+
+class Reads:
+    """The use cases of ReadService."""
+
+    def __init__(self, decider: Decider, clocks: Clocks) -> None:
+        self._decider = decider
+        self._clocks = clocks
+
+    def get_table(self, *, name: str = "", table_id: str = "") -> TableState:
+        state = self._decider.state
+        if name:
+            found = state.names.get(name)
+            if found is None:
+                raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=name)
+            table_id = found
+        table = state.get_table(table_id)
+        if table.durable < 0:
+            raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
+        return table
+
+    def list_tables(self, after: str, count: int) -> list[TableState]:
+        state = self._decider.state
+        names = sorted(name for name in list(state.names) if name > after)[:count]
+        found = [state.tables.get(state.names.get(name, "")) for name in names]
+        return [table for table in found if table is not None and table.durable >= 0]
+
+    def check_version(self, table: TableState, version: int | None) -> int:
+        if version is None:
+            return table.durable
+        if version > table.durable:
+            raise invalid("VERSION_IN_FUTURE", version=version, head=table.durable)
+        if version < 0:
+            raise invalid("VERSION_INVALID", version=version)
+        return version
+
+    def resolve_version(self, table: TableState, version: int | None) -> Resolved:
+        version = self.check_version(table, version)
+        return Resolved(version, self.commit(table, version).footprint.time_us)
+
+    def resolve_time(self, table: TableState, time_us: int) -> Resolved:
+        """On the decider's thread: no later commit gets a time at or below the one answered."""
+        state = self._decider.state
+        state.flush()
+        read_us = min(time_us, max(self._clocks.now_us(), table.last_time_us))
+        start = keys.times_prefix(table.raw_id)
+        if read_us < 0:
+            raise invalid("TIME_INVALID", time_us=time_us)
+        found = next(iter(state.store.cursor().scan_back(start, keys.time_key(table.raw_id, read_us + 1))), None)
+        if found is None:
+            raise MetaError(
+                ErrorKind.GONE,
+                "VERSION_RETIRED",
+                "the table has no version that old",
+                oldest=0,
+                oldest_time_us=table.meta.create_time_us,
+            )
+        state.answered_us = max(state.answered_us, read_us)
+        if state.answered_us > state.ceiling_us:
+            state.ceiling_us = state.answered_us + limits.TIME_CEILING_STEP_US
+            state.batch.put(keys.CEILING, keys.encode_version(state.ceiling_us))
+        version, commit_us = keys.decode_version(found[1]), keys.decode_version(found[0][-8:])
+        cut = time_us > read_us
+        return Resolved(version, commit_us, read_us, cut)
+
+    def commit(self, table: TableState, version: int) -> CommitSummary:
+        raw = self._decider.state.store.get(keys.commit_key(table.raw_id, version))
+        if raw is None:
+            raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
+        return decode_commit(raw)
+
+    def list_versions(self, table: TableState, below: int | None, count: int) -> list[CommitSummary]:
+        """Newest first, from below a version on."""
+        top = table.durable if below is None else min(table.durable, below - 1)
+        cursor = self._decider.state.store.cursor()
+        start, end = keys.commit_key(table.raw_id, 0), keys.commit_key(table.raw_id, top + 1)
+        found = []
+        for _, raw in cursor.scan_back(start, end):
+            found.append(decode_commit(raw))
+            if len(found) == count:
+                break
+        return found
+
+    def list_files(self, table: TableState, version: int) -> Iterator[Live]:
+        return live_entries(self._decider.state.store.cursor(), table.raw_id, version)
+
+    def list_txns(self, below: str) -> Iterator[Txn]:
+        """Newest id first."""
+        cursor = self._decider.state.store.cursor()
+        end = keys.txn_key(keys.uuid_bytes(below)) if below else prefix_end(keys.TRANSACTIONS)
+        for _, raw in cursor.scan_back(keys.TRANSACTIONS, end):
+            yield decode_txn(raw)

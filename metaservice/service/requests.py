@@ -1,0 +1,52 @@
+"""What the edge hands to the service: requests that are already checked and in core's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from metaservice.core.model import Change, Entry, Operation, Principal, Read
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """One table of a begin."""
+
+    table_id: str
+    operation: Operation
+    schema_version: int = 0
+    read_version: int | None = None
+    reads: tuple[Read, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Begins a transaction."""
+
+    txn_id: str
+    tables: tuple[Intent, ...]
+    principal: Principal
+    message: str
+    digest: bytes
+    adopt_from: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commits a transaction; the changes hold what was not registered."""
+
+    txn_id: str
+    changes: tuple[Change, ...]
+    counts: tuple[tuple[int | None, int | None], ...]
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A blind append in one call."""
+
+    begin: Begin
+    entries: tuple[Entry, ...]
+    app_versions: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,244 @@
+"""What the decider knows: tables, open transactions, and the batch that the next sync makes durable.
+
+Everything here belongs to the decider's thread, apart from what readers may look at: `tables` (their metadata and
+durable heads). A restart builds the same state from the store; leases start anew then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.model import Footprint, Live, TableMeta
+from metaservice.core.transaction import Txn, TxnState
+from metaservice.store import keys
+from metaservice.store.port import Batch, Cursor, Store, prefix_end
+from metaservice.store.records import (
+    added_chunks,
+    decode_chunk,
+    decode_commit,
+    decode_live,
+    decode_table,
+    decode_txn,
+    encode_txn,
+)
+
+
+@dataclass(slots=True)
+class TableState:
+    """A table as the decider sees it; `durable` is what readers see."""
+
+    raw_id: bytes
+    meta: TableMeta
+    head: int
+    last_time_us: int
+    durable: int
+    durable_time_us: int
+    next_row_id: int = 1
+    dropped: bool = False
+    footprints: OrderedDict[int, Footprint] = field(default_factory=OrderedDict)
+    last_metadata_version: int = 0
+
+
+def live_entries(
+    cursor: Cursor, raw_id: bytes, version: int, partition: str | None = None, bucket: int | None = None
+) -> Iterator[Live]:
+    """What is live at a version: entries of the index that are old enough, and those taken out only later."""
+    prefix = keys.live_prefix(raw_id, partition, bucket)
+    for _, raw in cursor.scan(prefix, prefix_end(prefix)):
+        live, _ = decode_live(raw)
+        if live.added <= version:
+            yield live
+    for _, raw in cursor.scan(keys.past_from(raw_id, version + 1), prefix_end(keys.past_prefix(raw_id))):
+        live, removed = decode_live(raw)
+        entry = live.entry
+        if live.added > version or removed <= version:
+            continue
+        if (partition is None or entry.partition == partition) and (bucket is None or entry.bucket == bucket):
+            yield live
+
+
+@dataclass(slots=True)
+class StoreSnapshots:
+    """Core's view of one table, over the store as it is while the decider works."""
+
+    state: State
+    raw_id: bytes
+
+    def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterable[Live]:
+        self.state.flush()
+        return list(live_entries(self.state.store.cursor(), self.raw_id, version, partition, bucket))
+
+    def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None:
+        self.state.flush()
+        raw = self.state.store.get(keys.live_key(self.raw_id, partition, bucket, path))
+        if raw is not None:
+            live, _ = decode_live(raw)
+            if live.added <= version:
+                return live
+        cursor = self.state.store.cursor()
+        for _, past in cursor.scan(keys.past_from(self.raw_id, version + 1), prefix_end(keys.past_prefix(self.raw_id))):
+            live, _ = decode_live(past)
+            entry = live.entry
+            if live.added <= version and (entry.path, entry.partition, entry.bucket) == (path, partition, bucket):
+                return live
+        return None
+
+
+class State:
+    """Tables, open transactions, times."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.batch = Batch()
+        self.dirty = False
+        self.tables: dict[str, TableState] = {}
+        self.names: dict[str, str] = {}
+        self.open: dict[str, Txn] = {}
+        self.ended: OrderedDict[str, Txn] = OrderedDict()
+        self.leases: OrderedDict[str, int] = OrderedDict()
+        self.answered_us = 0
+        self.ceiling_us = 0
+        self.changed: set[str] = set()
+        self._load()
+
+    def _load(self) -> None:
+        cursor = self.store.cursor()
+        raw_ceiling = cursor.get(keys.CEILING)
+        if raw_ceiling is not None:
+            self.ceiling_us = self.answered_us = keys.decode_version(raw_ceiling)
+        for key, raw_id in cursor.scan(keys.NAMES, prefix_end(keys.NAMES)):
+            table = self._load_table(cursor, raw_id)
+            self.tables[table.meta.table_id] = table
+            self.names[key[len(keys.NAMES) :].decode()] = table.meta.table_id
+        for key, _ in cursor.scan(keys.OPEN, prefix_end(keys.OPEN)):
+            raw = cursor.get(keys.txn_key(key[len(keys.OPEN) :]))
+            if raw is not None:
+                txn = decode_txn(raw)
+                self._load_staged(cursor, txn)
+                self.open[txn.txn_id] = txn
+
+    def _load_table(self, cursor: Cursor, raw_id: bytes) -> TableState:
+        prefix = keys.table_prefix(raw_id)
+        _, raw = next(iter(cursor.scan_back(prefix, prefix_end(prefix))))
+        times = keys.times_prefix(raw_id)
+        key, raw_version = next(iter(cursor.scan_back(times, prefix_end(times))))
+        head, time_us = keys.decode_version(raw_version), keys.decode_version(key[-8:])
+        raw_row = cursor.get(keys.row_id_key(raw_id))
+        table = TableState(raw_id, decode_table(raw), head, time_us, head, time_us)
+        table.next_row_id = keys.decode_version(raw_row) if raw_row is not None else 1
+        table.last_metadata_version = head
+        return table
+
+    def _load_staged(self, cursor: Cursor, txn: Txn) -> None:
+        for table in txn.tables.values():
+            prefix = keys.staged_prefix(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(table.table_id))
+            for _, raw in cursor.scan(prefix, prefix_end(prefix)):
+                table.chunks += 1
+                for entry in decode_chunk(raw):
+                    table.staged[entry.path] = entry
+
+    def load_staged(self, txn: Txn) -> None:
+        """The staged entries of an ended transaction, for an adoption."""
+        self.flush()
+        self._load_staged(self.store.cursor(), txn)
+
+    def flush(self) -> None:
+        """Let reads see what was decided since the last write."""
+        if self.batch.ops:
+            self.store.write(self.batch)
+            self.batch.clear()
+            self.dirty = True
+
+    def make_durable(self) -> None:
+        """Nothing is answered or shown before this returns."""
+        self.flush()
+        if self.dirty:
+            self.store.sync()
+            self.dirty = False
+        for table_id in self.changed:
+            table = self.tables.get(table_id)
+            if table is not None:
+                table.durable, table.durable_time_us = table.head, table.last_time_us
+        self.changed.clear()
+
+    def snapshots(self, table: TableState) -> StoreSnapshots:
+        return StoreSnapshots(self, table.raw_id)
+
+    def get_table(self, table_id: str) -> TableState:
+        table = self.tables.get(table_id)
+        if table is not None:
+            return table
+        raise self.no_table(table_id)
+
+    def no_table(self, table_id: str) -> MetaError:
+        try:
+            dropped = self.store.get(keys.dropped_key(keys.uuid_bytes(table_id))) is not None
+        except ValueError:
+            dropped = False
+        if dropped:
+            return MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
+        return MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
+
+    def find_txn(self, txn_id: str) -> Txn | None:
+        txn = self.open.get(txn_id) or self.ended.get(txn_id)
+        if txn is not None:
+            return txn
+        self.flush()
+        raw = self.store.get(keys.txn_key(keys.uuid_bytes(txn_id)))
+        return decode_txn(raw) if raw is not None else None
+
+    def get_txn(self, txn_id: str) -> Txn:
+        txn = self.find_txn(txn_id)
+        if txn is None:
+            raise MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
+        return txn
+
+    def put_txn(self, txn: Txn) -> None:
+        raw = keys.uuid_bytes(txn.txn_id)
+        self.batch.put(keys.txn_key(raw), encode_txn(txn))
+        if txn.state is TxnState.OPEN:
+            if txn.txn_id not in self.open:
+                self.batch.put(keys.open_key(raw), b"")
+                self.open[txn.txn_id] = txn
+            return
+        if self.open.pop(txn.txn_id, None) is not None:
+            self.batch.delete(keys.open_key(raw))
+            self.leases.pop(txn.txn_id, None)
+        self.ended[txn.txn_id] = txn
+        while len(self.ended) > limits.FOOTPRINTS_KEPT:
+            self.ended.popitem(last=False)
+
+    def winners(self, table: TableState, after: int) -> list[Footprint]:
+        """The commits since a version, in version order."""
+        if after >= table.head:
+            return []
+        kept = table.footprints
+        return [kept.get(v) or self._footprint(table, v) for v in range(after + 1, table.head + 1)]
+
+    def _footprint(self, table: TableState, version: int) -> Footprint:
+        self.flush()
+        footprint = load_commit_footprint(self.store.cursor(), table.raw_id, version)
+        self.remember(table, footprint)
+        return footprint
+
+    def remember(self, table: TableState, footprint: Footprint) -> None:
+        table.footprints[footprint.version] = footprint
+        while len(table.footprints) > limits.FOOTPRINTS_KEPT:
+            table.footprints.popitem(last=False)
+
+
+def load_commit_footprint(cursor: Cursor, raw_id: bytes, version: int) -> Footprint:
+    raw = cursor.get(keys.commit_key(raw_id, version))
+    if raw is None:
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
+    chunks = []
+    for chunk in range(added_chunks(raw)):
+        found = cursor.get(keys.chunk_key(raw_id, version, chunk))
+        if found is None:
+            raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=chunk)
+        chunks.append(found)
+    return decode_commit(raw, chunks).footprint

@@ -1,0 +1,460 @@
+"""Transactions: begin, register, commit, append, renew, abort, explain, and their expiry.
+
+Every method runs on the decider's thread. Repeats get the first answer; the same id with other content is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metaservice.core import limits
+from metaservice.core.clock import next_commit_time
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.judge import advice_for, judge
+from metaservice.core.model import (
+    Change,
+    Conflict,
+    Entry,
+    Footprint,
+    Operation,
+    Rule,
+    Scope,
+    TableCommit,
+)
+from metaservice.core.rebase import Author, decide
+from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age
+from metaservice.service.clocks import Clocks
+from metaservice.service.decider import Decider
+from metaservice.service.requests import Append, Begin, Commit, Intent
+from metaservice.service.state import State, TableState
+from metaservice.store import keys
+from metaservice.store.records import encode_chunk, encode_commit, encode_live, encode_table
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The lease from here on, and the race that is lost already."""
+
+    lease_ms: int
+    doomed: Conflict | None
+
+
+class Transactions:
+    """The use cases of TransactionService."""
+
+    def __init__(self, decider: Decider, clocks: Clocks, lease_ms: int, keep_ms: int, reserve_bytes: int) -> None:
+        self._decider = decider
+        self._clocks = clocks
+        self.lease_ms = lease_ms
+        self._keep_ms = keep_ms
+        self._reserve_bytes = reserve_bytes
+        self._room_checked_ms = -1
+        self._room = True
+
+    @property
+    def _state(self) -> State:
+        return self._decider.state
+
+    # -- begin ---------------------------------------------------------------------------------------------------
+
+    def begin(self, request: Begin) -> Txn:
+        known = self._known(request)
+        if known is not None:
+            return known
+        self._check_room()
+        state = self._state
+        if len(state.open) >= limits.OPEN_TRANSACTIONS_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_OPEN_TRANSACTIONS", open=len(state.open))
+        tables = {intent.table_id: self._begin_table(intent, request) for intent in request.tables}
+        txn = self._new(request, tables)
+        if request.adopt_from:
+            self._adopt(txn, request.adopt_from)
+        state.put_txn(txn)
+        state.leases[txn.txn_id] = self._clocks.mono_ms() + self.lease_ms
+        return txn
+
+    def _known(self, request: Begin) -> Txn | None:
+        check_txn_age(request.txn_id, self._clocks.now_us() // 1000, self._keep_ms)
+        found = self._state.find_txn(request.txn_id)
+        if found is not None and found.begin_digest != request.digest:
+            raise invalid("TRANSACTION_ID_REUSED", "the id names a transaction of other content", txn_id=request.txn_id)
+        return found
+
+    def _new(self, request: Begin, tables: dict[str, TxnTable]) -> Txn:
+        return Txn(
+            request.txn_id,
+            tables,
+            request.principal,
+            request.message,
+            request.properties,
+            self._clocks.now_us(),
+            request.digest,
+            request.adopt_from,
+        )
+
+    def _begin_table(self, intent: Intent, request: Begin) -> TxnTable:
+        table = self._state.get_table(intent.table_id)
+        lacking = {name for name in table.meta.features - request.features if not name.startswith("test_")}
+        if lacking:
+            raise MetaError(
+                ErrorKind.BLOCKED, "CLIENT_TOO_OLD", "the table needs features that the client lacks", lacks=lacking
+            )
+        read = table.head if intent.read_version is None else intent.read_version
+        if read > table.head:
+            raise invalid("READ_VERSION_IN_FUTURE", read=read, head=table.head)
+        current = table.meta.schema_version
+        if intent.schema_version not in (0, current):
+            raise MetaError(ErrorKind.STALE, "SCHEMA_VERSION_MISMATCH", asked=intent.schema_version, current=current)
+        return TxnTable(intent.table_id, intent.operation, read, current, intent.reads)
+
+    def _adopt(self, txn: Txn, old_id: str) -> None:
+        """Take over the staged files of a blind INSERT that lost, once, in the step that begins me."""
+        state = self._state
+        old = state.get_txn(old_id)
+        if old.state is not TxnState.CONFLICT or not old.adoptable:
+            raise MetaError(ErrorKind.BLOCKED, "NOT_ADOPTABLE", "only a blind INSERT that lost is", txn_id=old_id)
+        if old.adopted_by:
+            raise MetaError(ErrorKind.BLOCKED, "ALREADY_ADOPTED", txn_id=old_id, by=old.adopted_by)
+        if set(old.tables) != set(txn.tables) or any(t.operation is not Operation.INSERT for t in txn.tables.values()):
+            raise invalid("ADOPTION_MISMATCH", "the same tables, each with INSERT", txn_id=old_id)
+        if not any(table.staged for table in old.tables.values()):
+            state.load_staged(old)
+        if sum(len(table.staged) for table in old.tables.values()) != old.files:
+            raise MetaError(ErrorKind.BLOCKED, "PURGE_HAS_BEGUN", txn_id=old_id)
+        for table_id, theirs in old.tables.items():
+            table = state.get_table(table_id)
+            for winner in state.winners(table, theirs.read_version):
+                if winner.metadata_changed or winner.features_changed:
+                    raise MetaError(ErrorKind.STALE, "METADATA_CHANGED", table_id=table_id, version=winner.version)
+        for table_id, theirs in old.tables.items():
+            mine = txn.tables[table_id]
+            mine.adopted = len(theirs.staged)
+            self._stage(txn, mine, list(theirs.staged.values()))
+        old.adopted_by = txn.txn_id
+        state.put_txn(old)
+
+    # -- register ------------------------------------------------------------------------------------------------
+
+    def register(self, txn_id: str, table_id: str, entries: Sequence[Entry]) -> tuple[int, int]:
+        """Files and rows registered so far, over all tables."""
+        txn = self._state.get_txn(txn_id)
+        check_open(txn)
+        self._check_room()
+        mine = txn.tables.get(table_id)
+        if mine is None:
+            raise invalid("TABLE_NOT_IN_TRANSACTION", txn_id=txn_id, table_id=table_id)
+        fresh = []
+        for entry in entries:
+            known = mine.staged.get(entry.path)
+            if known is None:
+                fresh.append(entry)
+            elif known.payload != entry.payload:
+                raise invalid("PATH_REUSED", "registered before with other content", path=entry.path)
+        if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
+        self._give_row_ids(mine.table_id, fresh)
+        self._stage(txn, mine, fresh)
+        staged = [e for t in txn.tables.values() for e in t.staged.values()] if len(txn.tables) > 1 else mine.staged
+        rows = sum(e.rows for e in (staged.values() if isinstance(staged, dict) else staged) if not e.is_delete_set)
+        return txn.files, rows
+
+    def _stage(self, txn: Txn, mine: TxnTable, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), mine.chunks)
+        self._state.batch.put(key, encode_chunk(entries))
+        mine.chunks += 1
+        for entry in entries:
+            mine.staged[entry.path] = entry
+        txn.files += len(entries)
+
+    def _give_row_ids(self, table_id: str, entries: Sequence[Entry]) -> None:
+        table = self._state.get_table(table_id)
+        if table.meta.keyed:
+            return
+        given = False
+        for entry in entries:
+            if entry.is_delete_set or entry.carries_row_ids:
+                continue
+            entry.first_row_id = table.next_row_id
+            table.next_row_id += entry.rows
+            if entry.rows:
+                entry.row_id_min, entry.row_id_max = entry.first_row_id, table.next_row_id - 1
+            given = True
+        if given:
+            self._state.batch.put(keys.row_id_key(table.raw_id), keys.encode_version(table.next_row_id))
+
+    # -- commit --------------------------------------------------------------------------------------------------
+
+    def commit(self, request: Commit) -> Txn:
+        txn = self._state.get_txn(request.txn_id)
+        if txn.state in (TxnState.COMMITTED, TxnState.CONFLICT):
+            if txn.commit_digest != request.digest:
+                raise invalid("TRANSACTION_ID_REUSED", "it ended with other content", txn_id=txn.txn_id)
+            return txn
+        check_open(txn)
+        self._check_room()
+        changes = self._complete(txn, request)
+        for change in changes:
+            self._give_row_ids(change.table_id, [e for e in change.adds if e.first_row_id == 0])
+        decision = self._decide(txn, changes)
+        txn.commit_digest = request.digest
+        if isinstance(decision, Conflict):
+            self._lose(txn, decision, changes)
+        else:
+            self._win(txn, decision)
+        return txn
+
+    def explain(self, request: Commit) -> Conflict | list[TableCommit]:
+        """What a commit would answer now."""
+        txn = self._state.get_txn(request.txn_id)
+        check_open(txn)
+        return self._decide(txn, self._complete(txn, request))
+
+    def _complete(self, txn: Txn, request: Commit) -> list[Change]:
+        """The changes with what was registered and what was begun."""
+        if {c.table_id for c in request.changes} != txn.tables.keys() or len(request.changes) != len(txn.tables):
+            raise invalid("CHANGES_MISMATCH", "one change for each table of the transaction", txn_id=txn.txn_id)
+        complete = []
+        for change, (files, rows) in zip(request.changes, request.counts, strict=True):
+            mine = txn.tables[change.table_id]
+            staged = list(mine.staged.values())
+            if files is not None and files != len(staged):
+                raise invalid("REGISTRATION_INCOMPLETE", "files are missing", expected=files, registered=len(staged))
+            if rows is not None and rows != sum(e.rows for e in staged if not e.is_delete_set):
+                raise invalid("REGISTRATION_INCOMPLETE", "rows are missing", expected=rows)
+            for entry in change.adds:
+                if entry.path in mine.staged:
+                    raise invalid("PATH_TWICE", path=entry.path)
+            adds = staged + change.adds
+            scope = change.scope
+            if scope is not None and scope.written:
+                scope = Scope(frozenset(entry.partition for entry in adds), written=True)
+            complete.append(
+                Change(
+                    change.table_id,
+                    mine.operation,
+                    mine.read_version,
+                    change.reads,
+                    change.app_ids_read,
+                    change.app_versions,
+                    adds,
+                    change.removes,
+                    scope,
+                    change.restore_version,
+                    change.groups,
+                    change.alteration,
+                    change.changes_data,
+                )
+            )
+        return complete
+
+    def _decide(self, txn: Txn, changes: Sequence[Change]) -> Conflict | list[TableCommit]:
+        state = self._state
+        tables = [state.get_table(change.table_id) for change in changes]
+        last_us = max(table.last_time_us for table in tables)
+        time_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
+        author = Author(txn.txn_id, txn.principal)
+        commits = []
+        for table, change in zip(tables, changes, strict=True):
+            if self._applied(table, change):
+                footprint = Footprint(table.head, table.last_time_us, txn.txn_id, change.operation, txn.principal)
+                done = TableCommit(table.head, table.last_time_us, change, 0, footprint, [], [], already_applied=True)
+                commits.append(done)
+                continue
+            winners = state.winners(table, change.read_version)
+            snapshots = state.snapshots(table)
+            decision = decide(change, table.meta, winners, snapshots, author, table.head, time_us)
+            if isinstance(decision, Conflict):
+                return decision
+            commits.append(decision)
+        return commits
+
+    def _applied(self, table: TableState, change: Change) -> bool:
+        if not change.app_versions:
+            return False
+        self._state.flush()
+        for app_id, version in change.app_versions:
+            raw = self._state.store.get(keys.app_key(table.raw_id, app_id))
+            if raw is None or keys.decode_version(raw) < version:
+                return False
+        return True
+
+    def _lose(self, txn: Txn, conflict: Conflict, changes: Sequence[Change]) -> None:
+        txn.state = TxnState.CONFLICT
+        txn.conflict = conflict
+        txn.end_us = self._clocks.now_us()
+        txn.adoptable = conflict.rule is not Rule.METADATA_CHANGED and all(
+            change.operation is Operation.INSERT and not change.reads for change in changes
+        )
+        if txn.adoptable:
+            for change in changes:
+                mine = txn.tables[change.table_id]
+                self._stage(txn, mine, [entry for entry in change.adds if entry.path not in mine.staged])
+        self._state.put_txn(txn)
+
+    def _win(self, txn: Txn, commits: Sequence[TableCommit]) -> None:
+        txn.state = TxnState.COMMITTED
+        outcomes = []
+        for commit in commits:
+            if not commit.already_applied:
+                self._write_commit(txn, commit)
+                txn.commit_time_us = commit.time_us
+            outcomes.append(
+                TableOutcome(
+                    commit.change.table_id,
+                    commit.version,
+                    commit.change.logical,
+                    commit.rebased_over,
+                    commit.already_applied,
+                )
+            )
+        txn.commit_time_us = txn.commit_time_us or max(commit.time_us for commit in commits)
+        txn.outcomes = tuple(outcomes)
+        txn.end_us = txn.commit_time_us
+        self._drop_staged(txn)
+        self._state.put_txn(txn)
+
+    def _write_commit(self, txn: Txn, commit: TableCommit) -> None:
+        state = self._state
+        table = state.tables[commit.change.table_id]
+        raw, batch = table.raw_id, state.batch
+        chunks = 0
+        if len(commit.added) > limits.INLINE_ENTRIES_MAX:
+            size = limits.INLINE_ENTRIES_MAX
+            for start in range(0, len(commit.added), size):
+                part = [live.entry for live in commit.added[start : start + size]]
+                batch.put(keys.chunk_key(raw, commit.version, chunks), encode_chunk(part))
+                chunks += 1
+        batch.put(keys.commit_key(raw, commit.version), encode_commit(commit, txn, chunks))
+        batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
+        for live in commit.removed:
+            entry = live.entry
+            batch.delete(keys.live_key(raw, entry.partition, entry.bucket, entry.path))
+            past = keys.past_key(raw, commit.version, entry.partition, entry.bucket, entry.path)
+            batch.put(past, encode_live(live, commit.version))
+        for live in commit.added:
+            entry = live.entry
+            batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), encode_live(live))
+        for app_id, version in commit.change.app_versions:
+            batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
+        if commit.meta is not None:
+            table.meta = commit.meta
+            batch.put(keys.table_key(raw, commit.version), encode_table(commit.meta))
+        if commit.footprint.metadata_changed or commit.footprint.features_changed:
+            table.last_metadata_version = commit.version
+        table.head, table.last_time_us = commit.version, commit.time_us
+        state.remember(table, commit.footprint)
+        state.changed.add(commit.change.table_id)
+
+    def _drop_staged(self, txn: Txn) -> None:
+        for mine in txn.tables.values():
+            for chunk in range(mine.chunks):
+                key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk)
+                self._state.batch.delete(key)
+            mine.staged, mine.chunks = {}, 0
+
+    # -- the one-call append ---------------------------------------------------------------------------------------
+
+    def append(self, request: Append) -> Txn:
+        """Begin and commit at the head; a schema that changed is the only race it can lose."""
+        known = self._known(request.begin)
+        if known is not None:
+            return known
+        self._check_room()
+        intent = request.begin.tables[0]
+        state = self._state
+        table = state.get_table(intent.table_id)
+        asked = intent.schema_version
+        mine = self._begin_table(Intent(intent.table_id, intent.operation), request.begin)
+        txn = self._new(request.begin, {intent.table_id: mine})
+        change = Change(
+            intent.table_id,
+            Operation.INSERT,
+            table.head,
+            app_versions=request.app_versions,
+            adds=list(request.entries),
+        )
+        txn.files = len(change.adds)
+        if asked not in (0, table.meta.schema_version):
+            winner = self._schema_change(table)
+            rule = Rule.METADATA_CHANGED
+            advice = advice_for(change, rule, blind=True)
+            lost = Conflict(intent.table_id, rule, winner, Operation.INSERT, table.head, advice)
+            self._lose(txn, lost, [change])
+            return txn
+        self._give_row_ids(intent.table_id, change.adds)
+        decision = self._decide(txn, [change])
+        if isinstance(decision, Conflict):
+            self._lose(txn, decision, [change])
+        else:
+            self._win(txn, decision)
+        return txn
+
+    def _schema_change(self, table: TableState) -> Footprint:
+        """The commit that last changed the schema, or the head where that is not known."""
+        version = min(table.last_metadata_version, table.head)
+        return self._state.winners(table, version - 1)[0]
+
+    # -- renew, abort, expire ----------------------------------------------------------------------------------------
+
+    def renew(self, txn_id: str) -> Renewed:
+        txn = self._state.get_txn(txn_id)
+        check_open(txn)
+        self._state.leases.pop(txn_id, None)
+        self._state.leases[txn_id] = self._clocks.mono_ms() + self.lease_ms
+        return Renewed(self.lease_ms, self._doomed(txn))
+
+    def _doomed(self, txn: Txn) -> Conflict | None:
+        """A race that is lost already, by what was declared and registered."""
+        for mine in txn.tables.values():
+            table = self._state.get_table(mine.table_id)
+            winners = self._state.winners(table, mine.read_version)
+            adds = list(mine.staged.values())
+            so_far = Change(mine.table_id, mine.operation, mine.read_version, mine.reads, adds=adds)
+            conflict = judge(so_far, table.meta, winners, self._state.snapshots(table))
+            if conflict is not None:
+                return conflict
+        return None
+
+    def abort(self, txn_id: str, reason: str) -> None:
+        txn = self._state.get_txn(txn_id)
+        if txn.state in (TxnState.ABORTED, TxnState.EXPIRED):
+            return
+        check_open(txn)
+        self._end(txn, TxnState.ABORTED, reason)
+
+    def _end(self, txn: Txn, state: TxnState, reason: str) -> None:
+        txn.state, txn.abort_reason, txn.end_us = state, reason, self._clocks.now_us()
+        self._drop_staged(txn)
+        self._state.put_txn(txn)
+
+    def end_for_drop(self, table_id: str) -> int:
+        """End the open transactions of a dropped table."""
+        ended = [txn for txn in self._state.open.values() if table_id in txn.tables]
+        for txn in ended:
+            self._end(txn, TxnState.ABORTED, "TABLE_DROPPED")
+        return len(ended)
+
+    def tick(self) -> None:
+        """Expire leases and forget old outcomes, a bounded number at a time."""
+        state, now_ms = self._state, self._clocks.mono_ms()
+        for txn_id in state.open.keys() - state.leases.keys() if len(state.leases) < len(state.open) else ():
+            state.leases[txn_id] = now_ms + self.lease_ms
+        for _ in range(limits.TICK_ITEMS_MAX):
+            if not state.leases:
+                break
+            txn_id, deadline_ms = next(iter(state.leases.items()))
+            if deadline_ms > now_ms:
+                break
+            self._end(state.open[txn_id], TxnState.EXPIRED, "LEASE_RAN_OUT")
+
+    def _check_room(self) -> None:
+        """Refuse new work before the disk is so full that what is decided can't be kept."""
+        now_ms = self._clocks.mono_ms()
+        if self._room_checked_ms < 0 or now_ms - self._room_checked_ms >= 100:
+            self._room_checked_ms = now_ms
+            self._room = self._state.store.free_bytes() > self._reserve_bytes
+        if not self._room:
+            raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full")

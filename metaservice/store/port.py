@@ -1,0 +1,110 @@
+"""The port to durable storage: an ordered map from bytes to bytes, written in batches, read as of a moment.
+
+Writing and making durable are two steps, so that one `sync` can pay for many batches:
+
+    store.write(batch)      # whole or not at all; readers in this process see it at once
+    store.sync()            # whatever was written before survives kill -9 and power loss
+
+One thread writes, syncs and closes; any thread reads. A key's first byte is never zero: those keys are the store's own.
+
+    StoreUnusable    what is on disk can't be opened or read; the reason is a word that stays
+    StoreFailed      a call failed half-way and nobody knows what it did: answer nothing, close, open again
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+STORE_LOCKED = "STORE_LOCKED"  # another process, or another part of this one, has it open
+STORE_DAMAGED = "STORE_DAMAGED"  # bytes are not what was written
+STORE_FOREIGN = "STORE_FOREIGN"  # a database of someone else's
+STORE_NO_ROOM = "STORE_NO_ROOM"  # opening needs more room than the file system has
+STORE_UNREACHABLE = "STORE_UNREACHABLE"  # permissions, a file in the folder's place, a broken disk
+FORMAT_TOO_NEW = "FORMAT_TOO_NEW"  # written by a later release
+
+
+class Batch:
+    """Puts and deletes, applied in the order given; the last word on a key counts."""
+
+    __slots__ = ("ops",)
+
+    def __init__(self) -> None:
+        self.ops: list[tuple[bytes, bytes | None]] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.ops.append((key, value))
+
+    def delete(self, key: bytes) -> None:
+        self.ops.append((key, None))
+
+    def clear(self) -> None:
+        self.ops.clear()
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+
+class Cursor(Protocol):
+    """The store as of the cursor's creation, for one thread.
+
+    Scans may be nested, interleaved and left unfinished. What a cursor sees stays on disk while it lives: drop it soon.
+    """
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The entries with start <= key < end, ascending."""
+
+    def scan_back(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The entries with start <= key < end, descending."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+
+class Store(Protocol):
+    def get(self, key: bytes) -> bytes | None:
+        """The latest value written, durable or not."""
+
+    def cursor(self) -> Cursor: ...
+
+    def write(self, batch: Batch) -> None:
+        """Apply all of the batch or nothing; the caller may reuse the batch afterwards."""
+
+    def sync(self) -> None:
+        """When this returns, everything written before the call is durable."""
+
+    def checkpoint(self, path: Path) -> None:
+        """Put a copy as of some moment during the call, which can be opened as a store, into a folder that isn't there.
+
+        Raises OSError when the copy could not be made. Any thread may call it while another writes.
+        """
+
+    def size_bytes(self) -> int: ...
+
+    def free_bytes(self) -> int:
+        """Room left: on the file system, or below a configured maximum, whichever is less; may be negative."""
+
+    def close(self) -> None:
+        """Make everything written durable and let go of the folder; closing twice is fine.
+
+        Calls from then on raise StoreFailed, in cursors that live too. A store that has failed saves nothing more.
+        """
+
+
+class StoreFailed(Exception):  # noqa: N818 - says what happened
+    """A write, sync or read broke: every later call raises this too, until the store is opened again."""
+
+
+class StoreUnusable(Exception):  # noqa: N818 - likewise
+    """The store can't be opened, or (STORE_DAMAGED alone) a part of it can't be read; the rest may still be."""
+
+    def __init__(self, reason: str, **facts: str | int) -> None:
+        super().__init__(" ".join([reason, *(f"{name}={fact}" for name, fact in facts.items())]))
+        self.reason = reason
+        self.facts = facts
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """The first key after all keys that begin with the prefix."""
+    stem = prefix.rstrip(b"\xff")
+    if not stem:
+        raise ValueError("nothing comes after every key with this prefix")
+    return stem[:-1] + bytes([stem[-1] + 1])

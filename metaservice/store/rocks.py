@@ -1,0 +1,395 @@
+"""The store on disk: RocksDB through rocksdict, in raw mode, with one column family.
+
+What rocksdict doesn't say, and this file relies on or works around:
+
+- An iterator sees the database as of its creation, through any number of seeks; iterating over a `snapshot()` does not.
+- An iterator that meets damage ends as if it had reached the last key: only `status()` tells.
+- An iterator that is alive keeps the folder locked after `close()`.
+- `write(sync=True)` holds the GIL while the disk works; `flush_wal(True)` and `flush()` let it go.
+- `close()` while another thread is inside a call raises RuntimeError ("Already borrowed") and closes nothing.
+- Whoever in this process opens the file LOCK and closes it gives up the lock (POSIX): a copy of the folder does.
+"""
+
+import contextlib
+import os
+import shutil
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from weakref import WeakSet
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteBatch,
+)
+
+from metaservice.store.port import (
+    FORMAT_TOO_NEW,
+    STORE_DAMAGED,
+    STORE_FOREIGN,
+    STORE_LOCKED,
+    STORE_NO_ROOM,
+    STORE_UNREACHABLE,
+    Batch,
+    Store,
+    StoreFailed,
+    StoreUnusable,
+)
+
+FORMAT_SUPPORTED = 1
+FORMAT_KEY = b"\x00format"
+
+
+class RocksStore(Store):
+    """Opens the folder, or makes it; raises StoreUnusable."""
+
+    def __init__(self, path: Path, *, bytes_max: int | None = None) -> None:
+        self._path = path
+        self._bytes_max = bytes_max
+        self._failure: str | None = None
+        self._closed = False
+        self._cursors: WeakSet[RocksCursor] = WeakSet()
+        self._cursors_lock = threading.Lock()
+        self._db = _open(path)
+
+    def get(self, key: bytes) -> bytes | None:
+        self.refuse_if_failed()
+        try:
+            value: bytes | None = self._db.get(key)
+        except Exception as error:
+            raise self.read_error(error) from error
+        return value
+
+    def cursor(self) -> "RocksCursor":
+        with self._cursors_lock:  # close() must not miss one
+            self.refuse_if_failed()
+            try:
+                cursor = RocksCursor(self, self._db.iter())
+            except Exception as error:
+                raise self.read_error(error) from error
+            self._cursors.add(cursor)
+            return cursor
+
+    def write(self, batch: Batch) -> None:
+        self.refuse_if_failed()
+        try:
+            native = WriteBatch(raw_mode=True)
+            for key, value in batch.ops:
+                if value is None:
+                    native.delete(key)
+                else:
+                    native.put(key, value)
+            self._db.write(native)
+        except Exception as error:
+            raise self._fail(error) from error
+
+    def sync(self) -> None:
+        self.refuse_if_failed()
+        try:
+            self._db.flush_wal(True)
+        except Exception as error:
+            raise self._fail(error) from error
+
+    def checkpoint(self, path: Path) -> None:
+        self.refuse_if_failed()
+        if path.exists():
+            raise FileExistsError(path)
+        try:
+            self._db.flush()  # making a checkpoint does it too, but with the GIL held
+            Checkpoint(self._db).create_checkpoint(str(path))
+        except Exception as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise OSError(f"no checkpoint was made: {error}") from error
+        _sync_folder(path.parent)
+
+    def size_bytes(self) -> int:
+        size = 0
+        with os.scandir(self._path) as files:
+            for file in files:
+                with contextlib.suppress(FileNotFoundError):  # compaction deletes files meanwhile
+                    size += file.stat().st_size
+        return size
+
+    def free_bytes(self) -> int:
+        room = os.statvfs(self._path)
+        free = room.f_bavail * room.f_frsize
+        return free if self._bytes_max is None else min(free, self._bytes_max - self.size_bytes())
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                self.sync()
+        finally:
+            self._let_go()
+
+    def refuse_if_failed(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed(self._failure)
+
+    def read_error(self, error: Exception) -> StoreFailed | StoreUnusable:
+        """Damage stays where it is and the rest can be read; after anything else nothing is certain."""
+        if "Corruption:" in str(error):
+            return StoreUnusable(STORE_DAMAGED, path=str(self._path), found=str(error))
+        return self._fail(error)
+
+    def _fail(self, error: Exception) -> StoreFailed:
+        self._failure = self._failure or str(error)
+        return StoreFailed(self._failure)
+
+    def _let_go(self) -> None:
+        with self._cursors_lock:
+            self._failure = self._failure or "the store is closed"
+            cursors = list(self._cursors)
+        for cursor in cursors:
+            cursor.let_go()
+        _close(self._db)
+        self._closed = True
+
+
+class RocksCursor:
+    """One iterator, sought anew for every few entries: so scans can't disturb each other, and close() can end them."""
+
+    __slots__ = ("__weakref__", "_busy", "_iterator", "_store")
+
+    def __init__(self, store: RocksStore, iterator: RdictIter) -> None:
+        self._store = store
+        self._iterator: RdictIter | None = iterator
+        self._busy = False
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        count = _ENTRIES_FIRST
+        while True:
+            entries = self._read(start, end, count)
+            yield from entries
+            if len(entries) < count:
+                return
+            start = entries[-1][0] + b"\x00"
+            count = min(2 * count, _ENTRIES_MAX)
+
+    def scan_back(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        count = _ENTRIES_FIRST
+        while True:
+            entries = self._read_back(start, end, count)
+            yield from entries
+            if len(entries) < count:
+                return
+            end = entries[-1][0]
+            count = min(2 * count, _ENTRIES_MAX)
+
+    def get(self, key: bytes) -> bytes | None:
+        entries = self._read(key, key + b"\x00", 1)
+        return entries[0][1] if entries else None
+
+    def let_go(self) -> None:
+        """End the iterator, from any thread. The store has failed by then, so no other read begins."""
+        _wait_while(lambda: self._busy, "a read has not ended")
+        self._iterator = None
+
+    def _read(self, start: bytes, end: bytes, count: int) -> list[tuple[bytes, bytes]]:
+        return self._collect(lambda iterator: _ascend(iterator, start, end, count))
+
+    def _read_back(self, start: bytes, end: bytes, count: int) -> list[tuple[bytes, bytes]]:
+        return self._collect(lambda iterator: _descend(iterator, start, end, count))
+
+    def _collect(self, collect: Callable[[RdictIter], list[tuple[bytes, bytes]]]) -> list[tuple[bytes, bytes]]:
+        self._busy = True  # before the check: close() makes the store fail first and looks whether we are busy then
+        try:
+            self._store.refuse_if_failed()
+            assert self._iterator is not None
+            return collect(self._iterator)
+        except StoreFailed:
+            raise
+        except Exception as error:
+            raise self._store.read_error(error) from error
+        finally:
+            self._busy = False
+
+
+# Three native calls an entry are most of a scan's cost; a chunk doubles, so that a look at the first entry stays cheap
+# and a long scan seldom seeks.
+_ENTRIES_FIRST = 4
+_ENTRIES_MAX = 128
+
+_CLOSE_SECONDS_MAX = 30.0
+_MIB = 1 << 20
+
+
+def _ascend(iterator: RdictIter, start: bytes, end: bytes, count: int) -> list[tuple[bytes, bytes]]:
+    entries: list[tuple[bytes, bytes]] = []
+    read_key, read_value, step = iterator.key, iterator.value, iterator.next
+    iterator.seek(start)
+    while len(entries) < count:
+        key = read_key()
+        if key is None:
+            iterator.status()
+            break
+        if key >= end:
+            break
+        entries.append((key, read_value()))
+        step()
+    return entries
+
+
+def _descend(iterator: RdictIter, start: bytes, end: bytes, count: int) -> list[tuple[bytes, bytes]]:
+    entries: list[tuple[bytes, bytes]] = []
+    read_key, read_value, step = iterator.key, iterator.value, iterator.prev
+    iterator.seek_for_prev(end)
+    if read_key() == end:
+        step()
+    while len(entries) < count:
+        key = read_key()
+        if key is None:
+            iterator.status()
+            break
+        if key < start:
+            break
+        entries.append((key, read_value()))
+        step()
+    return entries
+
+
+def _open(path: Path) -> Rdict:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        _refuse_half_a_store(path)
+        db = Rdict(str(path), _options())
+    except StoreUnusable:
+        raise
+    except Exception as error:
+        raise _unusable(path, error) from error
+    try:
+        _check_format(path, db)
+    except StoreUnusable:
+        _close(db)
+        raise
+    except Exception as error:
+        _close(db)
+        raise _unusable(path, error) from error
+    return db
+
+
+def _refuse_half_a_store(path: Path) -> None:
+    """Without its file CURRENT, RocksDB takes a folder for a fresh one and begins at nothing."""
+    if not (path / "CURRENT").exists() and any(path.glob("*.sst")):
+        raise StoreUnusable(STORE_DAMAGED, path=str(path), found="tables but no file CURRENT")
+
+
+def _check_format(path: Path, db: Rdict) -> None:
+    found: bytes | None = db.get(FORMAT_KEY)
+    if found is None:
+        # No write has ever been made: fresh, or its maker died before the first one.
+        if db.latest_sequence_number() != 0:
+            raise StoreUnusable(STORE_FOREIGN, path=str(path), found="a database without a format number")
+        first = WriteBatch(raw_mode=True)
+        first.put(FORMAT_KEY, struct.pack(">I", FORMAT_SUPPORTED))
+        db.write(first)
+        db.flush_wal(True)
+        _sync_folder(path.parent)
+        return
+    if len(found) != _FORMAT_BYTES:
+        raise StoreUnusable(STORE_DAMAGED, path=str(path), found="a format number of another length")
+    (number,) = struct.unpack(">I", found)
+    if number > FORMAT_SUPPORTED:
+        raise StoreUnusable(FORMAT_TOO_NEW, path=str(path), found=number, supported=FORMAT_SUPPORTED)
+
+
+def _unusable(path: Path, error: Exception) -> StoreUnusable:
+    text = str(error)
+    return StoreUnusable(
+        next((reason for sign, reason in _SIGNS if sign in text), STORE_UNREACHABLE), path=str(path), found=text
+    )
+
+
+# What RocksDB says -> what it means; the first that fits.
+_SIGNS = (
+    ("lock hold by current process", STORE_LOCKED),
+    ("While lock file", STORE_LOCKED),
+    ("No space left on device", STORE_NO_ROOM),
+    ("Column families not opened", STORE_FOREIGN),
+    ("does not match existing comparator", STORE_FOREIGN),
+    ("Corruption:", STORE_DAMAGED),
+    ("No such file or directory", STORE_DAMAGED),  # the folder is there, so a part of the database is not
+)
+_FORMAT_BYTES = 4
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_paranoid_checks(True)
+    # Accepts a torn last record, refuses damage before it. The default mode opens what precedes the damage, silently.
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+
+    # One buffer is what a start after a crash has to replay (0.3 s) and to find room for; the number bounds memory.
+    # A writer that outruns all of them is stalled with the GIL held, and all of the process with it.
+    options.set_write_buffer_size(32 * _MIB)
+    options.set_max_write_buffer_number(4)
+    # Likewise: rather more files to look into for a while than a stall.
+    options.set_level_zero_slowdown_writes_trigger(40)
+    options.set_level_zero_stop_writes_trigger(80)
+    options.set_max_background_jobs(2)
+    # Tables reach the disk while they are written, not in one burst that the next sync of the log would wait behind.
+    options.set_bytes_per_sync(_MIB)
+
+    # Upper levels are rewritten often, the last one seldom and holds nearly everything.
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_bottommost_compression_type(DBCompressionType.zstd())
+    tables = BlockBasedOptions()
+    tables.set_block_cache(Cache(64 * _MIB))
+    tables.set_block_size(16 * 1024)  # scans of neighbours, and better compression
+    tables.set_bloom_filter(10, False)  # many gets ask for what isn't there: is this transaction known?
+    tables.set_cache_index_and_filter_blocks(True)  # else they grow with the data, outside of any bound
+    tables.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options.set_block_based_table_factory(tables)
+
+    # An opening reads neither every table's header nor its statistics.
+    options.set_max_open_files(512)
+    options.set_skip_stats_update_on_db_open(True)
+    options.set_manifest_preallocation_size(256 * 1024)  # 4 MiB by default: much of a small volume
+    options.set_keep_log_file_num(4)
+    options.set_max_log_file_size(4 * _MIB)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    return options
+
+
+def _close(db: Rdict) -> None:
+    """Writes memory out if it can; that it can't loses nothing, since the log has it."""
+
+    def is_open() -> bool:
+        try:
+            db.close()
+        except RuntimeError:  # another thread is inside a call
+            return True
+        except Exception:  # noqa: BLE001 - rocksdict raises nothing narrower
+            return False
+        return False
+
+    _wait_while(is_open, "a call has not ended")
+
+
+def _wait_while(condition: Callable[[], bool], complaint: str) -> None:
+    deadline = time.monotonic() + _CLOSE_SECONDS_MAX
+    while condition():
+        if time.monotonic() > deadline:
+            raise StoreFailed(f"the store can't be closed: {complaint}")
+        time.sleep(0.001)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

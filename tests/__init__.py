@@ -1,0 +1,1 @@
+"""Everything that tests LakeTX; each folder says what it is for."""

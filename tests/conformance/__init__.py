@@ -1,0 +1,1 @@
+"""Plays case files against a live service: who may commit after whom."""

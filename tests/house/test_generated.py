@@ -1,0 +1,17 @@
+"""What is generated from the `.proto` files is what they say, and they say something about everything."""
+
+from tests.house.tree import ROOT
+from tools import gen_api_docs, gen_protos
+
+
+def test_generated_code_is_fresh() -> None:
+    assert gen_protos.list_stale(ROOT) == []
+
+
+def test_the_api_reference_is_fresh() -> None:
+    assert gen_api_docs.is_fresh(ROOT), "run `make docs`"
+
+
+def test_every_element_of_the_wire_has_a_comment() -> None:
+    uncommented = gen_api_docs.list_uncommented(ROOT)
+    assert [f"{each.file}:{each.line} {each.kind} {each.name}" for each in uncommented] == []

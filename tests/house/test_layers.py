@@ -1,0 +1,53 @@
+"""The import contracts hold, and each of them catches what it is there for."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import ROOT
+
+PACKAGES = ("metaservice", "worker", "protos")
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+
+def test_imports_follow_the_layers() -> None:
+    result = lint_imports(ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "planted", "broken"),
+    [
+        ("metaservice/core", "import time", "core is pure"),
+        ("metaservice/core", "from google.protobuf import message", "core is pure"),
+        ("metaservice/core", "import protos.laketx.v1", "core is pure"),
+        ("metaservice/core", "import metaservice.client", "core is pure"),
+        ("metaservice/store", "import metaservice.service", "MetaService is layered"),
+        ("metaservice/service", "import rocksdict", "one file imports rocksdict"),
+        ("metaservice/service", "import metaservice.wiring", "nobody below wiring"),
+        ("metaservice/service", "import protos.laketx.storage.v1", "storage records"),
+        ("metaservice/rpc", "import metaservice.store", "the edge reaches the store"),
+        ("metaservice/client", "import metaservice.core", "the client knows the wire alone"),
+        ("metaservice/cli", "import metaservice.core", "the CLI and workers"),
+        ("worker", "import metaservice.service", "the CLI and workers"),
+        ("protos/laketx/v1", "import metaservice.core", "the wire is generated"),
+    ],
+)
+def test_a_planted_import_breaks_its_contract(tmp_path: Path, where: str, planted: str, broken: str) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / where / "planted.py").write_text(f"{planted}\n", encoding="utf-8")
+
+    result = lint_imports(tmp_path)
+
+    verdicts = " ".join(result.stdout.split()).split("Broken contracts")[-1]
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert broken in verdicts, result.stdout

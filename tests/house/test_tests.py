@@ -1,0 +1,91 @@
+"""Tests say something: each can fail, and one that is left out says why."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import list_files, name_of
+
+TESTS = [path for path in list_files(".py") if name_of(path).startswith("tests/")]
+VERIFIES = re.compile(r"raises|warns|assert|check|expect|verify|run_state_machine")
+LEAVES_OUT = {"skip", "skipif", "xfail", "importorskip"}
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_every_test_can_fail(path: Path) -> None:
+    assert list(list_unfailing(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_a_test_that_is_left_out_says_why(path: Path) -> None:
+    assert list(list_unexplained(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "can_fail"),
+    [
+        ("assert x", True),
+        ("with pytest.raises(E): f()", True),
+        ("check_store(s)", True),
+        ("f()", False),
+        ("pass", False),
+    ],
+)
+def test_what_counts_as_a_test_that_can_fail(body: str, can_fail: bool) -> None:
+    found = list(list_unfailing(ast.parse(f"def test_it():\n    {body}")))
+    assert (found == []) == can_fail
+
+
+@pytest.mark.parametrize(
+    ("line", "says_why"),
+    [
+        ("pytest.skip('no disk to fill')", True),
+        ("pytest.skip()", False),
+        ("pytest.skip('')", False),
+        ("pytest.mark.skipif(x, reason='needs Linux')(f)", True),
+        ("pytest.mark.skipif(x)(f)", False),
+        ("pytest.mark.skip(f)", False),
+        ("mark = pytest.mark.xfail", False),
+        ("numbers.skip(1)", True),
+    ],
+)
+def test_what_counts_as_a_reason(line: str, says_why: bool) -> None:
+    assert (list(list_unexplained(ast.parse(line))) == []) == says_why
+
+
+def list_unfailing(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            inside = list(ast.walk(node))
+            asserts = any(isinstance(each, ast.Assert) for each in inside)
+            calls = [ast.unparse(each.func) for each in inside if isinstance(each, ast.Call)]
+            if not asserts and not any(VERIFIES.search(call) for call in calls):
+                yield f"line {node.lineno}: {node.name}"
+
+
+def list_unexplained(tree: ast.AST) -> Iterator[str]:
+    calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or node.attr not in LEAVES_OUT:
+            continue
+        owner = ast.unparse(node.value)
+        if owner in {"pytest", "pytest.mark"} and not has_reason(calls.get(id(node)), node.attr):
+            yield f"line {node.lineno}: {owner}.{node.attr}"
+
+
+def has_reason(call: ast.Call | None, attribute: str) -> bool:
+    if call is None:
+        return False
+    stated = [keyword.value for keyword in call.keywords if keyword.arg == "reason"]
+    if attribute in {"skip", "xfail"}:
+        stated += call.args[:1]
+    return any(is_sentence(value) for value in stated)
+
+
+def is_sentence(value: ast.expr) -> bool:
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, str) and bool(value.value.strip())
+    return isinstance(value, ast.JoinedStr)

@@ -1,0 +1,1 @@
+"""What `make` runs to generate and check files: each module is one command, `python -m tools.NAME`."""
