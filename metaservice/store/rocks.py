@@ -120,8 +120,7 @@ class RocksStore(Store):
         return size
 
     def free_bytes(self) -> int:
-        room = os.statvfs(self._path)
-        free = room.f_bavail * room.f_frsize
+        free = _file_system_free_bytes(self._path)
         return free if self._bytes_max is None else min(free, self._bytes_max - self.size_bytes())
 
     def close(self) -> None:
@@ -263,6 +262,7 @@ def _open(path: Path) -> Rdict:
     try:
         path.mkdir(parents=True, exist_ok=True)
         _refuse_half_a_store(path)
+        _refuse_without_room(path)
         db = Rdict(str(path), _options())
     except StoreUnusable:
         raise
@@ -283,6 +283,17 @@ def _refuse_half_a_store(path: Path) -> None:
     """Without its file CURRENT, RocksDB takes a folder for a fresh one and begins at nothing."""
     if not (path / "CURRENT").exists() and any(path.glob("*.sst")):
         raise StoreUnusable(STORE_DAMAGED, path=str(path), found="tables but no file CURRENT")
+
+
+def _refuse_without_room(path: Path) -> None:
+    """Opening writes what the logs hold into tables. Each attempt that runs out of room leaves tables behind that no
+    later attempt counts, until one succeeds: a service that is started again and again would fill what others free.
+    """
+    logs_bytes = sum(log.stat().st_size for log in path.glob("*.log"))
+    needed_bytes = logs_bytes + logs_bytes // 50 + _ROOM_TO_OPEN_BYTES
+    free_bytes = _file_system_free_bytes(path)
+    if free_bytes < needed_bytes:
+        raise StoreUnusable(STORE_NO_ROOM, path=str(path), needed_bytes=needed_bytes, free_bytes=free_bytes)
 
 
 def _check_format(path: Path, db: Rdict) -> None:
@@ -322,6 +333,7 @@ _SIGNS = (
     ("No such file or directory", STORE_DAMAGED),  # the folder is there, so a part of the database is not
 )
 _FORMAT_BYTES = 4
+_ROOM_TO_OPEN_BYTES = 2 * _MIB
 
 
 def _options() -> Options:
@@ -331,9 +343,9 @@ def _options() -> Options:
     # Accepts a torn last record, refuses damage before it. The default mode opens what precedes the damage, silently.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
 
-    # One buffer is what a start after a crash has to replay (0.3 s) and to find room for; the number bounds memory.
-    # A writer that outruns all of them is stalled with the GIL held, and all of the process with it.
-    options.set_write_buffer_size(32 * _MIB)
+    # What the buffers hold, a start after a crash has to replay (0.1 s each) and to find room for; hence small ones. A
+    # writer that outruns all of them is stalled with the GIL held, and all of the process with it; hence several.
+    options.set_write_buffer_size(16 * _MIB)
     options.set_max_write_buffer_number(4)
     # Likewise: rather more files to look into for a while than a stall.
     options.set_level_zero_slowdown_writes_trigger(40)
@@ -356,7 +368,6 @@ def _options() -> Options:
     # An opening reads neither every table's header nor its statistics.
     options.set_max_open_files(512)
     options.set_skip_stats_update_on_db_open(True)
-    options.set_manifest_preallocation_size(256 * 1024)  # 4 MiB by default: much of a small volume
     options.set_keep_log_file_num(4)
     options.set_max_log_file_size(4 * _MIB)
     options.set_stats_dump_period_sec(0)
@@ -385,6 +396,11 @@ def _wait_while(condition: Callable[[], bool], complaint: str) -> None:
         if time.monotonic() > deadline:
             raise StoreFailed(f"the store can't be closed: {complaint}")
         time.sleep(0.001)
+
+
+def _file_system_free_bytes(path: Path) -> int:
+    room = os.statvfs(path)
+    return room.f_bavail * room.f_frsize
 
 
 def _sync_folder(path: Path) -> None:

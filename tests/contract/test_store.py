@@ -228,6 +228,8 @@ def test_closing_keeps_everything(place: Place) -> None:
 def test_closing_twice_is_fine(store: Store) -> None:
     store.close()
     store.close()
+    with pytest.raises(StoreFailed):
+        store.get(b"a")
 
 
 def calls_to(store: Store, cursor: Cursor, path: Path) -> list[Callable[[], object]]:
