@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from metaservice.core.model import (
     COMPACTIONS,
+    ROW_CHANGES,
     SCOPED,
     Advice,
     Change,
@@ -57,6 +58,8 @@ class Mine:
             return True
         if change.scope is not None and change.scope.touches(partition):
             return True
+        if change.operation not in ROW_CHANGES:
+            return False
         return any(read.touches(partition, self.meta.partitioning) for read in change.reads)
 
     def reads(self, partition: str) -> bool:
@@ -188,6 +191,8 @@ def _delta(mine: Mine, winner: Footprint) -> Conflict | None:
         return None if _quiet_alter(mine) else _lost(mine, winner, Rule.METADATA_CHANGED)
     if winner.app_ids and set(winner.app_ids) & set(change.app_ids_read):
         return _lost(mine, winner, Rule.CONCURRENT_TRANSACTION)
+    if mine.blind and not mine.buckets:
+        return None
     return _delta_appends(mine, winner) or _delta_removed_read(mine, winner) or _delta_removed_removed(mine, winner)
 
 

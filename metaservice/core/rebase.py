@@ -125,7 +125,8 @@ def _check_adds(change: Change, meta: TableMeta) -> None:
 
 def _check_refs(change: Change, snapshots: Snapshots) -> None:
     for ref in change.removes:
-        if snapshots.find(change.read_version, ref.partition, ref.bucket, ref.path) is None:
+        live = snapshots.find(change.read_version, ref.partition, ref.bucket, ref.path)
+        if live is None or live.entry.is_delete_set:
             raise invalid("FILE_NOT_LIVE", path=ref.path, partition=ref.partition, read=change.read_version)
     if len({ref.path for ref in change.removes}) != len(change.removes):
         raise invalid("PATH_TWICE", "a file is removed twice")

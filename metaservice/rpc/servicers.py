@@ -28,6 +28,7 @@ from protos.laketx.v1 import (
 )
 
 ENTRIES_PER_ANSWER = 1_000
+VERSION_DIGITS_MAX = 19
 
 
 def page_size(asked: int) -> int:
@@ -184,7 +185,7 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
 
     def ListVersions(self, request: Any, context: grpc.ServicerContext) -> Any:
         table, size, start = self._table(request.table_id), page_size(request.page_size), page_start(request.page_token)
-        if start and not start.isdecimal():
+        if start and not (start.isdecimal() and len(start) <= VERSION_DIGITS_MAX):
             raise invalid("PAGE_TOKEN_INVALID")
         below = int(start) if start else None
         found = self._calls.reads.list_versions(table, below, size)

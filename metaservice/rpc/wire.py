@@ -51,6 +51,7 @@ NAME = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
 TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}(\.[A-Za-z0-9_]{1,128})?\Z")
 TYPE = re.compile(r"[a-z_]+(\(\d+(,\s*\d+)?\))?\Z")
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+CANONICAL_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 COMPARISON = {1: "=", 2: "<>", 3: "<", 4: "<=", 5: ">", 6: ">="}
 OPERATIONS = {int(one): one for one in Operation if one is not Operation.CREATE}
 TRANSACTION_STATES = range(1, 6)
@@ -67,6 +68,8 @@ def txn_id(text: str) -> str:
 
 
 def table_id(text: str) -> str:
+    if CANONICAL_UUID.match(text):
+        return text
     try:
         return str(UUID(text))
     except ValueError:

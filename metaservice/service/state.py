@@ -152,6 +152,8 @@ class State:
             self.store.write(self.batch)
             self.batch.clear()
             self.dirty = True
+            while len(self.ended) > limits.FOOTPRINTS_KEPT:  # only what the store can answer for by now
+                self.ended.popitem(last=False)
 
     def make_durable(self) -> None:
         """Nothing is answered or shown before this returns."""
@@ -187,7 +189,6 @@ class State:
         txn = self.open.get(txn_id) or self.ended.get(txn_id)
         if txn is not None:
             return txn
-        self.flush()
         raw = self.store.get(keys.txn_key(keys.uuid_bytes(txn_id)))
         return decode_txn(raw) if raw is not None else None
 
@@ -209,8 +210,6 @@ class State:
             self.batch.delete(keys.open_key(raw))
             self.leases.pop(txn.txn_id, None)
         self.ended[txn.txn_id] = txn
-        while len(self.ended) > limits.FOOTPRINTS_KEPT:
-            self.ended.popitem(last=False)
 
     def winners(self, table: TableState, after: int) -> list[Footprint]:
         """The commits since a version, in version order."""

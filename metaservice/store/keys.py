@@ -20,7 +20,6 @@ S txn table chunk          staged entries
 from __future__ import annotations
 
 import struct
-from uuid import UUID
 
 CEILING = b"C"
 NAMES = b"N"
@@ -32,7 +31,7 @@ _Q = struct.Struct(">Q")
 
 
 def uuid_bytes(text: str) -> bytes:
-    return UUID(text).bytes
+    return bytes.fromhex(text.replace("-", ""))
 
 
 def name_key(name: str) -> bytes:

@@ -327,7 +327,6 @@ _SIGNS = (
     ("lock hold by current process", STORE_LOCKED),
     ("While lock file", STORE_LOCKED),
     ("No space left on device", STORE_NO_ROOM),
-    ("Column families not opened", STORE_FOREIGN),
     ("does not match existing comparator", STORE_FOREIGN),
     ("Corruption:", STORE_DAMAGED),
     ("No such file or directory", STORE_DAMAGED),  # the folder is there, so a part of the database is not

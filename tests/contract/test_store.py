@@ -154,6 +154,14 @@ def test_scans_of_every_length_are_whole(store: Store, entries: int) -> None:
     assert [key for key, _ in cursor.scan_back(b"k", b"l")] == keys[::-1]
 
 
+def test_scans_leave_out_no_neighbour(store: Store) -> None:
+    keys = [b"k" + b"\x00" * number for number in range(300)]
+    store.write(batch(*[(key, key) for key in keys]))
+    cursor = store.cursor()
+    assert [key for key, _ in cursor.scan(b"k", b"l")] == keys
+    assert [key for key, _ in cursor.scan_back(b"k", b"l")] == keys[::-1]
+
+
 def test_a_cursor_sees_nothing_later(store: Store) -> None:
     store.write(batch((b"changed", b"1"), (b"deleted", b"1"), (b"kept", b"1")))
     before = everything(store)
@@ -268,11 +276,29 @@ def test_a_cursor_that_lives_does_not_keep_the_store_open(place: Place) -> None:
     found.close()
 
 
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads take turns in the middle of everything."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("hasty_threads")
 def test_a_store_closes_while_others_read(place: Place) -> None:
-    store = place.open()
-    store.write(batch(*[(b"%04d" % number, b"x" * 100) for number in range(1000)]))
+    for _ in range(10):
+        store = place.open()
+        store.write(batch(*[(b"%04d" % number, b"x" * 100) for number in range(1000)]))
+        ends = close_under_readers(store)
+        place.open().close()
+        assert ends() == [StoreFailed] * 4
+
+
+def close_under_readers(store: Store) -> Callable[[], list[type[BaseException]]]:
+    """Close it; the result waits for the readers and tells how each of them ended."""
     reading = threading.Barrier(5)
-    ends: list[BaseException] = []
+    ends: list[type[BaseException]] = []
 
     def read() -> None:
         reading.wait()
@@ -281,17 +307,20 @@ def test_a_store_closes_while_others_read(place: Place) -> None:
                 assert len(everything(store)) == 1000
                 assert store.get(b"0500") is not None
         except (StoreFailed, AssertionError) as end:
-            ends.append(end)
+            ends.append(type(end))
 
     readers = [threading.Thread(target=read) for _ in range(4)]
     for reader in readers:
         reader.start()
     reading.wait()
     store.close()
-    place.open().close()
-    for reader in readers:
-        reader.join()
-    assert [type(end) for end in ends] == [StoreFailed] * 4
+
+    def wait() -> list[type[BaseException]]:
+        for reader in readers:
+            reader.join()
+        return ends
+
+    return wait
 
 
 def test_a_checkpoint_is_a_store_of_its_own(store: Store, place: Place, tmp_path: Path) -> None:
@@ -393,6 +422,8 @@ def test_a_store_is_a_sorted_dict_with_memory(
         assert_cursor_equals(cursor, then, FIRST, LAST)
         assert_cursor_equals(cursor, then, *bounds)
     assert all(store.get(key) == model.get(key) for key in [*bounds, *model])
+    if isinstance(store, MemoryStore):
+        assert store.size_bytes() == sum(len(key) + len(value) for key, value in model.items())
     store.close()
 
 
