@@ -250,8 +250,11 @@ def _delta_removed_removed(mine: Mine, winner: Footprint) -> Conflict | None:
     change = mine.change
     removals = [live.entry for live in mine.removals() if not live.entry.is_delete_set]
     removed = {entry.path for entry in removals} | mine.touched
+    named = {ref.path for ref in change.removes}
     compacting = change.operation in COMPACTIONS
     for gone in (*winner.removed, *winner.touched):
+        if gone.path in named:
+            return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
         if gone.is_delete_set or gone.added > change.read_version:
             continue
         hidden_by_me = (gone.partition, gone.bucket) in mine.buckets and winner.operation not in COMPACTIONS

@@ -76,10 +76,18 @@ def _encode_one(name: str, value: SqlValue) -> str:
     elif isinstance(value, float):
         text = repr(value + 0.0)
     elif isinstance(value, Decimal):
-        text = format(value.normalize(), "f")
+        text = _decimal_text(value)
     else:
         text = quote(str(value), safe=" :+-._,@")
     return f"{name}={text}"
+
+
+def _decimal_text(value: Decimal) -> str:
+    """Plain notation without trailing zeros, exact at any length."""
+    text = format(value, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text
 
 
 def _decode_one(part: str, type_name: str) -> SqlValue:

@@ -71,6 +71,7 @@ def decide(
     swap = _swap(change, meta, winners, snapshots, head)
     if isinstance(swap, Conflict):
         return swap
+    _check_external(change, swap, snapshots, head)
     if not meta.keyed:
         swap.removed += _idle_delete_sets(swap, snapshots, head)
     footprint = _footprint(change, meta, swap, snapshots, author, head, time_us)
@@ -176,6 +177,15 @@ def _check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: 
             partition=group.partition,
             bucket=group.bucket,
         )
+
+
+def _check_external(change: Change, swap: _Swap, snapshots: Snapshots, head: int) -> None:
+    """A staged path is its transaction's own; one from outside may be live already."""
+    for entry in change.adds:
+        if not entry.external or any(live.entry.path == entry.path for live in swap.removed):
+            continue
+        if snapshots.find(head, entry.partition, entry.bucket, entry.path) is not None:
+            raise invalid("PATH_LIVE", "the file is in the table already", path=entry.path)
 
 
 def _files(live: Iterable[Live]) -> dict[str, Live]:

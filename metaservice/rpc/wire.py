@@ -82,8 +82,8 @@ def text(value: str, what: str, most: int = limits.TEXT_CHARS_MAX) -> str:
     return value
 
 
-def count(value: int, what: str) -> int:
-    if not 0 <= value <= limits.COUNT_MAX:
+def count(value: int, what: str, most: int = limits.COUNT_MAX) -> int:
+    if not 0 <= value <= most:
         raise invalid("COUNT_OUT_OF_RANGE", what=what, value=value)
     return value
 
@@ -269,8 +269,8 @@ def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation
         partition(message.partition, meta.partitioning),
         message.bucket,
         FileKind(message.kind),
-        count(message.rows, "rows"),
-        count(message.bytes, "bytes"),
+        count(message.rows, "rows", limits.FILE_COUNT_MAX),
+        count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
         message.SerializeToString(deterministic=True),
         change and operation not in (Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER),
         carries_row_ids=message.carries_row_ids,
@@ -293,7 +293,7 @@ def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operati
         if message.rows not in (0, rows):
             raise invalid("DELETE_SET_COUNT", path=path, declared=message.rows, found=rows)
     else:
-        rows = count(message.rows, "rows")
+        rows = count(message.rows, "rows", limits.FILE_COUNT_MAX)
         low, high = count(message.row_id_min, "row_id_min"), count(message.row_id_max, "row_id_max")
     if rows == 0 or low > high:
         raise invalid("DELETE_SET_EMPTY", path=path)
@@ -308,7 +308,7 @@ def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operati
         0,
         FileKind.APPEND,
         rows,
-        count(message.bytes, "bytes"),
+        count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
         known.SerializeToString(deterministic=True),
         change,
         is_delete_set=True,

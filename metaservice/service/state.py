@@ -119,6 +119,7 @@ class State:
             if raw is not None:
                 txn = decode_txn(raw)
                 self._load_staged(cursor, txn)
+                txn.files = sum(len(table.staged) for table in txn.tables.values())
                 self.open[txn.txn_id] = txn
 
     def _load_table(self, cursor: Cursor, raw_id: bytes) -> TableState:

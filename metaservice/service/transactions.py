@@ -173,6 +173,9 @@ class Transactions:
         table = self._state.get_table(table_id)
         if table.meta.keyed:
             return
+        wanted = sum(entry.rows for entry in entries if not entry.is_delete_set and not entry.carries_row_ids)
+        if table.next_row_id + wanted > limits.ROW_ID_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "ROW_IDS_EXHAUSTED", next=table.next_row_id, wanted=wanted)
         given = False
         for entry in entries:
             if entry.is_delete_set or entry.carries_row_ids:

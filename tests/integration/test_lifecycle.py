@@ -1,0 +1,269 @@
+"""The life of the service and of transactions, over the wire."""
+
+import shutil
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
+from tests.conformance.play import new_uuid7
+from tests.fixtures.make_data import DATA, EXPECTED, read_all
+from tests.integration.service import TIMEOUT_S, Service, Stubs, append_request, code_of, data_file, reason_of, service
+
+EXIT_UNUSABLE = 74
+SERVICES = {"TransactionService", "CatalogService", "ReadService", "MaintenanceService", "AdminService"}
+CODE = grpc.StatusCode
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubs]:
+    with service(tmp_path_factory.mktemp("lifecycle") / "db") as (_, found):
+        yield found
+
+
+def check_refused(call: Callable[[], object], code: grpc.StatusCode, reason: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    assert (code_of(caught.value), reason_of(caught.value)) == (code, reason)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def files(table_id: str, *found: common_pb2.DataFile) -> common_pb2.Change:
+    return common_pb2.Change(table_id=table_id, files=found)
+
+
+def delta(txn_id: str, name: str = "f") -> common_pb2.DataFile:
+    return data_file(txn_id, name, common_pb2.FILE_KIND_DELTA)
+
+
+def test_health_says_serving(stubs: Stubs) -> None:
+    health: Any = health_pb2_grpc.HealthStub(stubs.channel)
+    for name in ("", *(f"laketx.v1.{each}" for each in SERVICES)):
+        answer = health.Check(health_pb2.HealthCheckRequest(service=name), timeout=TIMEOUT_S)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_reflection_lists_the_five_services(stubs: Stubs) -> None:
+    reflection: Any = reflection_pb2_grpc.ServerReflectionStub(stubs.channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    (answer,) = reflection.ServerReflectionInfo(iter([request]), timeout=TIMEOUT_S)
+    names = {each.name for each in answer.list_services_response.service}
+    assert {f"laketx.v1.{each}" for each in SERVICES} <= names
+
+
+def test_sigterm_drains_and_ends_with_0(tmp_path: Path) -> None:
+    with service(tmp_path / "db") as (server, stubs):
+        table_id = stubs.create("t")
+        calls = [stubs.txns.Append.future(append_request(table_id, new_uuid7())) for _ in range(200)]
+        calls[0].result(TIMEOUT_S)
+        process = server.running()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+        acked = []
+        for call in calls:
+            try:
+                acked.append(call.result(TIMEOUT_S).committed.tables[0].version)
+            except grpc.RpcError as error:
+                code = code_of(error)
+                assert code in (CODE.UNAVAILABLE, CODE.CANCELLED)  # gRPC cancels what it never dispatched
+        assert acked
+        server.start()
+        versions = {each.version for each in stubs.list_versions(table_id)}
+        assert set(acked) <= versions
+
+
+def test_a_second_server_on_the_folder_is_refused(tmp_path: Path) -> None:
+    with service(tmp_path / "db") as (server, stubs):
+        second = server.spawn("127.0.0.1:0")
+        assert second.wait(TIMEOUT_S) == EXIT_UNUSABLE
+        assert second.stdout is not None
+        assert "listening" not in second.stdout.read()
+        second.stdout.close()
+        assert "STORE_LOCKED" in server.said()
+        assert stubs.create("t")
+
+
+def test_a_lease_that_runs_out_ends_the_transaction(tmp_path: Path) -> None:
+    with service(tmp_path / "db", "--lease-ms", "300") as (_, stubs):
+        table_id = stubs.create("t")
+        kept, left = stubs.begin(table_id), stubs.begin(table_id)
+
+        def left_expired() -> bool:
+            stubs.txns.RenewTransaction(transaction_pb2.RenewTransactionRequest(txn_id=kept), timeout=TIMEOUT_S)
+            return stubs.get(left).state == transaction_pb2.TRANSACTION_STATE_EXPIRED
+
+        wait_until(left_expired)
+        commit = files(table_id, data_file(left))
+        check_refused(lambda: stubs.commit(left, commit), CODE.ABORTED, "TRANSACTION_EXPIRED")
+        assert stubs.commit(kept, files(table_id, data_file(kept))).WhichOneof("outcome") == "committed"
+
+
+def test_renewing_tells_a_transaction_that_is_doomed(stubs: Stubs) -> None:
+    table_id = stubs.create("doomed", keyed=True)
+    txn = stubs.begin(table_id)
+    stubs.register(txn, table_id, delta(txn))
+    request = transaction_pb2.RenewTransactionRequest(txn_id=txn)
+    assert not stubs.txns.RenewTransaction(request, timeout=TIMEOUT_S).HasField("doomed")
+    stubs.alter(table_id, "zstd")
+    doomed = stubs.txns.RenewTransaction(request, timeout=TIMEOUT_S).doomed
+    assert doomed.rule == common_pb2.CONFLICT_RULE_METADATA_CHANGED
+    assert stubs.commit(txn, files(table_id)).conflict == doomed
+
+
+def test_an_id_names_one_content(stubs: Stubs) -> None:
+    table_id = stubs.create("reused")
+    txn = new_uuid7()
+    first = stubs.append(table_id, txn)
+    assert stubs.append(table_id, txn) == first
+    check_refused(lambda: stubs.append(table_id, txn, "other"), CODE.INVALID_ARGUMENT, "TRANSACTION_ID_REUSED")
+    check_refused(lambda: stubs.begin(table_id, txn_id=txn), CODE.INVALID_ARGUMENT, "TRANSACTION_ID_REUSED")
+    begun = stubs.begin(table_id)
+    answer = stubs.commit(begun, files(table_id, data_file(begun)))
+    assert stubs.commit(begun, files(table_id, data_file(begun))) == answer
+    other = files(table_id, data_file(begun, "g"))
+    check_refused(lambda: stubs.commit(begun, other), CODE.INVALID_ARGUMENT, "TRANSACTION_ID_REUSED")
+
+
+@pytest.mark.parametrize(("shift_days", "reason"), [(-8, "TRANSACTION_ID_TOO_OLD"), (2, "TRANSACTION_ID_IN_FUTURE")])
+def test_an_id_far_from_now_is_refused(stubs: Stubs, shift_days: int, reason: str) -> None:
+    txn = str(uuid.UUID(int=uuid.UUID(new_uuid7()).int + (shift_days * 86_400_000 << 80)))
+    table_id = stubs.create(f"age_{reason.lower()}")
+    check_refused(lambda: stubs.begin(table_id, txn_id=txn), CODE.INVALID_ARGUMENT, reason)
+    check_refused(lambda: stubs.append(table_id, txn), CODE.INVALID_ARGUMENT, reason)
+
+
+def lose_insert(stubs: Stubs, table_id: str) -> str:
+    """A blind INSERT into a partition that another INSERT reached first."""
+    loser, winner = stubs.begin(table_id), stubs.begin(table_id)
+    stubs.register(loser, table_id, delta(loser, "registered"))
+    stubs.commit(winner, files(table_id, delta(winner)))
+    lost = stubs.commit(loser, files(table_id, delta(loser, "inline")))
+    assert lost.conflict.rule == common_pb2.CONFLICT_RULE_OUTCOME_TABLE
+    assert lost.conflict.advice == common_pb2.ADVICE_RESUBMIT
+    return loser
+
+
+def test_files_of_a_lost_insert_are_adopted_once(stubs: Stubs) -> None:
+    table_id = stubs.create("adopted", keyed=True)
+    loser = lose_insert(stubs, table_id)
+    heir = stubs.begin(table_id, adopt_from=loser)
+    check_refused(lambda: stubs.begin(table_id, adopt_from=loser), CODE.FAILED_PRECONDITION, "ALREADY_ADOPTED")
+    assert stubs.get(loser).adopted_by == heir
+    committed = stubs.commit(heir, files(table_id)).committed
+    added = [e.file.path for e in stubs.list_files(table_id) if e.added_version == committed.tables[0].version]
+    assert sorted(added) == [f"{loser}/inline", f"{loser}/registered"]
+
+
+def test_files_written_under_other_settings_are_not_adopted(stubs: Stubs) -> None:
+    table_id = stubs.create("altered", keyed=True)
+    loser = lose_insert(stubs, table_id)
+    stubs.alter(table_id, "zstd")
+    check_refused(lambda: stubs.begin(table_id, adopt_from=loser), CODE.ABORTED, "METADATA_CHANGED")
+    assert stubs.get(loser).adopted_by == ""
+
+
+def test_tables_of_one_transaction_commit_together(stubs: Stubs) -> None:
+    tables = [stubs.create(f"together_{number}", keyed=True) for number in range(2)]
+    txn = stubs.begin(*tables)
+    committed = stubs.commit(txn, *(files(each, delta(txn, each)) for each in tables)).committed
+    newest = [stubs.list_versions(each)[-1] for each in tables]
+    assert [(each.txn_id, each.commit_time_us) for each in newest] == [(txn, committed.commit_time_us)] * 2
+    loser, winner = stubs.begin(*tables), stubs.begin(tables[1])
+    stubs.commit(winner, files(tables[1], delta(winner)))
+    answer = stubs.commit(loser, *(files(each, delta(loser, each)) for each in tables))
+    assert answer.conflict.table_id == tables[1]
+    assert [stubs.list_versions(each)[-1].txn_id for each in tables] == [txn, winner]
+
+
+def test_a_dropped_table_ends_its_transactions(stubs: Stubs) -> None:
+    table_id, other = stubs.create("dropped"), stubs.create("not_dropped")
+    txn, both = stubs.begin(table_id), stubs.begin(table_id, other)
+    dry = catalog_pb2.DropTableRequest(table_id=table_id, validate_only=True)
+    assert stubs.catalog.DropTable(dry, timeout=TIMEOUT_S).ended_transactions == 2
+    assert stubs.get(txn).state == transaction_pb2.TRANSACTION_STATE_OPEN
+    request = catalog_pb2.DropTableRequest(table_id=table_id)
+    assert stubs.catalog.DropTable(request, timeout=TIMEOUT_S).ended_transactions == 2
+    check_refused(lambda: stubs.commit(txn, files(table_id, data_file(txn))), CODE.FAILED_PRECONDITION, "TABLE_DROPPED")
+    renew = transaction_pb2.RenewTransactionRequest(txn_id=both)
+    check_refused(
+        lambda: stubs.txns.RenewTransaction(renew, timeout=TIMEOUT_S), CODE.FAILED_PRECONDITION, "TABLE_DROPPED"
+    )
+    check_refused(lambda: stubs.append(table_id), CODE.FAILED_PRECONDITION, "TABLE_DROPPED")
+    assert stubs.append(other).WhichOneof("outcome") == "committed"
+
+
+def test_explaining_tells_the_answer_and_changes_nothing(stubs: Stubs) -> None:
+    table_id = stubs.create("explained", keyed=True)
+    txn = stubs.begin(table_id)
+    request = transaction_pb2.ExplainTransactionRequest(txn_id=txn, changes=[files(table_id, delta(txn))])
+    told = stubs.txns.ExplainTransaction(request, timeout=TIMEOUT_S).committed
+    assert [(each.version, each.rebased_over) for each in told.tables] == [(1, 0)]
+    assert len(stubs.list_versions(table_id)) == 1
+    winner = stubs.begin(table_id)
+    done = stubs.commit(winner, files(table_id, delta(winner))).committed
+    assert done.tables[0].version == told.tables[0].version
+    lost = stubs.txns.ExplainTransaction(request, timeout=TIMEOUT_S).conflict
+    assert stubs.get(txn).state == transaction_pb2.TRANSACTION_STATE_OPEN
+    assert stubs.commit(txn, *request.changes).conflict == lost
+
+
+def test_a_commit_without_all_its_files_is_refused(stubs: Stubs) -> None:
+    table_id = stubs.create("counted")
+    txn = stubs.begin(table_id)
+    answer = stubs.register(txn, table_id, data_file(txn, "a"), data_file(txn, "b"))
+    assert (answer.registered_files, answer.registered_rows) == (2, 20)
+    assert stubs.register(txn, table_id, data_file(txn, "a")).registered_files == 2
+    for count, rows in ((3, 20), (2, 19)):
+        change = common_pb2.Change(table_id=table_id, registered_files=count, registered_rows=rows)
+        check_refused(lambda c=change: stubs.commit(txn, c), CODE.INVALID_ARGUMENT, "REGISTRATION_INCOMPLETE")  # type: ignore[misc]
+    change = common_pb2.Change(table_id=table_id, registered_files=2, registered_rows=20)
+    assert stubs.commit(txn, change).committed.tables[0].version == 1
+
+
+def test_a_time_that_was_answered_stays_answered(stubs: Stubs) -> None:
+    table_id = stubs.create("timed")
+    stubs.append(table_id)
+    far = read_pb2.ResolveVersionRequest(table_id=table_id, time_us=2**62)
+    first = stubs.reads.ResolveVersion(far, timeout=TIMEOUT_S)
+    assert (first.version, first.cut) == (1, True)
+    later = stubs.append(table_id).committed.commit_time_us
+    assert later > first.time_read_us
+    again = read_pb2.ResolveVersionRequest(table_id=table_id, time_us=first.time_read_us)
+    assert stubs.reads.ResolveVersion(again, timeout=TIMEOUT_S).version == 1
+    at = read_pb2.ResolveVersionRequest(table_id=table_id, time_us=later)
+    assert stubs.reads.ResolveVersion(at, timeout=TIMEOUT_S).version == 2
+
+
+def test_a_time_answered_before_a_kill_stays_answered(tmp_path: Path) -> None:
+    with service(tmp_path / "db") as (server, stubs):
+        table_id = stubs.create("timed")
+        request = read_pb2.ResolveVersionRequest(table_id=table_id, time_us=2**62)
+        answered = stubs.reads.ResolveVersion(request, timeout=TIMEOUT_S)
+        server.kill()
+        server.start()
+        after = Stubs(server.address)
+        assert after.append(table_id).committed.commit_time_us > answered.time_read_us
+        again = read_pb2.ResolveVersionRequest(table_id=table_id, time_us=answered.time_read_us)
+        assert after.reads.ResolveVersion(again, timeout=TIMEOUT_S).version == answered.version
+        after.channel.close()
+
+
+def test_a_folder_of_the_first_format_is_read(tmp_path: Path) -> None:
+    shutil.copytree(DATA, tmp_path / "db")
+    server = Service(tmp_path / "db", "--lease-ms", "600000")
+    with service(server.folder, *server.flags) as (_, stubs):
+        assert read_all(stubs) == EXPECTED.read_text(encoding="utf-8")

@@ -1,0 +1,331 @@
+"""Core played on tables whose files hold a few rows each, beside a plain dict of rows."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from metaservice.core.model import (
+    Change,
+    Conflict,
+    Entry,
+    FileKind,
+    Footprint,
+    Group,
+    Live,
+    Operation,
+    Principal,
+    Profile,
+    Read,
+    Scope,
+    TableCommit,
+    TableMeta,
+)
+from metaservice.core.partitions import Partitioning
+from metaservice.core.predicates import TRUE
+from metaservice.core.rebase import Author, decide
+
+PARTITIONS = ("p=1", "p=2")
+BUCKETS = 2
+KEYS = range(6)
+
+Rows = dict[tuple[str, int], int]  # (partition, key or row id) -> value; no value is used twice
+
+
+@dataclass
+class Content:
+    """What a file holds: identity -> value, None is a tombstone; of a delete set, the ids."""
+
+    rows: dict[int, int | None]
+
+
+@dataclass
+class MemorySnapshots:
+    """Every version's live entries."""
+
+    versions: list[dict[str, Live]] = field(default_factory=lambda: [{}])
+
+    def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterator[Live]:
+        for live in self.versions[version].values():
+            if partition in (None, live.entry.partition) and bucket in (None, live.entry.bucket):
+                yield live
+
+    def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None:
+        live = self.versions[version].get(path)
+        here = live is not None and (live.entry.partition, live.entry.bucket) == (partition, bucket)
+        return live if here else None
+
+    def advance(self, commit: TableCommit) -> None:
+        after = dict(self.versions[-1])
+        for live in commit.removed:
+            del after[live.entry.path]
+        for live in commit.added:
+            assert live.entry.path not in after
+            after[live.entry.path] = live
+        self.versions.append(after)
+
+
+@dataclass
+class Job:
+    """A transaction: its change, and the same said of plain rows."""
+
+    change: Change
+    puts: Rows = field(default_factory=dict)
+    hides: Rows = field(default_factory=dict)  # the rows, as read, that it hides
+    base: Rows = field(default_factory=dict)  # of a scoped job, the rows read in its scope
+    covers: frozenset[str] = frozenset()  # its scope, by the words of the outcome table
+
+
+@dataclass
+class Done:
+    """A commit as the judges of the tests need it."""
+
+    version: int
+    job: Job
+    partitions: frozenset[str]
+
+
+def new_meta(profile: Profile, *, keyed: bool) -> TableMeta:
+    key = ("id",) if keyed else ()
+    partitioning = Partitioning((("p", "int"),))
+    return TableMeta("t", "t", partitioning, key, BUCKETS if keyed else 1, profile, 1, {}, frozenset(), "", (), 0)
+
+
+class World:
+    """One table, its rows and its oracle."""
+
+    def __init__(self, profile: Profile, *, keyed: bool, seed: int) -> None:
+        self.meta = new_meta(profile, keyed=keyed)
+        self.keyed = keyed
+        self.random = random.Random(seed)
+        self.snapshots = MemorySnapshots()
+        self.oracle: list[Rows] = [{}]
+        self.contents: dict[str, Content] = {}
+        self.footprints: list[Footprint] = []
+        self.done: list[Done] = []
+        self._paths = 0
+        self._values = 0
+        self._row_ids = 1
+
+    @property
+    def head(self) -> int:
+        return len(self.footprints)
+
+    # ------------------------------------------------------------------------------------------------------ reading
+
+    def visible(self, version: int, partition: str, bucket: int) -> Iterator[tuple[Live, int, int]]:
+        """Every visible row of a bucket, by section 1's rule: file, identity, value."""
+        live = list(self.snapshots.live(version, partition, bucket))
+        for one in live:
+            if one.entry.is_delete_set:
+                continue
+            hiders = [x for x in live if x.data_version > one.data_version and (self.keyed or x.entry.is_delete_set)]
+            for identity, value in self.contents[one.entry.path].rows.items():
+                if value is not None and not any(identity in self.contents[x.entry.path].rows for x in hiders):
+                    yield one, identity, value
+
+    def read(self, version: int) -> Rows:
+        rows: Rows = {}
+        for partition in PARTITIONS:
+            for bucket in range(self.meta.buckets):
+                for live, identity, value in self.visible(version, partition, bucket):
+                    assert (partition, identity) not in rows, f"{live.entry.path} shows row {identity} again"
+                    rows[partition, identity] = value
+        return rows
+
+    # ------------------------------------------------------------------------------------------------------ writing
+
+    def commit(self, job: Job) -> TableCommit | Conflict:
+        version = self.head + 1
+        winners = self.footprints[job.change.read_version :]
+        author = Author(f"txn-{version}", Principal())
+        answer = decide(job.change, self.meta, winners, self.snapshots, author, self.head, version)
+        if isinstance(answer, TableCommit):
+            self.snapshots.advance(answer)
+            self.footprints.append(answer.footprint)
+            self.oracle.append(self.expected(job))
+            places = frozenset(live.entry.partition for live in [*answer.added, *answer.removed])
+            self.done.append(Done(version, job, places))
+        return answer
+
+    def expected(self, job: Job) -> Rows:
+        """The oracle's next state."""
+        change, rows = job.change, dict(self.oracle[-1])
+        for row, value in job.hides.items():
+            assert rows.get(row) == value, f"{change.operation.name} read a row that has changed since: {row}"
+            del rows[row]
+        if change.scope is not None:
+            recomputed = self.meta.profile is Profile.MAXCOMPUTE
+            for row in [row for row in rows if change.scope.touches(row[0])]:
+                if recomputed or job.base.get(row) == rows[row]:
+                    del rows[row]
+        return rows | job.puts
+
+    def new_file(self, partition: str, bucket: int, rows: dict[int, int | None], kind: FileKind) -> Entry:
+        self._paths += 1
+        path = f"f{self._paths}"
+        self.contents[path] = Content(dict(rows))
+        low, high = (min(rows), max(rows)) if rows and not self.keyed else (-1, -1)
+        return Entry(path, partition, bucket, kind, len(rows), 100, b"", row_id_min=low, row_id_max=high)
+
+    def new_value(self) -> int:
+        self._values += 1
+        return self._values
+
+    def new_row_id(self) -> int:
+        self._row_ids += 1
+        return self._row_ids
+
+    def write(self, puts: Rows, tombstones: Iterable[tuple[str, int]], kind: FileKind) -> list[Entry]:
+        """Rows (and tombstones) as files, one for each bucket."""
+        places: dict[tuple[str, int], dict[int, int | None]] = {}
+        for row, value in [*((row, None) for row in tombstones), *puts.items()]:
+            partition, identity = row
+            bucket = identity % BUCKETS if self.keyed else 0
+            places.setdefault((partition, bucket), {})[identity] = value
+        return [self.new_file(*place, rows, kind) for place, rows in places.items()]
+
+
+# ------------------------------------------------------------------------------------------------------------ the jobs
+
+
+class Jobs:
+    """Makes transactions that begin at the head."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.random = world.random
+
+    def any(self, operations: Sequence[Operation]) -> Job | None:
+        return self.make(self.random.choice(operations))
+
+    def make(self, operation: Operation) -> Job | None:
+        """None where there is nothing to compact."""
+        match operation:
+            case Operation.INSERT:
+                return self.insert()
+            case Operation.UPDATE | Operation.DELETE:
+                return self.change_rows(operation)
+            case Operation.OVERWRITE | Operation.TRUNCATE | Operation.RESTORE:
+                return self.scoped(operation)
+            case _:
+                return self.compact(operation)
+
+    def change(self, operation: Operation) -> Change:
+        return Change("t", operation, self.world.head)
+
+    def some_partitions(self) -> frozenset[str]:
+        count = 2 if self.random.random() < 0.25 else 1
+        return frozenset(self.random.sample(PARTITIONS, count))
+
+    def new_rows(self, partitions: Iterable[str]) -> Rows:
+        world, rows = self.world, Rows()
+        for partition in sorted(partitions):
+            for key in self.random.sample(KEYS, self.random.randint(1, 3)):
+                rows[partition, key if world.keyed else world.new_row_id()] = world.new_value()
+        return rows
+
+    def insert(self) -> Job:
+        change = self.change(Operation.INSERT)
+        puts = self.new_rows(self.some_partitions())
+        change.adds = self.world.write(puts, (), FileKind.DELTA if self.world.keyed else FileKind.APPEND)
+        return Job(change, puts, covers=frozenset(e.partition for e in change.adds))
+
+    def change_rows(self, operation: Operation) -> Job:
+        world, change = self.world, self.change(operation)
+        read = self.some_partitions()
+        named = read if len(read) == 1 or self.random.random() < 0.5 else None
+        change.reads = (Read(TRUE, named),)
+        mine = {row: value for row, value in world.oracle[-1].items() if row[0] in read}
+        hides = {row: mine[row] for row in self.random.sample(sorted(mine), min(len(mine), self.random.randint(0, 3)))}
+        puts: Rows = {}
+        if operation is Operation.UPDATE:
+            for partition, identity in hides:
+                place, row_id = partition, identity
+                if self.random.random() < 0.2:
+                    place = self.random.choice(PARTITIONS)
+                if place != partition and world.keyed and (place, identity) in hides | puts:
+                    place = partition
+                if place != partition and not world.keyed:
+                    row_id = world.new_row_id()
+                puts[place, row_id] = world.new_value()
+        if world.keyed:
+            change.adds = world.write(puts, hides.keys(), FileKind.DELTA)
+        else:
+            change.adds = world.write(puts, (), FileKind.APPEND) + self.delete_sets(hides)
+        written = frozenset(e.partition for e in change.adds)
+        return Job(change, puts, hides, covers=read | written)
+
+    def delete_sets(self, hides: Rows) -> list[Entry]:
+        world, found = self.world, []
+        for partition in sorted({row[0] for row in hides}):
+            ids = {identity: None for place, identity in hides if place == partition}
+            entry = world.new_file(partition, 0, dict(ids), FileKind.APPEND)
+            entry.is_delete_set = True
+            seen = world.visible(world.head, partition, 0)
+            entry.touches = tuple(sorted({live.entry.path for live, identity, _ in seen if identity in ids}))
+            found.append(entry)
+        return found
+
+    def scoped(self, operation: Operation) -> Job:
+        world, change = self.world, self.change(operation)
+        named = None if self.random.random() < 0.3 else self.some_partitions()
+        puts: Rows = {}
+        if operation is Operation.OVERWRITE:
+            into = named or self.some_partitions()
+            puts = self.new_rows(into)
+            change.adds = world.write(puts, (), FileKind.BASE if world.keyed else FileKind.APPEND)
+            if named is not None and self.random.random() < 0.4:
+                change.scope = Scope(named, written=True)
+        change.scope = change.scope or Scope(named)
+        if operation is Operation.RESTORE:
+            change.restore_version = self.random.randint(0, world.head)
+            puts = {r: v for r, v in world.oracle[change.restore_version].items() if change.scope.touches(r[0])}
+        base = {row: value for row, value in world.oracle[-1].items() if change.scope.touches(row[0])}
+        return Job(change, puts, base=base, covers=frozenset(PARTITIONS if named is None else named))
+
+    def compact(self, operation: Operation) -> Job | None:
+        change = self.change(operation)
+        places = [(partition, bucket) for partition in PARTITIONS for bucket in range(self.world.meta.buckets)]
+        groups = []
+        for place in self.random.sample(places, self.random.choice((1, 1, 2))):
+            found = self.group(operation, *place)
+            if found is not None:
+                groups.append(found[0])
+                change.adds += found[1]
+        change.groups = tuple(groups)
+        return Job(change, covers=frozenset(g.partition for g in groups)) if groups else None
+
+    def group(self, operation: Operation, partition: str, bucket: int) -> tuple[Group, list[Entry]] | None:
+        world = self.world
+        live = [one for one in world.snapshots.live(world.head, partition, bucket) if not one.entry.is_delete_set]
+        if not live:
+            return None
+        inputs = live if operation is Operation.MAJOR_COMPACT else self.some_inputs(live)
+        paths = {one.entry.path for one in inputs}
+        kind = FileKind.APPEND
+        rows: dict[int, int | None] = {}
+        if world.keyed and operation is not Operation.MAJOR_COMPACT:
+            for one in sorted(inputs, key=lambda one: one.data_version):
+                rows |= world.contents[one.entry.path].rows
+            only_base = all(one.entry.kind is FileKind.BASE for one in inputs)
+            kind = FileKind.BASE if only_base else FileKind.DELTA
+        else:
+            seen = world.visible(world.head, partition, bucket)
+            rows = {identity: value for one, identity, value in seen if one.entry.path in paths}
+            kind = FileKind.BASE if world.keyed else FileKind.APPEND
+        outputs = self.split(partition, bucket, rows, kind)
+        return Group(partition, bucket, tuple(sorted(paths)), tuple(e.path for e in outputs)), outputs
+
+    def some_inputs(self, live: list[Live]) -> list[Live]:
+        some = self.random.sample(live, self.random.randint(1, len(live)))
+        if not self.world.keyed:
+            return some
+        versions = [one.data_version for one in some]
+        return [one for one in live if min(versions) <= one.data_version <= max(versions)]
+
+    def split(self, partition: str, bucket: int, rows: dict[int, int | None], kind: FileKind) -> list[Entry]:
+        halves = [rows]
+        if len(rows) > 1 and self.random.random() < 0.3:
+            middle = sorted(rows)[len(rows) // 2]
+            halves = [{i: v for i, v in rows.items() if (i < middle) is low} for low in (True, False)]
+        return [self.world.new_file(partition, bucket, half, kind) for half in halves if half]

@@ -1,0 +1,127 @@
+"""The bugs: each a replacement of text that must be there exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """`swaps` pairs what the file says with what it says once the bug is planted."""
+
+    name: str
+    file: str
+    swaps: tuple[tuple[str, str], ...]
+
+    def plant(self, root: Path) -> None:
+        path = root / self.file
+        text = path.read_text(encoding="utf-8")
+        for old, new in self.swaps:
+            if text.count(old) != 1:
+                raise LookupError(f"{self.name}: {self.file} has {text.count(old)} times {old!r}")
+            text = text.replace(old, new)
+        path.write_text(text, encoding="utf-8")
+
+
+SEND = """        self.jobs += len(jobs)
+        for sink, given in answers.items():
+            sink(given)
+"""
+SEND_EARLY = """            for sink, given in answers.items():
+                sink(given)
+            self._tick()
+"""
+SET_HEAD = "        table.head, table.last_time_us = commit.version, commit.time_us\n"
+SET_DURABLE = "        table.durable = commit.version\n"
+
+SERVICE, CORE = "metaservice/service/", "metaservice/core/"
+
+BUGS = (
+    Bug(
+        "an INSERT may follow an INSERT",
+        CORE + "profiles.py",
+        (
+            (
+                "OpClass.INSERT_INTO: frozenset({OpClass.MINOR_COMPACT, OpClass.MAJOR_COMPACT})",
+                "OpClass.INSERT_INTO: frozenset({OpClass.MINOR_COMPACT, OpClass.MAJOR_COMPACT, OpClass.INSERT_INTO})",
+            ),
+        ),
+    ),
+    Bug(
+        "a commit's time is the clock's, also when that went back",
+        CORE + "clock.py",
+        (("max(now_us, last_commit_us + 1, answered_us + 1)", "now_us"),),
+    ),
+    Bug(
+        "an answered time is ignored",
+        CORE + "clock.py",
+        (("max(now_us, last_commit_us + 1, answered_us + 1)", "max(now_us, last_commit_us + 1)"),),
+    ),
+    Bug(
+        "the answered times are forgotten in a crash",
+        SERVICE + "state.py",
+        (("self.ceiling_us = self.answered_us = keys", "self.ceiling_us = keys"),),
+    ),
+    Bug(
+        "a repeated begin or append is taken as new",
+        SERVICE + "transactions.py",
+        (
+            (
+                "        found = self._state.find_txn(request.txn_id)\n",
+                "        found = self._state.open.get(request.txn_id)\n",
+            ),
+        ),
+    ),
+    Bug(
+        "a minor compaction's files get its commit's data version",
+        CORE + "rebase.py",
+        (("data_version = change.read_version if whole else highest", "data_version = head + 1"),),
+    ),
+    Bug(
+        "lineage is not followed: inputs that are gone are left out",
+        CORE + "rebase.py",
+        (
+            ("if isinstance(gone, Footprint):", "if gone is None:"),
+            ("gone = _follow(change, meta, winners, group, now)", "gone = [p for p in group.inputs if p in now]"),
+        ),
+    ),
+    Bug(
+        "answers leave before the sync",
+        SERVICE + "decider.py",
+        (
+            ("            self._tick()\n", SEND_EARLY),
+            (SEND, ""),
+        ),
+    ),
+    Bug(
+        "readers see the head before it is durable",
+        SERVICE + "transactions.py",
+        ((SET_HEAD, SET_HEAD + SET_DURABLE),),
+    ),
+    Bug(
+        "row ids start again after a restart",
+        SERVICE + "state.py",
+        (("keys.decode_version(raw_row) if raw_row is not None else 1", "1"),),
+    ),
+    Bug(
+        "an expired transaction may commit",
+        CORE + "transaction.py",
+        (("        case TxnState.OPEN:\n", "        case TxnState.OPEN | TxnState.EXPIRED:\n"),),
+    ),
+    Bug(
+        "the delta profiles don't look at concurrent appends",
+        CORE + "judge.py",
+        (("return _delta_appends(mine, winner) or _delta", "return _delta"),),
+    ),
+    Bug(
+        "an overwrite removes only what was live at its read version",
+        CORE + "rebase.py",
+        (("change.operation in SCOPED and meta.profile is not Profile.MAXCOMPUTE", "change.operation in SCOPED"),),
+    ),
+    Bug(
+        "registered files are forgotten in a crash",
+        SERVICE + "state.py",
+        (("                    table.staged[entry.path] = entry\n", "                    pass\n"),),
+    ),
+)

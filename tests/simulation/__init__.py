@@ -1,0 +1,1 @@
+"""Seeded histories of clients, lost answers, crashes and clock jumps, checked against the log."""

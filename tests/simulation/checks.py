@@ -1,0 +1,289 @@
+"""What must hold, seen from outside: records in the store and every answer; nothing else is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.model import Operation, Profile
+from metaservice.service.state import State, live_entries
+from metaservice.store import keys
+from metaservice.store.port import prefix_end
+from protos.laketx.storage.v1 import records_pb2 as pb
+
+Rows = Mapping[object, object]
+Place = tuple[str, int, str]
+
+INSERT, OVERWRITE, ROWS, MINOR, MAJOR = "insert", "overwrite", "rows", "minor", "major"
+CLASS = {
+    Operation.INSERT: INSERT,
+    Operation.OVERWRITE: OVERWRITE,
+    Operation.UPDATE: ROWS,
+    Operation.MINOR_COMPACT: MINOR,
+    Operation.MAJOR_COMPACT: MAJOR,
+}
+FOLLOWS = {  # the published table, written down a second time: mine -> earlier ones that it may follow
+    INSERT: {MINOR, MAJOR},
+    OVERWRITE: {INSERT, OVERWRITE, ROWS, MINOR, MAJOR},
+    ROWS: {MINOR, MAJOR},
+    MINOR: {INSERT, ROWS},
+    MAJOR: {MINOR},
+}
+REFUSALS = {"TRANSACTION_EXPIRED", "TRANSACTION_ABORTED", "TRANSACTION_ENDED", "METADATA_CHANGED"}
+
+
+class ViolationError(Exception):
+    """The service broke a promise."""
+
+
+def check(holds: bool, promise: str, *facts: object) -> None:
+    if not holds:
+        raise ViolationError(f"{promise}: {facts}")
+
+
+@dataclass(slots=True)
+class Spec:
+    """A table of the history."""
+
+    table_id: str
+    keyed: bool
+    profile: Profile
+
+
+@dataclass(slots=True)
+class File:
+    """An entry of the replayed log."""
+
+    data_version: int
+    added: int
+    rows: Rows
+
+
+@dataclass(slots=True)
+class Log:
+    """One table's log, replayed."""
+
+    spec: Spec
+    raw: list[bytes] = field(default_factory=list)
+    commits: list[pb.CommitRecord] = field(default_factory=list)
+    live: dict[Place, File] = field(default_factory=dict)
+    snapshots: list[dict[Place, tuple[int, int]]] = field(default_factory=list)
+    row_ids_end: list[tuple[int, int, str]] = field(default_factory=list)
+    answered: list[tuple[int, int]] = field(default_factory=list)
+
+    def visible(self) -> dict[object, object]:
+        """Rows as a reader sees them: among files of a bucket the highest data version wins."""
+        rows: dict[object, object] = {}
+        for (partition, bucket, _), one in sorted(self.live.items(), key=lambda item: (item[1].data_version, item[0])):
+            rows.update({(partition, bucket, key): value for key, value in one.rows.items()})
+        return rows
+
+
+Final = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class Expected:
+    """What a client meant by a transaction, for the checks of its commit."""
+
+    paths: dict[str, set[str]] = field(default_factory=dict)
+    scopes: dict[str, set[str] | None] = field(default_factory=dict)
+
+
+class Checker:
+    """Hears answers and reads the log after every group."""
+
+    def __init__(self, specs: list[Spec]) -> None:
+        self.logs = {spec.table_id: Log(spec) for spec in specs}
+        self.rows: dict[str, Rows] = {}
+        self.expected: dict[str, Expected] = {}
+        self.final: dict[str, Final] = {}
+        self.begun: dict[str, object] = {}
+        self.registered: dict[tuple[str, str, int], object] = {}
+        self.doomed: set[str] = set()
+        self.leases: dict[str, int] = {}
+        self.expired: set[str] = set()
+        self.answers = 0
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    def hear(self, kind: str, txn_id: str, answer: object, now_ms: int) -> None:
+        """Every answer that left the service, also one that its client never got."""
+        self.answers += 1
+        if isinstance(answer, MetaError):
+            self._hear_refusal(kind, txn_id, answer)
+        elif kind == "begin":
+            check(self.begun.setdefault(txn_id, answer) == answer, "a repeated begin gets the first answer", txn_id)
+            if txn_id not in self.final:
+                self.leases.setdefault(txn_id, now_ms)
+        elif kind.startswith("register"):
+            known = self.registered.setdefault((txn_id, kind, 0), answer)
+            check(known == answer, "a repeated register gets the first answer", txn_id, known, answer)
+        elif kind == "renew":
+            self.leases[txn_id] = now_ms
+            if answer is not None:
+                self.doomed.add(txn_id)
+        elif kind == "abort":
+            self._end(txn_id, ("refused",))
+        elif kind in ("commit", "append") and isinstance(answer, tuple):
+            self._end(txn_id, answer)
+
+    def _hear_refusal(self, kind: str, txn_id: str, error: MetaError) -> None:
+        check(error.kind is not ErrorKind.CORRUPT, "no record is missing", error)
+        check(error.reason in REFUSALS, "a request in order is not refused", kind, txn_id, error)
+        if error.reason in ("TRANSACTION_EXPIRED", "TRANSACTION_ABORTED"):
+            self._end(txn_id, ("refused",))
+        elif kind == "commit":
+            check(error.reason == "METADATA_CHANGED", "a commit has an outcome", txn_id, error)
+
+    def _end(self, txn_id: str, answer: Final) -> None:
+        check(not (answer[0] == "COMMITTED" and txn_id in self.expired), "an expired transaction stays so", txn_id)
+        check(not (answer[0] == "COMMITTED" and txn_id in self.doomed), "a lost race stays lost", txn_id)
+        known = self.final.setdefault(txn_id, answer)
+        check(known == answer, "an outcome never changes", txn_id, known, answer)
+        self.leases.pop(txn_id, None)
+
+    def hear_time(self, table_id: str, read_us: int, version: int) -> None:
+        self.logs[table_id].answered.append((read_us, version))
+
+    def ran_out(self, now_ms: int, lease_ms: int) -> None:
+        """A group has passed: what was due has expired."""
+        for txn_id, since in list(self.leases.items()):
+            if since + lease_ms <= now_ms:
+                self.expired.add(txn_id)
+                del self.leases[txn_id]
+
+    # -- the log --------------------------------------------------------------------------------------------------
+
+    def read_log(self, state: State) -> None:
+        """Take in what is new; compare live entries with the replay."""
+        cursor = state.store.cursor()
+        for table_id, log in self.logs.items():
+            raw_id = keys.uuid_bytes(table_id)
+            start = keys.commit_key(raw_id, len(log.commits))
+            fresh = [raw for _, raw in cursor.scan(start, prefix_end(keys.commits_prefix(raw_id)))]
+            for raw in fresh:
+                log.raw.append(raw)
+                self._take(log, pb.CommitRecord.FromString(raw))
+            table = state.tables.get(table_id)
+            check(table is not None or not log.commits, "a table that was created stays", table_id)
+            if table is None:
+                continue
+            head = len(log.commits) - 1
+            check(table.durable == table.head == head, "the head is the log's end", table.durable, table.head, head)
+            if fresh:
+                self._compare(state, raw_id, log, head)
+
+    def read_again(self, state: State) -> None:
+        """After a crash: nothing that was there has changed."""
+        cursor = state.store.cursor()
+        for table_id, log in self.logs.items():
+            prefix = keys.commits_prefix(keys.uuid_bytes(table_id))
+            found = [raw for _, raw in cursor.scan(prefix, prefix_end(prefix))]
+            check(found[: len(log.raw)] == log.raw, "a crash takes nothing that was durable", table_id)
+
+    def _compare(self, state: State, raw_id: bytes, log: Log, version: int) -> None:
+        found = {
+            (one.entry.partition, one.entry.bucket, one.entry.path): (one.data_version, one.added)
+            for one in live_entries(state.store.cursor(), raw_id, version)
+        }
+        expected = log.snapshots[version]
+        check(found == expected, "live entries are the replayed log", version, found.items() ^ expected.items())
+
+    def _take(self, log: Log, commit: pb.CommitRecord) -> None:
+        check(commit.version == len(log.commits), "versions have no gaps", commit.version, len(log.commits))
+        if log.commits:
+            check(commit.time_us > log.commits[-1].time_us, "commit times increase", commit.version)
+            check(commit.read_version < commit.version, "a commit follows what it read", commit.version)
+        for read_us, version in log.answered:
+            late = commit.version <= version or commit.time_us > read_us
+            check(late, "no commit at or below an answered time", commit.version, read_us)
+        before_files, before_rows = dict(log.live), log.visible()
+        for ref in commit.removed:
+            gone = log.live.pop((ref.partition, ref.bucket, ref.path), None)
+            check(gone is not None, "what is removed was live", commit.version, ref.path)
+        for entry in commit.added:
+            place = (entry.partition, entry.bucket, entry.path)
+            check(place not in log.live, "what is added was not live", commit.version, entry.path)
+            log.live[place] = File(entry.data_version, entry.added, self.rows[entry.path])
+            self._check_row_ids(log, entry)
+        if log.commits:
+            self._check_meaning(log, commit, before_files, before_rows)
+            self._check_races(log, commit)
+        log.commits.append(commit)
+        log.snapshots.append({place: (one.data_version, one.added) for place, one in log.live.items()})
+
+    def _check_row_ids(self, log: Log, entry: pb.EntryRecord) -> None:
+        if log.spec.keyed or entry.carries_row_ids or not entry.rows:
+            return
+        mine = (entry.first_row_id, entry.first_row_id + entry.rows, entry.path)
+        check(mine[0] > 0, "every row has an id", entry.path)
+        for first, end, path in log.row_ids_end:
+            check(mine[1] <= first or end <= mine[0], "no row id is given twice", mine, (first, end, path))
+        log.row_ids_end.append(mine)
+
+    def _check_meaning(
+        self, log: Log, commit: pb.CommitRecord, files: dict[Place, File], rows: dict[object, object]
+    ) -> None:
+        operation = Operation(commit.operation)
+        meant = self.expected[commit.txn_id]
+        paths = {entry.path for entry in commit.added}
+        check(paths == meant.paths[log.spec.table_id], "a commit adds what its transaction staged", commit.txn_id)
+        after = log.visible()
+        if operation in (Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.ALTER):
+            check(after == rows, "a compaction changes no row", log.spec.profile, commit.version)
+        elif operation in (Operation.INSERT, Operation.UPDATE):
+            mine = {(e.partition, e.bucket, k): v for e in commit.added for k, v in self.rows[e.path].items()}
+            check(after == rows | mine, "an insert is seen, and changes nothing else", commit.version)
+        elif operation is Operation.OVERWRITE:
+            scope = meant.scopes[log.spec.table_id]
+            outside = {place for place in files if scope is not None and place[0] not in scope}
+            stay = outside | {place for place, one in files.items() if self._newer(log, commit, one)}
+            mine_places = {(e.partition, e.bucket, e.path) for e in commit.added}
+            check(log.live.keys() == stay | mine_places, "an overwrite removes what it covers", commit.version)
+
+    @staticmethod
+    def _newer(log: Log, commit: pb.CommitRecord, one: File) -> bool:
+        return log.spec.profile is not Profile.MAXCOMPUTE and one.added > commit.read_version
+
+    def _check_races(self, log: Log, commit: pb.CommitRecord) -> None:
+        mine, winners = Operation(commit.operation), log.commits[commit.read_version + 1 :]
+        for winner in winners:
+            theirs = Operation(winner.operation)
+            shared = set(commit.partitions) & set(winner.partitions)
+            if not shared or mine not in CLASS or theirs not in CLASS:
+                continue
+            if log.spec.profile is Profile.MAXCOMPUTE:
+                check(CLASS[theirs] in FOLLOWS[CLASS[mine]], "the outcome table holds", theirs.name, mine.name)
+            elif mine is Operation.UPDATE:
+                check(not winner.logical, "no update is lost", log.spec.profile, winner.version, commit.version)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def check_end(self, state: State) -> None:
+        """Acked commits are in the log exactly once, refused ones never; history is as it was."""
+        places: dict[str, list[tuple[str, int]]] = {}
+        for table_id, log in self.logs.items():
+            raw_id = keys.uuid_bytes(table_id)
+            for version in range(len(log.commits)):
+                self._compare(state, raw_id, log, version)
+            for commit in log.commits[1:]:
+                places.setdefault(commit.txn_id, []).append((table_id, commit.version))
+        for txn_id, answer in self.final.items():
+            found = sorted(places.get(txn_id, []))
+            if answer[0] == "COMMITTED":
+                outcomes = answer[1]
+                assert isinstance(outcomes, tuple)
+                acked = sorted((table_id, version) for table_id, version, applied in outcomes if not applied)
+                check(found == acked, "an acked commit is in the log exactly once", txn_id, found, acked)
+                times = {self.logs[table_id].commits[version].time_us for table_id, version in found}
+                check(times <= {answer[2]}, "the log has the acked time", txn_id, times, answer[2])
+            else:
+                check(not found, "a refused transaction is not in the log", txn_id, found, answer)
+        for txn_id, found in places.items():
+            check(len(found) == len({table for table, _ in found}), "nobody commits twice", txn_id, found)
+        for log in self.logs.values():
+            for read_us, version in log.answered:
+                there = max(c.version for c in log.commits if c.time_us <= read_us)
+                check(there == version, "an answered time keeps its version", read_us, version, there)

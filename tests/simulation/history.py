@@ -1,0 +1,45 @@
+"""Runs one seed's history to its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from metaservice.service.decider import Job
+from tests.simulation.checks import ViolationError
+from tests.simulation.clients import play
+from tests.simulation.world import CLIENTS, Client, World
+
+STEPS = 90
+
+
+class HistoryError(AssertionError):
+    """Names the seed, so that the history can be run again."""
+
+
+def run_history(seed: int, steps: int = STEPS) -> Counter[str]:
+    """What happened, counted; the same seed always gives the same."""
+    world = World(seed)
+    done = 0
+    try:
+        world.create()
+        clients = [Client(world, play) for _ in range(CLIENTS)]
+        for done in range(steps):  # noqa: B007 - a failure names it
+            world.tick_clocks()
+            if world.rng.random() < 0.03:
+                world.crash()
+            world.plan_failure()
+            jobs: list[Job] = [client.job() for client in clients if world.rng.random() < 0.6]
+            world.rng.shuffle(jobs)
+            world.group(jobs)
+        world.crash()
+        world.group([client.job() for client in clients])
+        world.checker.check_end(world.decider.state)
+    except ViolationError as error:
+        raise HistoryError(f"seed {seed}, step {done}: {error}") from error
+    except Exception as error:
+        raise HistoryError(f"seed {seed}, step {done}: {error!r}") from error
+    checker = world.checker
+    counts = Counter(str(answer[0]).lower() for answer in checker.final.values())
+    counts.update(answers=checker.answers, crashes=world.crashes, expired=len(checker.expired))
+    counts.update(commits=sum(len(log.commits) for log in checker.logs.values()))
+    return counts

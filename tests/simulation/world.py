@@ -1,0 +1,230 @@
+"""One history: a store that loses power, clocks that jump, a decider without its thread, clients that repeat."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.model import Operation, Principal, Profile, TableMeta
+from metaservice.core.partitions import Partitioning
+from metaservice.core.transaction import Txn
+from metaservice.service.catalog import Catalog
+from metaservice.service.decider import Answer, Decider, Job
+from metaservice.service.reads import Reads
+from metaservice.service.state import State
+from metaservice.service.transactions import Transactions
+from metaservice.store import keys
+from metaservice.store.memory import MemoryStore
+from tests.simulation.checks import Checker, Spec, check
+
+LEASE_MS = 5_000
+KEEP_MS = 7 * 24 * 3_600_000
+START_US = 1_800_000_000_000_000
+PARTITIONS = ("p=0", "p=1")
+BUCKETS = 2
+CLIENTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client sends, as often as it takes; `run` builds all of it anew each time."""
+
+    kind: str
+    txn_id: str
+    run: Callable[[], object]
+
+
+Play = Generator[Request, object, None]
+
+
+class Clock:
+    """Its wall time goes where the history pushes it."""
+
+    def __init__(self) -> None:
+        self.us = START_US
+        self.ms = 1_000
+
+    def now_us(self) -> int:
+        return self.us
+
+    def mono_ms(self) -> int:
+        return self.ms
+
+
+class World:
+    """The service's parts over one store that crashes."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.clock = Clock()
+        self.store: MemoryStore | None = None
+        self.crashes = 0
+        profiles = list(Profile)
+        self.specs = [
+            Spec(self.uuid(), True, profiles[seed % 3]),
+            Spec(self.uuid(), False, profiles[seed // 3 % 3]),
+        ]
+        self.checker = Checker(self.specs)
+        self.decider = Decider(self.reopen, self._tick, _never)
+        self.transactions = Transactions(self.decider, self.clock, LEASE_MS, KEEP_MS, 0)
+        self.catalog = Catalog(self.decider, self.transactions, self.clock)
+        self.reads = Reads(self.decider, self.clock)
+
+    def uuid(self) -> str:
+        """A UUIDv7 of now."""
+        tail = self.rng.getrandbits(74)
+        number = (self.clock.us // 1000) << 80 | 7 << 76 | (tail >> 62) << 64 | 2 << 62 | tail & (1 << 62) - 1
+        return str(UUID(int=number))
+
+    def reopen(self) -> State:
+        """As found after a power cut, with some of what was not synced yet."""
+        if self.store is None:
+            self.store = MemoryStore()
+            return State(self.store)
+        self.crashes += 1
+        self.store = self.store.crash(self.rng.randint(0, self.store.unsynced_batches))
+        self.checker.leases.clear()
+        state = State(self.store)
+        self.checker.read_again(state)
+        return state
+
+    def crash(self) -> None:
+        self.decider.state = self.reopen()
+
+    def meta(self, spec: Spec) -> TableMeta:
+        name = "keyed" if spec.keyed else "plain"
+        columns = (("id", "bigint", False, ""), ("p", "int", False, ""))
+        return TableMeta(
+            spec.table_id,
+            name,
+            Partitioning((("p", "int"),)),
+            ("id",) if spec.keyed else (),
+            BUCKETS if spec.keyed else 0,
+            spec.profile,
+            1,
+            {},
+            frozenset(),
+            "",
+            columns,
+            0,
+            name,
+        )
+
+    def create(self) -> None:
+        """Both tables, once more after a power cut in the first try."""
+        jobs: list[Job] = [(_ignore, None, partial(self._create, spec)) for spec in self.specs]
+        for _ in range(3):
+            self.store_now().fail_syncs_after = 0 if self.rng.random() < 0.3 else None
+            self.decider._group(jobs)
+        self.store_now().fail_syncs_after = None
+        self.decider._group(jobs)
+        self.checker.read_log(self.decider.state)
+
+    def _create(self, spec: Spec) -> object:
+        return self.catalog.create(self.meta(spec), Principal("sim"))
+
+    def _tick(self) -> None:
+        self.transactions.tick()
+
+    def store_now(self) -> MemoryStore:
+        store = self.decider.state.store
+        assert isinstance(store, MemoryStore)
+        return store
+
+    def look(self) -> object:
+        """A reader in the middle of a group: it sees nothing that a power cut could take."""
+        store = self.store_now()
+        for spec in self.specs:
+            table = self.reads.get_table(table_id=spec.table_id)
+            seen = self.reads.resolve_version(table, None).version
+            newest = self.reads.list_versions(table, None, 1)[0].footprint.version
+            for version in (seen, newest):
+                there = keys.commit_key(table.raw_id, version) in store._synced
+                check(there, "readers see what is durable alone", version)
+        return None
+
+    def tick_clocks(self) -> None:
+        rng, clock = self.rng, self.clock
+        step = rng.choice((0, 1, 5, 40, 300))
+        if rng.random() < 0.02:
+            step = LEASE_MS + rng.randint(-200, 200)
+        clock.ms += step
+        clock.us += step * 1000
+        if rng.random() < 0.06:
+            clock.us += rng.choice((-1, 1)) * rng.choice((1, 1_000, 3_000_000, 3_600_000_000))
+
+    def plan_failure(self) -> None:
+        """A power cut at one of the group's writes, or at its sync."""
+        store = self.store_now()
+        dice = self.rng.random()
+        store.fail_writes_after = self.rng.randint(0, 4) if dice < 0.05 else None
+        store.fail_syncs_after = 0 if 0.05 <= dice < 0.09 else None
+
+    def group(self, jobs: list[Job]) -> None:
+        """One group, with readers between its jobs."""
+        mixed: list[Job] = []
+        for job in jobs:
+            mixed += [job, (_ignore, None, self.look)]
+        self.decider._group(mixed)
+        store = self.store_now()
+        check(store.unsynced_batches == 0, "a group ends with a sync")
+        store.fail_writes_after = store.fail_syncs_after = None
+        self.look()
+        self.checker.ran_out(self.clock.ms, LEASE_MS)
+        self.checker.read_log(self.decider.state)
+
+
+class Client:
+    """Plays one transaction after the other; asks again for as long as it has no answer."""
+
+    def __init__(self, world: World, plays: Callable[[World], Play]) -> None:
+        self._world = world
+        self._plays = plays
+        self._play = plays(world)
+        self._request = next(self._play)
+
+    def job(self) -> Job:
+        return (self.hear, self._request, self._request.run)
+
+    def hear(self, answers: Sequence[Answer]) -> None:
+        world = self._world
+        for request, answer in answers:
+            lost = isinstance(answer, MetaError) and answer.kind is ErrorKind.UNAVAILABLE
+            if lost:
+                continue
+            world.checker.hear(request.kind, request.txn_id, answer, world.clock.ms)
+            if world.rng.random() < 0.12:
+                continue
+            try:
+                self._request = self._play.send(answer)
+            except StopIteration:
+                self._play = self._plays(world)
+                self._request = next(self._play)
+
+
+def outcome(txn: Txn) -> tuple[object, ...]:
+    """An ended transaction as its client is told."""
+    given = tuple((one.table_id, one.version, one.already_applied) for one in txn.outcomes)
+    lost = txn.conflict
+    why = None if lost is None else (lost.rule, lost.winner.version, lost.winner.txn_id, lost.advice, lost.path)
+    return (txn.state.name, given, txn.commit_time_us, why, txn.adoptable)
+
+
+def operation_of(rng: random.Random, keyed: bool) -> Operation:
+    choices = [Operation.INSERT] * 6 + [Operation.MINOR_COMPACT] * 3 + [Operation.MAJOR_COMPACT] * 2
+    choices += [Operation.OVERWRITE] * 2 + [Operation.UPDATE] * (2 if keyed else 0) + [Operation.ALTER]
+    return rng.choice(choices)
+
+
+def _ignore(answers: Sequence[Answer]) -> None:
+    for _, answer in answers:
+        if isinstance(answer, MetaError) and answer.kind is not ErrorKind.UNAVAILABLE:
+            raise answer
+
+
+def _never(error: BaseException) -> None:
+    raise error

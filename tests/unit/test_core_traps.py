@@ -1,0 +1,455 @@
+"""The counterexamples that earlier wordings of the rules had, one test each."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from metaservice.core.clock import next_commit_time
+from metaservice.core.errors import MetaError
+from metaservice.core.model import (
+    Advice,
+    Alteration,
+    Change,
+    Conflict,
+    Entry,
+    FileKind,
+    Group,
+    Operation,
+    Profile,
+    Read,
+    Ref,
+    Rule,
+    Scope,
+    TableCommit,
+)
+from metaservice.core.partitions import Partitioning
+from metaservice.core.predicates import (
+    TRUE,
+    AllOf,
+    AnyOf,
+    Compare,
+    InList,
+    IsNull,
+    Literal,
+    Not,
+    Predicate,
+    SqlValue,
+    StartsWith,
+    partition_part,
+    truth,
+)
+from tests.model.world import Content, Job, World
+
+ONE, TWO = "p=1", "p=2"
+Rows = dict[int, int | None]
+
+
+class Table(World):
+    """A world driven by hand; bucket 0 unless told."""
+
+    def __init__(self, profile: Profile = Profile.MAXCOMPUTE, *, keyed: bool = True) -> None:
+        super().__init__(profile, keyed=keyed, seed=0)
+
+    def expected(self, job: Job) -> dict[tuple[str, int], int]:
+        return {}  # by hand: there is no oracle
+
+    def file(self, path: str, rows: Rows, kind: FileKind = FileKind.DELTA, partition: str = ONE) -> Entry:
+        self.contents[path] = Content(rows)
+        return Entry(path, partition, 0, kind if self.keyed else FileKind.APPEND, len(rows), 100, b"")
+
+    def delete_set(self, path: str, ids: Sequence[int], touches: Sequence[str], partition: str = ONE) -> Entry:
+        entry = self.file(path, dict.fromkeys(ids), partition=partition)
+        entry.is_delete_set = True
+        entry.row_id_min, entry.row_id_max = min(ids), max(ids)
+        entry.touches = tuple(touches)
+        return entry
+
+    def decide(self, change: Change) -> TableCommit | Conflict:
+        return self.commit(Job(change))
+
+    def must(self, change: Change) -> TableCommit:
+        answer = self.decide(change)
+        assert isinstance(answer, TableCommit), answer
+        return answer
+
+    def insert(self, path: str, rows: Rows, partition: str = ONE) -> None:
+        self.must(self.change(Operation.INSERT, adds=[self.file(path, rows, partition=partition)]))
+
+    def change(
+        self,
+        operation: Operation,
+        at: int | None = None,
+        *,
+        adds: Sequence[Entry] = (),
+        reads: Sequence[Read] = (),
+        scope: Scope | None = None,
+        alteration: Alteration | None = None,
+    ) -> Change:
+        read_version = self.head if at is None else at
+        return Change("t", operation, read_version, tuple(reads), adds=list(adds), scope=scope, alteration=alteration)
+
+    def compact(
+        self, operation: Operation, inputs: Sequence[str], out: str, rows: Rows, at: int | None = None
+    ) -> Change:
+        kind = FileKind.BASE if operation is Operation.MAJOR_COMPACT else FileKind.DELTA
+        change = self.change(operation, at, adds=[self.file(out, rows, kind)])
+        change.groups = (Group(ONE, 0, tuple(inputs), (out,)),)
+        return change
+
+    def live(self, partition: str = ONE) -> dict[str, int]:
+        return {one.entry.path: one.data_version for one in self.snapshots.live(self.head, partition)}
+
+
+def reading(*partitions: str) -> list[Read]:
+    return [Read(TRUE, frozenset(partitions))]
+
+
+def lost(answer: TableCommit | Conflict) -> Rule:
+    assert isinstance(answer, Conflict), "it committed"
+    return answer.rule
+
+
+def b_d5_d6_d7() -> Table:
+    """b has data version 4, and so on."""
+    table = Table()
+    for number in range(3):
+        table.insert(f"d{number + 1}", {0: number}, partition=TWO)
+    base = table.file("b", {0: 40, 2: 41, 4: 42}, FileKind.BASE)
+    table.must(table.change(Operation.OVERWRITE, adds=[base], scope=Scope(frozenset({ONE}))))
+    for version, rows in ((5, {0: 50}), (6, {2: None}), (7, {4: 70})):
+        table.insert(f"d{version}", dict(rows))
+    assert table.live() == {"b": 4, "d5": 5, "d6": 6, "d7": 7}
+    return table
+
+
+# ------------------------------------------------------------------------------------------------------- compactions
+
+
+def test_a_minor_gets_its_inputs_highest_data_version() -> None:
+    table = b_d5_d6_d7()
+    before = table.read(table.head)
+    table.must(table.compact(Operation.MINOR_COMPACT, ["d5", "d6"], "m", {0: 50, 2: None}))
+    assert table.live() == {"b": 4, "m": 6, "d7": 7}
+    assert table.read(table.head) == before
+
+
+@pytest.mark.parametrize("operation", [Operation.MINOR_COMPACT, Operation.CLUSTER])
+def test_a_run_with_a_hole_is_refused(operation: Operation) -> None:
+    table = b_d5_d6_d7()
+    with pytest.raises(MetaError) as refused:
+        table.decide(table.compact(operation, ["d5", "d7"], "m", {0: 50, 4: 70}))
+    assert refused.value.reason == "COMPACTION_INCOMPLETE"
+
+
+def test_a_run_that_leaves_out_a_second_file_of_its_last_version_is_refused() -> None:
+    table = Table()
+    table.insert("d1", {0: 1})
+    two = [table.file("d2", {0: 2}), table.file("d2-too", {2: 2})]
+    table.must(table.change(Operation.INSERT, adds=two))
+    with pytest.raises(MetaError) as refused:
+        table.decide(table.compact(Operation.MINOR_COMPACT, ["d1", "d2"], "m", {0: 2}))
+    assert refused.value.reason == "COMPACTION_INCOMPLETE"
+    table.must(table.compact(Operation.MINOR_COMPACT, ["d1", "d2", "d2-too"], "m", {0: 2, 2: 2}))
+    assert table.live() == {"m": 2}
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_major_that_leaves_out_a_file_is_refused(keyed: bool) -> None:
+    table = Table(keyed=keyed)
+    table.insert("a", {0: 1})
+    table.insert("b", {2: 2})
+    with pytest.raises(MetaError) as refused:
+        table.decide(table.compact(Operation.MAJOR_COMPACT, ["a"], "m", {0: 1}))
+    assert refused.value.reason == "COMPACTION_INCOMPLETE"
+
+
+def test_an_input_that_is_neither_live_nor_covered_loses() -> None:
+    """The winner's minor took a file from beside my inputs along, so its output isn't mine to remove."""
+    table = Table(keyed=False)
+    table.insert("a", {1: 1})
+    table.insert("b", {2: 2})
+    read = table.head
+    table.insert("c", {3: 3}, partition=TWO)
+    mine = table.compact(Operation.MINOR_COMPACT, ["a"], "mine", {1: 1}, at=read)
+    table.must(table.compact(Operation.MINOR_COMPACT, ["a", "b"], "theirs", {1: 1, 2: 2}))
+    assert lost(table.decide(mine)) is Rule.OUTCOME_TABLE
+    table.meta = Table(Profile.DELTA_WRITE_SERIALIZABLE, keyed=False).meta
+    assert isinstance(table.decide(mine), Conflict)
+    assert table.live() == {"theirs": 3}
+
+
+def test_an_input_that_was_never_live_is_refused() -> None:
+    table = Table()
+    table.insert("a", {0: 1})
+    with pytest.raises(MetaError) as refused:
+        table.decide(table.compact(Operation.MINOR_COMPACT, ["a", "ghost"], "m", {0: 1}))
+    assert refused.value.reason == "INPUT_NOT_LIVE"
+
+
+def test_a_major_follows_a_chain_of_minors() -> None:
+    table = b_d5_d6_d7()
+    before, read = table.read(table.head), table.head
+    major = table.compact(Operation.MAJOR_COMPACT, ["b", "d5", "d6", "d7"], "M", {0: 50, 4: 70}, at=read)
+    table.must(table.compact(Operation.MINOR_COMPACT, ["d5", "d6"], "m", {0: 50, 2: None}))
+    table.must(table.compact(Operation.MINOR_COMPACT, ["m", "d7"], "n", {0: 50, 2: None, 4: 70}))
+    table.must(major)
+    assert table.live() == {"M": 7}
+    assert table.read(table.head) == before
+
+
+def test_lineage_is_judged_by_group_and_not_by_commit() -> None:
+    """One commit compacted two buckets; only the group of my bucket counts."""
+    table = Table()
+    one = [table.file("a0", {0: 1}), table.file("a1", {1: 1})]
+    one[1].bucket = 1
+    table.must(table.change(Operation.INSERT, adds=one))
+    read = table.head
+    major = table.compact(Operation.MAJOR_COMPACT, ["a0"], "M0", {0: 1}, at=read)
+    minor = table.change(Operation.MINOR_COMPACT, adds=[table.file("m0", {0: 1}), table.file("m1", {1: 1})])
+    minor.adds[1].bucket = 1
+    minor.groups = (Group(ONE, 0, ("a0",), ("m0",)), Group(ONE, 1, ("a1",), ("m1",)))
+    table.must(minor)
+    table.must(major)
+    assert table.live() == {"M0": 1, "m1": 1}
+    assert table.read(table.head) == {(ONE, 0): 1, (ONE, 1): 1}
+
+
+def test_an_output_that_applied_newer_deletes_is_not_removed() -> None:
+    """The minor began later: what it applied, the major never saw."""
+    table = Table(keyed=False)
+    table.insert("a", {1: 1, 2: 2})
+    major = table.compact(Operation.MAJOR_COMPACT, ["a"], "M", {1: 1, 2: 2})
+    table.insert("elsewhere", {9: 9}, partition=TWO)
+    table.must(table.compact(Operation.MINOR_COMPACT, ["a"], "m", {1: 1, 2: 2}))
+    assert lost(table.decide(major)) is Rule.LINEAGE
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+@pytest.mark.parametrize("operation", [Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER])
+def test_a_compaction_after_a_truncate_loses(profile: Profile, operation: Operation) -> None:
+    table = Table(profile)
+    table.insert("a", {0: 1})
+    mine = table.compact(operation, ["a"], "m", {0: 1})
+    table.must(table.change(Operation.TRUNCATE, scope=Scope(None)))
+    answer = table.decide(mine)
+    assert isinstance(answer, Conflict)
+    assert answer.advice is Advice.PLAN_AGAIN
+    assert table.read(table.head) == {}
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+@pytest.mark.parametrize("later", [Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT])
+def test_a_compaction_does_not_replace_a_newer_compaction(profile: Profile, later: Operation) -> None:
+    table = Table(profile)
+    table.insert("a", {0: 1})
+    mine = table.compact(later, ["a"], "old", {0: 1})
+    table.insert("b", {2: 2}, partition=TWO)
+    table.must(table.compact(Operation.MAJOR_COMPACT, ["a"], "new", {0: 1}))
+    assert isinstance(table.decide(mine), Conflict)
+    assert table.live() == {"new": 2}
+
+
+# -------------------------------------------------------------------------------------------------------------- time
+
+
+@pytest.mark.parametrize(
+    ("now", "last", "answered", "expected"),
+    [
+        pytest.param(100, 50, 60, 100, id="the clock leads"),
+        pytest.param(10, 50, 0, 51, id="the clock went back"),
+        pytest.param(50, 50, 0, 51, id="twice in a microsecond"),
+        pytest.param(55, 50, 60, 61, id="never at or below an answered time"),
+        pytest.param(60, 50, 60, 61, id="nor at it"),
+    ],
+)
+def test_commit_times_only_grow(now: int, last: int, answered: int, expected: int) -> None:
+    assert next_commit_time(now, last, answered) == expected
+
+
+# -------------------------------------------------------------------------------------------------------- predicates
+
+P_IS_1 = Compare("p", "=", 1)
+X_IS_1 = Compare("x", "=", 1)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "row", "expected"),
+    [
+        (Compare("p", "<>", 1), {"p": None}, None),
+        (Compare("p", "=", None), {"p": None}, None),
+        (Not(P_IS_1), {"p": None}, None),
+        (Not(Not(P_IS_1)), {"p": None}, None),
+        (IsNull("p"), {"p": None}, True),
+        (Not(IsNull("p")), {"p": None}, False),
+        (Not(IsNull("p")), {"p": 1}, True),
+        (InList("p", (1, None)), {"p": 1}, True),
+        (InList("p", (1, None)), {"p": 2}, None),
+        (Not(InList("p", (1, None))), {"p": 2}, None),
+        (InList("p", ()), {"p": None}, False),
+        (AllOf((P_IS_1, Literal(truth=False))), {"p": None}, False),
+        (AllOf((P_IS_1, TRUE)), {"p": None}, None),
+        (AnyOf((P_IS_1, TRUE)), {"p": None}, True),
+        (AnyOf((P_IS_1, Literal(truth=False))), {"p": None}, None),
+        (StartsWith("p", "a"), {"p": None}, None),
+        (Not(StartsWith("p", "a")), {"p": "b"}, True),
+    ],
+)
+def test_truth_is_sql(predicate: Predicate, row: Mapping[str, SqlValue], expected: bool | None) -> None:
+    assert truth(predicate, row) is expected
+
+
+def test_not_of_null_matches_no_partition() -> None:
+    partitioning = Partitioning((("p", "int"),))
+    assert not partitioning.matches(Not(P_IS_1), "p")
+    assert partitioning.matches(IsNull("p"), "p")
+    assert not partitioning.matches(Not(IsNull("p")), "p")
+    assert partitioning.matches(Not(IsNull("p")), "p=1")
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        pytest.param(AnyOf((P_IS_1, X_IS_1)), TRUE, id="OR across partition and data columns"),
+        pytest.param(X_IS_1, TRUE, id="a pure data predicate"),
+        pytest.param(AllOf((P_IS_1, X_IS_1)), AllOf((P_IS_1,)), id="the partition conjunct stays"),
+        pytest.param(AllOf((AllOf((P_IS_1, X_IS_1)), X_IS_1)), AllOf((AllOf((P_IS_1,)),)), id="nested conjuncts"),
+        pytest.param(Not(AllOf((P_IS_1, X_IS_1))), TRUE, id="never a part under NOT"),
+        pytest.param(AnyOf((P_IS_1, AllOf((P_IS_1, X_IS_1)))), TRUE, id="never a part under OR"),
+        pytest.param(AnyOf((P_IS_1, IsNull("p"))), AnyOf((P_IS_1, IsNull("p"))), id="an OR of partitions alone"),
+    ],
+)
+def test_only_partition_conjuncts_count(predicate: Predicate, expected: Predicate) -> None:
+    assert partition_part(predicate, ("p",)) == expected
+
+
+def test_an_or_across_partition_and_data_columns_reads_every_partition() -> None:
+    table = Table(Profile.DELTA_SERIALIZABLE, keyed=False)
+    table.insert("a", {1: 1})
+    whole = AnyOf((P_IS_1, X_IS_1))
+    mine = table.change(Operation.UPDATE, reads=[Read(partition_part(whole, ("p",)))])
+    mine.adds = [table.file("image", {1: 10})]
+    table.insert("b", {2: 2}, partition=TWO)
+    assert lost(table.decide(mine)) is Rule.CONCURRENT_APPEND
+
+
+# ------------------------------------------------------------------------------------------- who conflicts with nobody
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("winner", [Operation.UPDATE, Operation.DELETE, Operation.MERGE])
+def test_an_update_that_matched_no_row_conflicts_with_nobody(profile: Profile, keyed: bool, winner: Operation) -> None:
+    table = Table(profile, keyed=keyed)
+    table.insert("a", {2: 1})
+    mine = [
+        table.compact(Operation.MAJOR_COMPACT, ["a"], "m", {2: 1}),
+        table.change(Operation.UPDATE, reads=reading(ONE), adds=[table.file("u", {4: 5})]),
+        table.change(Operation.INSERT, adds=[table.file("i", {6: 5})]),
+    ]
+    for change in mine:
+        world = Table(profile, keyed=keyed)
+        world.insert("a", {2: 1})
+        world.must(world.change(winner, reads=[Read(TRUE)]))
+        assert isinstance(world.decide(change), TableCommit)
+
+
+@pytest.mark.parametrize(
+    "alteration",
+    [
+        Alteration(comment="new"),
+        Alteration(set_properties={"data.retain.hours": "48"}),
+        Alteration(set_properties={"compaction.minor.files": "9"}),
+    ],
+)
+def test_a_quiet_alter_conflicts_with_nobody(alteration: Alteration) -> None:
+    for profile in Profile:
+        table = Table(profile)
+        table.insert("a", {0: 1})
+        read = table.head
+        mine = table.compact(Operation.MAJOR_COMPACT, ["a"], "m", {0: 1}, at=read)
+        loud = table.change(Operation.ALTER, at=read, alteration=Alteration(profile=other_than(profile)))
+        quiet = table.change(Operation.ALTER, at=read, alteration=alteration)
+        altered = table.must(table.change(Operation.ALTER, alteration=alteration))
+        assert not altered.change.logical
+        table.must(mine)
+        table.must(loud)
+        table.must(quiet)
+
+
+def test_an_alter_that_writers_look_at_ends_every_change() -> None:
+    for profile in Profile:
+        table = Table(profile)
+        table.insert("a", {0: 1})
+        mine = table.compact(Operation.MAJOR_COMPACT, ["a"], "m", {0: 1})
+        other = table.change(Operation.ALTER, alteration=Alteration(profile=other_than(profile)))
+        blind = table.change(Operation.INSERT, adds=[table.file("i", {2: 1})])
+        table.must(table.change(Operation.ALTER, alteration=Alteration(set_properties={"write.compression": "zstd"})))
+        assert [lost(table.decide(each)) for each in (mine, other, blind)] == [Rule.METADATA_CHANGED] * 3
+
+
+def other_than(profile: Profile) -> Profile:
+    return Profile.DELTA_SERIALIZABLE if profile is Profile.MAXCOMPUTE else Profile.MAXCOMPUTE
+
+
+# ------------------------------------------------------------------------------------------------------------- others
+
+
+def test_an_insert_that_read_elsewhere_is_judged_by_what_it_writes() -> None:
+    """maxcompute promises nothing across partitions: the scope of INSERT INTO is what it writes."""
+    table = Table()
+    table.insert("a", {0: 1}, partition=TWO)
+    mine = table.change(Operation.INSERT, reads=reading(TWO), adds=[table.file("i", {0: 1})])
+    table.insert("b", {0: 2}, partition=TWO)
+    assert isinstance(table.decide(mine), TableCommit)
+
+
+def test_the_destination_of_a_moved_row_is_in_an_updates_scope() -> None:
+    table = Table()
+    table.insert("a", {0: 1})
+    moved = [table.file("out", {0: None}), table.file("in", {0: 2}, partition=TWO)]
+    mine = table.change(Operation.UPDATE, reads=reading(ONE), adds=moved)
+    table.insert("b", {0: 3}, partition=TWO)
+    answer = table.decide(mine)
+    assert isinstance(answer, Conflict)
+    assert (answer.rule, answer.partition) == (Rule.OUTCOME_TABLE, TWO)
+
+
+def test_a_delete_set_stays_while_an_older_file_may_hold_its_ids() -> None:
+    table = Table(keyed=False)
+    table.insert("a", {1: 1, 2: 2})
+    table.insert("b", {3: 3})
+    hide = table.delete_set("s", [1], ["a"])
+    table.must(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
+    table.must(table.compact(Operation.MINOR_COMPACT, ["b"], "b2", {3: 3}))
+    assert "s" in table.live()
+    table.must(table.compact(Operation.MAJOR_COMPACT, ["a", "b2"], "m", {2: 2, 3: 3}))
+    assert table.live() == {"m": 4}
+    assert table.read(3) == table.read(table.head) == {(ONE, 2): 2, (ONE, 3): 3}
+
+
+def test_a_delete_set_is_no_file_to_remove() -> None:
+    """Else a compaction that drops the set meanwhile would leave the service with an entry that isn't there."""
+    table = Table(Profile.DELTA_WRITE_SERIALIZABLE, keyed=False)
+    table.insert("a", {1: 1, 2: 2})
+    hide = table.delete_set("s", [1], ["a"])
+    table.must(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
+    mine = table.change(Operation.CUSTOM)
+    mine.removes = (Ref("s", ONE, 0),)
+    table.must(table.compact(Operation.MAJOR_COMPACT, ["a"], "m", {2: 2}))
+    with pytest.raises(MetaError) as refused:
+        table.decide(mine)
+    assert refused.value.reason == "FILE_NOT_LIVE"
+
+
+@pytest.mark.parametrize(("looked_up", "conflicts"), [(("app",), True), (("other",), False), ((), False)])
+def test_an_app_id_that_was_looked_up_and_written_meanwhile(looked_up: tuple[str, ...], conflicts: bool) -> None:
+    table = Table(Profile.DELTA_WRITE_SERIALIZABLE, keyed=False)
+    mine = table.change(Operation.INSERT, adds=[table.file("i", {1: 1})])
+    mine.app_ids_read = looked_up
+    winner = table.change(Operation.INSERT, adds=[table.file("w", {2: 2})])
+    winner.app_versions = (("app", 7),)
+    table.must(winner)
+    answer = table.decide(mine)
+    assert isinstance(answer, Conflict) is conflicts
+    if isinstance(answer, Conflict):
+        assert answer.rule is Rule.CONCURRENT_TRANSACTION
