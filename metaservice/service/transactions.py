@@ -412,10 +412,12 @@ class Transactions:
     def _doomed(self, txn: Txn) -> Conflict | None:
         """A race that is lost already, by what was declared and registered."""
         for mine in txn.tables.values():
+            if mine.operation is Operation.ALTER:
+                continue  # only its commit says whether it is one that conflicts
             table = self._state.get_table(mine.table_id)
             winners = self._state.winners(table, mine.read_version)
             adds = list(mine.staged.values())
-            so_far = Change(mine.table_id, mine.operation, mine.read_version, mine.reads, adds=adds)
+            so_far = Change(mine.table_id, mine.operation, mine.read_version, mine.reads, adds=adds, changes_data=False)
             conflict = judge(so_far, table.meta, winners, self._state.snapshots(table))
             if conflict is not None:
                 return conflict
