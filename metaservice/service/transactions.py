@@ -75,8 +75,9 @@ class Transactions:
         return txn
 
     def _known(self, request: Begin) -> Txn | None:
-        check_txn_age(request.txn_id, self._clocks.now_us() // 1000, self._keep_ms)
         found = self._state.find_txn(request.txn_id)
+        if found is None:
+            check_txn_age(request.txn_id, self._clocks.now_us() // 1000, self._keep_ms)
         if found is not None and found.begin_digest != request.digest:
             raise invalid("TRANSACTION_ID_REUSED", "the id names a transaction of other content", txn_id=request.txn_id)
         return found
@@ -173,17 +174,21 @@ class Transactions:
         table = self._state.get_table(table_id)
         if table.meta.keyed:
             return
-        wanted = sum(entry.rows for entry in entries if not entry.is_delete_set and not entry.carries_row_ids)
+        wanted = sum(entry.rows for entry in entries if not entry.is_delete_set)
         if table.next_row_id + wanted > limits.ROW_ID_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "ROW_IDS_EXHAUSTED", next=table.next_row_id, wanted=wanted)
         given = False
         for entry in entries:
-            if entry.is_delete_set or entry.carries_row_ids:
+            if entry.is_delete_set:
                 continue
             entry.first_row_id = table.next_row_id
             table.next_row_id += entry.rows
-            if entry.rows:
-                entry.row_id_min, entry.row_id_max = entry.first_row_id, table.next_row_id - 1
+            last = table.next_row_id - 1
+            if not entry.carries_row_ids and entry.rows:
+                entry.row_id_min, entry.row_id_max = entry.first_row_id, last
+            elif entry.row_id_min >= 0:  # a row without an id of its own has one of the range
+                entry.row_id_min = min(entry.row_id_min, entry.first_row_id)
+                entry.row_id_max = max(entry.row_id_max, last)
             given = True
         if given:
             self._state.batch.put(keys.row_id_key(table.raw_id), keys.encode_version(table.next_row_id))
