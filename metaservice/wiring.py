@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 import uuid
@@ -27,6 +26,7 @@ from metaservice.store.rocks import RocksStore
 
 EXIT_BROKEN = 70
 EXIT_UNUSABLE = 74
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 REOPEN_TRIES_MAX = 600
 
 
@@ -90,6 +90,7 @@ class OpenState:
 def serve(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT."""
     set_up_logging()
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # before any thread: only sigwait below takes them
     gc.set_threshold(100_000, 20, 50)  # short-lived messages by the thousand; what lives long is no garbage
     try:
         service = build_service(OpenState(settings), RealClocks(), settings)
@@ -98,16 +99,13 @@ def serve(settings: Settings) -> int:
         return EXIT_UNUSABLE
     edge = ServerSettings(settings.listen, settings.threads, settings.sessions_max)
     server = Server(service.calls, edge, lambda: uuid.uuid4().hex, fail_stop)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     service.decider.start()
     server.start()
     host = settings.listen.rsplit(":", 1)[0]
     sys.stdout.write(f"listening on {host}:{server.port}\n")
     sys.stdout.flush()
     event(STARTED, listen=f"{host}:{server.port}", data=settings.data)
-    stop.wait()
+    signal.sigwait(STOP_SIGNALS)
     server.stop(settings.grace_s)
     service.decider.stop()
     event(STOPPED)

@@ -78,7 +78,7 @@ class Sessions:
             if not context.is_active() or (state["closed"] and answered >= state["open"]):
                 return
 
-    def _job(self, sink: Callable[[Sequence[Answer]], None], call: pb.SessionCall) -> Job:
+    def _job(self, sink: Callable[[Sequence[Answer]], object], call: pb.SessionCall) -> Job:
         kind = call.WhichOneof("call")
         serve = self._serve.get(kind or "")
         if serve is None or kind is None:

@@ -17,7 +17,7 @@ from metaservice.store.port import StoreFailed
 
 T = TypeVar("T")
 Answer = tuple[Any, object]
-Sink = Callable[[Sequence[Answer]], None]
+Sink = Callable[[Sequence[Answer]], object]
 Job = tuple[Sink, Any, Callable[[], object]]
 
 
@@ -29,13 +29,25 @@ class Mailbox(Generic[T]):
         self._mutex = threading.Lock()
         self._bell = threading.Lock()
         self._bell.acquire()
+        self._closed = False
 
-    def put(self, items: Sequence[T]) -> None:
+    def put(self, items: Sequence[T]) -> bool:
+        """Whether they were taken in: a closed mailbox takes nothing."""
         with self._mutex:
+            if self._closed:
+                return False
             was_empty = not self._items
             self._items += items
         if was_empty:
             self.ring()
+        return True
+
+    def close(self) -> list[T]:
+        """Take nothing more; what was left inside."""
+        with self._mutex:
+            self._closed = True
+            items, self._items = self._items, []
+        return items
 
     def ring(self) -> None:
         with contextlib.suppress(RuntimeError):  # it rings already
@@ -69,7 +81,9 @@ class Decider:
         self._thread.start()
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        self._inbox.put(jobs)
+        """Every job is answered, by a refusal when the service ends."""
+        if not self._inbox.put(jobs):
+            _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor"))
 
     def call(self, run: Callable[[], object]) -> object:
         """Run one job and wait for its durable answer."""
@@ -100,6 +114,7 @@ class Decider:
                 jobs = self._inbox.take(timeout_s=0.2)
                 self._group(jobs)
                 if self._stopping and not jobs:
+                    self._group(self._inbox.close())
                     self.state.store.close()
                     return
         except BaseException as error:  # noqa: BLE001 - whatever it is, the log is the truth: the next start reads it
@@ -127,6 +142,10 @@ class Decider:
     def _after_failure(self, jobs: list[Job]) -> None:
         """What was written is not known: nobody is told anything but to ask again."""
         lost = MetaError(ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store failed and is opened again: ask again")
-        for sink, token, _ in jobs:
-            sink([(token, lost)])
+        _refuse(jobs, lost)
         self.state = self._reopen()
+
+
+def _refuse(jobs: Sequence[Job], refusal: MetaError) -> None:
+    for sink, token, _ in jobs:
+        sink([(token, refusal)])

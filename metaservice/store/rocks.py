@@ -350,6 +350,10 @@ def _options() -> Options:
     options.set_level_zero_slowdown_writes_trigger(40)
     options.set_level_zero_stop_writes_trigger(80)
     options.set_max_background_jobs(2)
+    # A compaction needs room for its outcome beside its inputs, whatever the service holds back for itself: small ones.
+    options.set_max_bytes_for_level_base(64 * _MIB)
+    options.set_target_file_size_base(32 * _MIB)
+    options.set_max_compaction_bytes(128 * _MIB)
     # Tables reach the disk while they are written, not in one burst that the next sync of the log would wait behind.
     options.set_bytes_per_sync(_MIB)
 
