@@ -40,7 +40,7 @@ def data_file(txn_id: str, number: int, partition: int | None = None) -> common_
 def transaction(client: MetaClient, table_id: str, tally: Tally) -> None:
     intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
     txn = client.begin([intent])
-    txn.register(table_id, [data_file(txn.txn_id, 0)])
+    txn.queue(table_id, [data_file(txn.txn_id, 0)])  # begin; then register and commit, two calls in one frame
     committed = txn.commit([common_pb2.Change(table_id=table_id)])
     tally.acked.append((txn.txn_id, committed.tables[0].version))
     tally.commits += 1

@@ -149,9 +149,19 @@ class MetaClient:
         register.delete_sets.extend(delete_sets)
         return self._retries.run(lambda: self._session_call(request)).register
 
-    def commit(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.CommitTransactionResponse:
-        """The answer as it is; asked for until it comes or the budget ends in CommitOutcomeUnknownError."""
+    def commit(
+        self,
+        txn_id: str,
+        changes: Sequence[common_pb2.Change],
+        queued: Sequence[wire.RegisterFilesRequest] = (),
+    ) -> wire.CommitTransactionResponse:
+        """The answer as it is; asked for until it comes or the budget ends in CommitOutcomeUnknownError.
+
+        What is queued is registered before it, in the same frame.
+        """
         request = wire.SessionRequest()
+        for one in queued:
+            request.calls.add().register.CopyFrom(one)
         commit = request.calls.add().commit
         commit.txn_id = txn_id
         commit.changes.extend(changes)
@@ -381,16 +391,18 @@ class MetaClient:
             raise decode_rpc_error(error) from error
 
     def _session_call(self, request: wire.SessionRequest) -> wire.SessionReply:
-        """One attempt at the request's only call."""
+        """One attempt at the request's calls; the last one's reply, or else the first error."""
         session = self._session
         if session is None or session.is_broken:
             session = self._open_session()
         if session is None:
-            return self._unary_call(request.calls[0])
-        reply = session.call(request, self._timeout_s)
-        if reply.HasField("error"):
-            raise decode_status(reply.error)
-        return reply
+            for call in request.calls[:-1]:
+                self._unary_call(call)
+            return self._unary_call(request.calls[-1])
+        replies = session.call(request, self._timeout_s)
+        if replies[-1].HasField("error"):
+            raise decode_status(next(reply.error for reply in replies if reply.HasField("error")))
+        return replies[-1]
 
     def _open_session(self) -> Session | None:
         """None while the service refuses sessions."""

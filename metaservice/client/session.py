@@ -33,12 +33,13 @@ GATHER_S: Final = 0.001  # frames cost more than calls
 class _Waiter:
     """A sleeping caller. Its lock is a binary semaphore: held, save between a reply and the caller's waking."""
 
-    __slots__ = ("lock", "reply")
+    __slots__ = ("left", "lock", "replies")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.lock.acquire()
-        self.reply: wire.SessionReply | None = None
+        self.left = 0
+        self.replies: list[wire.SessionReply] = []
 
 
 class _PerThread(threading.local):
@@ -75,17 +76,21 @@ class Session:
         end = self._end
         return end is not None and not self._answered and end.kind is not ErrorKind.UNAVAILABLE
 
-    def call(self, request: wire.SessionRequest, timeout_s: float) -> wire.SessionReply:
-        """Sends a request of one call; its number is set here."""
+    def call(self, request: wire.SessionRequest, timeout_s: float) -> list[wire.SessionReply]:
+        """Sends a request's calls, in their order, in one frame; their numbers are set here."""
         waiter = _per_thread.waiter
         if waiter is None:
             waiter = _per_thread.waiter = _Waiter()
-        call_id = next(self._ids)
-        request.calls[0].call_id = call_id
+        numbers = []
+        for call in request.calls:
+            call.call_id = number = next(self._ids)
+            numbers.append(number)
         frame = request.SerializeToString()
-        self._waiting[call_id] = waiter
+        waiter.left = len(numbers)
+        for number in numbers:
+            self._waiting[number] = waiter
         self._queue.append(frame)
-        if self._end is not None and self._waiting.pop(call_id, None) is not None:
+        if self._end is not None and self._give_up(numbers):
             raise self._broken()
         self._wake_sender()
         try:
@@ -93,16 +98,22 @@ class Session:
         except BaseException:
             # The lock may yet be released for this call: no later call may meet it.
             _per_thread.waiter = None
-            self._waiting.pop(call_id, None)
+            self._give_up(numbers)
             raise
         if not answered:
-            if self._waiting.pop(call_id, None) is not None:
+            _per_thread.waiter = None
+            if self._give_up(numbers):
                 raise build_error(ErrorKind.UNAVAILABLE, "CALL_TIMED_OUT", f"no answer in {timeout_s} s")
-            waiter.lock.acquire()  # the reader has taken the call and is about to answer
-        reply, waiter.reply = waiter.reply, None
-        if reply is None:
+            waiter.lock.acquire()  # the reader has taken the last of them and is about to answer
+        replies, waiter.replies = waiter.replies, []
+        if len(replies) != len(numbers):
+            _per_thread.waiter = None
             raise self._broken()
-        return reply
+        return replies
+
+    def _give_up(self, numbers: list[int]) -> bool:
+        """Whether any of them had no answer yet."""
+        return sum(self._waiting.pop(number, None) is not None for number in numbers) > 0
 
     def close(self) -> None:
         self._stream.cancel()
@@ -144,8 +155,10 @@ class Session:
                 for reply in response.replies:
                     waiter = waiting.pop(reply.call_id, None)
                     if waiter is not None:
-                        waiter.reply = reply
-                        waiter.lock.release()
+                        waiter.replies.append(reply)  # in the order of the calls: the service keeps it
+                        waiter.left -= 1
+                        if not waiter.left:
+                            waiter.lock.release()
         except grpc.RpcError as error:
             end = decode_rpc_error(error)
         finally:
@@ -154,12 +167,15 @@ class Session:
     def _fail_all(self, end: MetaServiceError) -> None:
         # In this order: a caller that doesn't see the end yet is seen by the loop.
         self._end = end
+        left: set[_Waiter] = set()
         while self._waiting:
             try:
                 _, waiter = self._waiting.popitem()
             except KeyError:
                 break  # its caller gave up in between
-            waiter.lock.release()
+            if waiter not in left:
+                left.add(waiter)
+                waiter.lock.release()
         self._wake_sender()
 
     def _broken(self) -> MetaServiceError:

@@ -81,7 +81,10 @@ class Profile(StrEnum):
 
 @dataclass(slots=True)
 class Entry:
-    """A data file or a delete set, as it was staged: nothing here depends on the commit that adds it."""
+    """A data file or a delete set, as it was staged: nothing here depends on the commit that adds it.
+
+    `encoded` is the store's own: the entry's bytes, kept once they are made. Whoever changes the entry empties it.
+    """
 
     path: str
     partition: str
@@ -98,6 +101,7 @@ class Entry:
     row_id_min: int = -1
     row_id_max: int = -1
     touches: tuple[str, ...] = ()
+    encoded: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ class TxnTable:
     adopted: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TableOutcome:
     """What a commit gave one table."""
 

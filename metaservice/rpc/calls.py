@@ -5,7 +5,7 @@ The unary methods and the session stream share them. A job runs on the decider's
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from metaservice.core import limits
@@ -16,7 +16,7 @@ from metaservice.rpc import answers, wire
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Decider
 from metaservice.service.reads import Reads
-from metaservice.service.requests import Begin, Commit, Intent
+from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.transactions import Transactions
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
@@ -78,21 +78,27 @@ class Calls:
         return wire.commit(request, self._metas([one.table_id for one in request.changes]), operations)
 
     def append(self, request: transaction_pb2.AppendRequest) -> transaction_pb2.AppendResponse:
-        return answers.append_answer(self._append(request))
+        return answers.append_answer(self.transactions.append(self._append(request)))
 
-    def _append(self, request: transaction_pb2.AppendRequest) -> Txn:
-        return self.transactions.append(wire.append(request, self.meta(request.table_id)))
+    def _append(self, request: transaction_pb2.AppendRequest) -> Append:
+        return wire.append(request, self.meta(request.table_id))
+
+    def append_many(self, requests: Iterable[transaction_pb2.AppendRequest]) -> list[Txn | MetaError]:
+        parsed: list[Append] = []
+        results: list[Txn | MetaError | None] = []
+        for request in requests:
+            try:
+                parsed.append(self._append(request))
+                results.append(None)
+            except MetaError as refusal:
+                results.append(refusal)
+        decided = iter(self.transactions.append_many(parsed))
+        return [next(decided) if one is None else one for one in results]
 
     def batch(self, request: transaction_pb2.CommitBatchRequest) -> transaction_pb2.CommitBatchResponse:
         if len(request.appends) > limits.APPENDS_PER_BATCH_MAX:
             raise invalid("BATCH_TOO_LARGE", count=len(request.appends), most=limits.APPENDS_PER_BATCH_MAX)
-        items = []
-        for one in request.appends:
-            try:
-                result: object = self._append(one)
-            except MetaError as refusal:
-                result = refusal
-            items.append(answers.batch_item(result))
+        items = [answers.batch_item(one) for one in self.append_many(request.appends)]
         return transaction_pb2.CommitBatchResponse(items=items)
 
     def abort(self, request: transaction_pb2.AbortTransactionRequest) -> transaction_pb2.AbortTransactionResponse:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.transaction import Txn
 from metaservice.rpc import answers
 from metaservice.rpc.calls import Calls
-from metaservice.service.decider import Answer, Job, Mailbox
+from metaservice.service.decider import Answer, Job, Mailbox, Sink
 from protos.laketx.v1 import transaction_pb2 as pb
 
 log = logging.getLogger("laketx.session")
@@ -35,7 +37,6 @@ class Sessions:
             "begin": calls.begin,
             "register": calls.register,
             "commit": calls.commit,
-            "append": calls.append,
             "renew": calls.renew,
             "abort": calls.abort,
             "ping": calls.ping,
@@ -57,7 +58,7 @@ class Sessions:
         def read() -> None:
             try:
                 for raw in frames:
-                    jobs = [self._job(sink, call) for call in pb.SessionRequest.FromString(raw).calls]
+                    jobs = self._jobs(sink, pb.SessionRequest.FromString(raw).calls)
                     state["open"] += len(jobs)
                     self._calls.decider.submit(jobs)
             except DecodeError:
@@ -78,25 +79,51 @@ class Sessions:
             if not context.is_active() or (state["closed"] and answered >= state["open"]):
                 return
 
-    def _job(self, sink: Callable[[Sequence[Answer]], object], call: pb.SessionCall) -> Job:
-        kind = call.WhichOneof("call")
-        serve = self._serve.get(kind or "")
-        if serve is None or kind is None:
-            return sink, (call.call_id, "error"), _refuse
-        request = getattr(call, kind)
-        return sink, (call.call_id, kind), lambda: serve(request)
+    def _jobs(self, sink: Sink, calls: Iterable[pb.SessionCall]) -> list[Job]:
+        """The calls in their order; appends that follow each other are one job."""
+        jobs: list[Job] = []
+        appends: list[pb.SessionCall] = []
+        for call in calls:
+            kind = call.WhichOneof("call")
+            if kind == "append":
+                appends.append(call)
+                continue
+            if appends:
+                jobs.append(self._appends(sink, appends))
+                appends = []
+            serve = self._serve.get(kind or "")
+            if serve is None or kind is None:
+                jobs.append((sink, (call.call_id, "error"), _refuse))
+            else:
+                jobs.append((sink, (call.call_id, kind), partial(serve, getattr(call, kind))))
+        if appends:
+            jobs.append(self._appends(sink, appends))
+        return jobs
+
+    def _appends(self, sink: Sink, calls: list[pb.SessionCall]) -> Job:
+        numbers = [call.call_id for call in calls]
+        return sink, (numbers, "appends"), lambda: self._calls.append_many([call.append for call in calls])
 
 
 def _refuse() -> object:
     raise invalid("CALL_MISSING", "a session call holds one request")
 
 
-def _frame(given: Sequence[Answer]) -> bytes:
+def _frame(given: Iterable[tuple[Any, Any]]) -> bytes:
     replies: list[pb.SessionReply] = []
     for (call_id, kind), result in given:
-        if isinstance(result, MetaError):
+        if kind == "appends":
+            results = [result] * len(call_id) if isinstance(result, MetaError) else result
+            replies += [_append_reply(one, found) for one, found in zip(call_id, results, strict=True)]
+        elif isinstance(result, MetaError):
             replies.append(pb.SessionReply(call_id=call_id, error=answers.status(result)))
         else:
             answer: Any = {kind: result}
             replies.append(pb.SessionReply(call_id=call_id, **answer))
     return pb.SessionResponse(replies=replies).SerializeToString()
+
+
+def _append_reply(call_id: int, result: Txn | MetaError) -> pb.SessionReply:
+    if isinstance(result, MetaError):
+        return pb.SessionReply(call_id=call_id, error=answers.status(result))
+    return pb.SessionReply(call_id=call_id, append=answers.append_answer(result))

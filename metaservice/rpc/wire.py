@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.model import (
+    COMPACTIONS,
     Alteration,
     Change,
     Entry,
@@ -48,6 +49,7 @@ from metaservice.service.requests import Append, Begin, Commit, Intent
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 NAME = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\Z")
 TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}(\.[A-Za-z0-9_]{1,128})?\Z")
 TYPE = re.compile(r"[a-z_]+(\(\d+(,\s*\d+)?\))?\Z")
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
@@ -55,6 +57,7 @@ CANONICAL_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 COMPARISON = {1: "=", 2: "<>", 3: "<", 4: "<=", 5: ">", 6: ">="}
 OPERATIONS = {int(one): one for one in Operation if one is not Operation.CREATE}
 TRANSACTION_STATES = range(1, 6)
+NO_FEATURES: frozenset[str] = frozenset()
 
 
 def digest(message: Any) -> bytes:
@@ -99,6 +102,8 @@ def principal(message: common_pb2.Principal) -> Principal:
 
 
 def properties(message: Mapping[str, str]) -> dict[str, str]:
+    if not message:
+        return {}
     if len(message) > limits.PROPERTIES_MAX:
         raise invalid("TOO_MANY_PROPERTIES", count=len(message), most=limits.PROPERTIES_MAX)
     return {text(name, "property name", 256): text(value, "property value") for name, value in message.items()}
@@ -141,9 +146,9 @@ def sql_value(message: common_pb2.Value, type_name: str, column: str) -> SqlValu
 
 
 def partition(message: common_pb2.Partition, partitioning: Partitioning) -> str:
-    types = dict(partitioning.columns)
-    if not types and not message.values:
+    if not partitioning.columns and not message.values:
         return ""
+    types = dict(partitioning.columns)
     values: dict[str, SqlValue] = {}
     for one in message.values:
         if one.column not in types:
@@ -242,42 +247,52 @@ def entry_path(path: str, txn: str, *, external: bool) -> str:
         raise invalid("PATH_INVALID", path=path[:128])
     if external:
         return path
+    if path[:37] == f"{txn}/" and PLAIN_NAME.match(path, 37):
+        return path
     parts = path.split("/")
     if len(parts) < 2 or parts[0] != txn or any(part in ("", ".", "..") for part in parts) or "\\" in path:
         raise invalid("PATH_OUTSIDE_TRANSACTION", "staged files lie in the transaction's own folder", path=path[:128])
     return path
 
 
+KEYED_KINDS = {int(kind): kind for kind in (FileKind.BASE, FileKind.DELTA)}
+APPEND_KINDS = {int(FileKind.APPEND): FileKind.APPEND}
+
+
 def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation: Operation) -> Entry:
-    path = entry_path(message.path, txn, external=message.external)
+    external = message.external
+    path = entry_path(message.path, txn, external=external)
     if message.HasField("first_row_id"):
         raise invalid("ROW_ID_SET", "first_row_id is the server's", path=path)
-    buckets = meta.buckets if meta.keyed else 1
-    if not 0 <= message.bucket < buckets:
-        raise invalid("BUCKET_OUT_OF_RANGE", path=path, bucket=message.bucket, buckets=buckets)
-    kinds = (1, 2) if meta.keyed else (0,)
-    if message.kind not in kinds:
+    keyed = meta.keyed
+    bucket_number = message.bucket
+    if bucket_number and not 0 < bucket_number < (meta.buckets if keyed else 1):
+        raise invalid("BUCKET_OUT_OF_RANGE", path=path, bucket=bucket_number, buckets=meta.buckets if keyed else 1)
+    kind = (KEYED_KINDS if keyed else APPEND_KINDS).get(message.kind)
+    if kind is None:
         raise invalid("FILE_KIND_INVALID", path=path, kind=message.kind)
-    low, high = -1, -1
-    if message.HasField("row_id_min") and message.HasField("row_id_max") and message.carries_row_ids:
-        low, high = count(message.row_id_min, "row_id_min"), count(message.row_id_max, "row_id_max")
-        if low > high:
-            raise invalid("ROW_ID_RANGE_INVALID", path=path)
-    change = message.data_change if operation is Operation.CUSTOM and message.HasField("data_change") else True
-    return Entry(
+    changes_data = operation not in COMPACTIONS
+    if operation is Operation.CUSTOM and message.HasField("data_change"):
+        changes_data = message.data_change
+    entry = Entry(
         path,
         partition(message.partition, meta.partitioning),
-        message.bucket,
-        FileKind(message.kind),
+        bucket_number,
+        kind,
         count(message.rows, "rows", limits.FILE_COUNT_MAX),
         count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
-        message.SerializeToString(deterministic=True),
-        change and operation not in (Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER),
-        carries_row_ids=message.carries_row_ids,
-        external=message.external,
-        row_id_min=low,
-        row_id_max=high,
+        message.SerializeToString(),
+        changes_data,
+        external=external,
     )
+    if message.carries_row_ids:
+        entry.carries_row_ids = True
+        if message.HasField("row_id_min") and message.HasField("row_id_max"):
+            low, high = count(message.row_id_min, "row_id_min"), count(message.row_id_max, "row_id_max")
+            if low > high:
+                raise invalid("ROW_ID_RANGE_INVALID", path=path)
+            entry.row_id_min, entry.row_id_max = low, high
+    return entry
 
 
 def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operation: Operation) -> Entry:
@@ -329,7 +344,7 @@ def entries(
         raise invalid("TOO_MANY_FILES_IN_MESSAGE", count=len(files), most=limits.FILES_PER_MESSAGE_MAX)
     found = [data_file(one, meta, txn, operation) for one in files]
     found += [delete_set(one, meta, txn, operation) for one in delete_sets]
-    if len({entry.path for entry in found}) != len(found):
+    if len(found) > 1 and len({entry.path for entry in found}) != len(found):
         raise invalid("PATH_TWICE", "a path stands twice in one message")
     return found
 
@@ -360,7 +375,7 @@ def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, 
                 reads(one.reads, meta),
             )
         )
-    if len({intent.table_id for intent in intents}) != len(intents):
+    if len(intents) > 1 and len({intent.table_id for intent in intents}) != len(intents):
         raise invalid("TABLE_TWICE", "a transaction holds one change for each table")
     return Begin(
         identity,
@@ -393,10 +408,10 @@ def append(message: transaction_pb2.AppendRequest, meta: TableMeta) -> Append:
         digest(message),
         "",
         properties(message.properties),
-        frozenset(message.client_features),
+        frozenset(message.client_features) if message.client_features else NO_FEATURES,
     )
     files = entries(message.files, (), meta, identity, Operation.INSERT)
-    return Append(begun, tuple(files), app_versions(message.app_versions))
+    return Append(begun, files, app_versions(message.app_versions))
 
 
 def commit(
@@ -415,32 +430,29 @@ def commit(
                 one.registered_rows if one.HasField("registered_rows") else None,
             )
         )
-    if len({one.table_id for one in changes}) != len(changes):
+    if len(changes) > 1 and len({one.table_id for one in changes}) != len(changes):
         raise invalid("TABLE_TWICE", "a transaction holds one change for each table")
     return Commit(identity, tuple(changes), tuple(counts), digest(message))
 
 
 def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operation) -> Change:
     partitioning = meta.partitioning
-    scope: Scope | None = None
-    kind = message.scope.WhichOneof("kind") if message.HasField("scope") else None
-    if kind == "all":
-        scope = Scope(None)
-    elif kind == "written":
-        scope = Scope(frozenset(), written=True)
-    elif kind == "named":
-        scope = Scope(frozenset(partition(one, partitioning) for one in message.scope.named.partitions))
-    elif message.HasField("scope"):
-        raise invalid("SCOPE_MISSING")
-    return Change(
-        meta.table_id,
-        doing,
-        0,
-        reads(message.reads, meta),
-        tuple(text(one, "app_id", 256) for one in message.app_ids_read),
-        app_versions(message.app_versions),
-        entries(message.files, message.delete_sets, meta, txn, doing),
-        tuple(
+    scope = _scope(message.scope, partitioning) if message.HasField("scope") else None
+    found = Change(meta.table_id, doing, 0, adds=[], scope=scope, changes_data=message.changes_data)
+    if message.files or message.delete_sets:
+        found.adds = entries(message.files, message.delete_sets, meta, txn, doing)
+    if message.reads:
+        found.reads = reads(message.reads, meta)
+    if message.app_ids_read:
+        found.app_ids_read = tuple(text(one, "app_id", 256) for one in message.app_ids_read)
+    if message.app_versions:
+        found.app_versions = app_versions(message.app_versions)
+    if message.restore_version:
+        found.restore_version = version(message.restore_version, "restore_version")
+    if message.HasField("alteration"):
+        found.alteration = alteration(message.alteration)
+    if message.removes:
+        found.removes = tuple(
             Ref(
                 one.path,
                 partition(one.partition, partitioning),
@@ -448,10 +460,9 @@ def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operati
                 one.data_change if one.HasField("data_change") else True,
             )
             for one in message.removes
-        ),
-        scope,
-        version(message.restore_version, "restore_version"),
-        tuple(
+        )
+    if message.groups:
+        found.groups = tuple(
             Group(
                 partition(one.partition, partitioning),
                 bucket(one.bucket, meta),
@@ -459,10 +470,20 @@ def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operati
                 tuple(one.outputs),
             )
             for one in message.groups
-        ),
-        alteration(message.alteration) if message.HasField("alteration") else None,
-        message.changes_data,
-    )
+        )
+    return found
+
+
+def _scope(message: common_pb2.Scope, partitioning: Partitioning) -> Scope:
+    match message.WhichOneof("kind"):
+        case "all":
+            return Scope(None)
+        case "written":
+            return Scope(frozenset(), written=True)
+        case "named":
+            return Scope(frozenset(partition(one, partitioning) for one in message.named.partitions))
+        case _:
+            raise invalid("SCOPE_MISSING")
 
 
 def bucket(number: int, meta: TableMeta) -> int:

@@ -1,4 +1,7 @@
-"""What the edge hands to the service: requests that are already checked and in core's words."""
+"""What the edge hands to the service: requests that are already checked and in core's words.
+
+Not frozen, though nobody changes them: making a frozen one costs three times as much, and there are many.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass, field
 from metaservice.core.model import Change, Entry, Operation, Principal, Read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Intent:
     """One table of a begin."""
 
@@ -19,7 +22,7 @@ class Intent:
     reads: tuple[Read, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Begin:
     """Begins a transaction."""
 
@@ -33,7 +36,7 @@ class Begin:
     features: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Commit:
     """Commits a transaction; the changes hold what was not registered."""
 
@@ -43,10 +46,10 @@ class Commit:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Append:
     """A blind append in one call."""
 
     begin: Begin
-    entries: tuple[Entry, ...]
+    entries: list[Entry]
     app_versions: tuple[tuple[str, int], ...] = ()

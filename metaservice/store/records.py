@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from metaservice.core.model import (
     Advice,
@@ -25,28 +25,48 @@ from metaservice.core.partitions import Partitioning
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable
 from protos.laketx.storage.v1 import records_pb2 as pb
 
+_ADDED, _CHUNK_ENTRY = b"\x5a", b"\x0a"  # tags of CommitRecord.added and ChunkRecord.entries
+_DATA_VERSION, _LIVE_ADDED, _LIVE_REMOVED = b"\x68", b"\x70", b"\x78"  # tags of EntryRecord
 
-def entry_record(entry: Entry, data_version: int = 0, added: int = 0, removed: int = 0) -> pb.EntryRecord:
-    return pb.EntryRecord(
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return number.to_bytes(1, "little")
+    parts = bytearray()
+    while number >= 0x80:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """An EntryRecord without versions, made once for all the places that keep it."""
+    if entry.encoded:
+        return entry.encoded
+    record = pb.EntryRecord(
         payload=entry.payload,
-        is_delete_set=entry.is_delete_set,
         path=entry.path,
         partition=entry.partition,
-        bucket=entry.bucket,
-        kind=int(entry.kind),
+        kind=entry.kind,
         rows=entry.rows,
         bytes=entry.size_bytes,
         first_row_id=entry.first_row_id,
         row_id_min=entry.row_id_min,
         row_id_max=entry.row_id_max,
         data_change=entry.data_change,
-        data_version=data_version,
-        added=added,
-        removed=removed,
-        touches=entry.touches,
-        carries_row_ids=entry.carries_row_ids,
-        external=entry.external,
     )
+    if entry.bucket:
+        record.bucket = entry.bucket
+    if entry.is_delete_set:
+        record.is_delete_set = True
+        record.touches.extend(entry.touches)
+    if entry.carries_row_ids:
+        record.carries_row_ids = True
+    if entry.external:
+        record.external = True
+    entry.encoded = record.SerializeToString()
+    return entry.encoded
 
 
 def entry_from(record: pb.EntryRecord) -> Entry:
@@ -70,7 +90,11 @@ def entry_from(record: pb.EntryRecord) -> Entry:
 
 
 def encode_live(live: Live, removed: int = 0) -> bytes:
-    return entry_record(live.entry, live.data_version, live.added, removed).SerializeToString()
+    """The entry's record with its versions: in this format the fields of a message may stand one after the other."""
+    versions = _DATA_VERSION + _varint(live.data_version) + _LIVE_ADDED + _varint(live.added)
+    if removed:
+        versions += _LIVE_REMOVED + _varint(removed)
+    return encode_entry(live.entry) + versions
 
 
 def decode_live(raw: bytes) -> tuple[Live, int]:
@@ -80,7 +104,12 @@ def decode_live(raw: bytes) -> tuple[Live, int]:
 
 
 def encode_chunk(entries: Iterable[Entry]) -> bytes:
-    return pb.ChunkRecord(entries=[entry_record(entry) for entry in entries]).SerializeToString()
+    return _repeated(_CHUNK_ENTRY, [encode_entry(entry) for entry in entries])
+
+
+def _repeated(tag: bytes, messages: Iterable[bytes]) -> bytes:
+    """A repeated field of messages that are encoded already."""
+    return b"".join(tag + _varint(len(raw)) + raw for raw in messages)
 
 
 def decode_chunk(raw: bytes) -> list[Entry]:
@@ -115,48 +144,66 @@ def _removed(ref: pb.RefRecord) -> Removed:
     )
 
 
-def encode_commit(commit: TableCommit, txn: Txn, chunks: int = 0) -> bytes:
-    """The log's record; with `chunks` the added entries are kept apart."""
+def encode_commit(commit: TableCommit, txn: Txn, added: Sequence[bytes] = (), chunks: int = 0) -> bytes:
+    """The log's record; with `chunks` the added entries are kept apart, without it `added` has them encoded."""
     footprint = commit.footprint
-    files = [live.entry for live in commit.added if not live.entry.is_delete_set]
-    gone = [removed for removed in footprint.removed if not removed.is_delete_set]
-    inline = [] if chunks else commit.added
-    return pb.CommitRecord(
+    files = rows = size = 0
+    for live in commit.added:
+        entry = live.entry
+        if not entry.is_delete_set:
+            files += 1
+            rows += entry.rows
+            size += entry.size_bytes
+    record = pb.CommitRecord(
         version=commit.version,
         time_us=commit.time_us,
         logical=commit.change.logical,
-        operation=int(footprint.operation),
+        operation=footprint.operation,
         txn_id=footprint.txn_id,
         principal=footprint.principal.name,
         client=footprint.principal.client,
         message=txn.message,
-        properties=txn.properties,
         read_version=commit.change.read_version,
         rebased_over=commit.rebased_over,
-        added=[entry_record(live.entry, live.data_version, live.added) for live in inline],
-        added_chunks=chunks,
-        removed=[_ref(removed) for removed in footprint.removed],
-        touched=[_ref(touched) for touched in footprint.touched],
-        groups=[
-            pb.GroupRecord(partition=g.partition, bucket=g.bucket, outputs=g.outputs, removed=g.removed)
-            for g in footprint.groups
-        ],
         blind=footprint.blind,
-        metadata_changed=footprint.metadata_changed,
-        altered=footprint.altered,
-        features_changed=footprint.features_changed,
-        features_removed=footprint.features_removed,
-        app_ids=footprint.app_ids,
         partitions=sorted(footprint.partitions),
-        files_added=len(files),
-        files_removed=len(gone),
-        rows_added=sum(entry.rows for entry in files),
-        rows_removed=sum(removed.rows for removed in gone),
-        sets_added=len(commit.added) - len(files),
-        sets_removed=len(footprint.removed) - len(gone),
-        bytes_added=sum(entry.size_bytes for entry in files),
-        bytes_removed=sum(removed.size_bytes for removed in gone),
-    ).SerializeToString()
+        files_added=files,
+        rows_added=rows,
+        bytes_added=size,
+        added_chunks=chunks,
+    )
+    if files != len(commit.added):
+        record.sets_added = len(commit.added) - files
+    if txn.properties:
+        record.properties.update(txn.properties)
+    if footprint.app_ids:
+        record.app_ids.extend(footprint.app_ids)
+    if not is_plain(footprint):
+        _encode_rest(record, footprint)
+    return record.SerializeToString() + _repeated(_ADDED, added)
+
+
+def is_plain(footprint: Footprint) -> bool:
+    """Whether a commit only added."""
+    return not (footprint.removed or footprint.touched or footprint.groups or footprint.altered)
+
+
+def _encode_rest(record: pb.CommitRecord, footprint: Footprint) -> None:
+    gone = [removed for removed in footprint.removed if not removed.is_delete_set]
+    record.removed.extend(_ref(removed) for removed in footprint.removed)
+    record.touched.extend(_ref(touched) for touched in footprint.touched)
+    record.groups.extend(
+        pb.GroupRecord(partition=g.partition, bucket=g.bucket, outputs=g.outputs, removed=g.removed)
+        for g in footprint.groups
+    )
+    record.metadata_changed = footprint.metadata_changed
+    record.altered = footprint.altered
+    record.features_changed = footprint.features_changed
+    record.features_removed = footprint.features_removed
+    record.files_removed = len(gone)
+    record.rows_removed = sum(removed.rows for removed in gone)
+    record.sets_removed = len(footprint.removed) - len(gone)
+    record.bytes_removed = sum(removed.size_bytes for removed in gone)
 
 
 def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
@@ -245,11 +292,11 @@ def decode_table(raw: bytes) -> TableMeta:
 def encode_txn(txn: Txn) -> bytes:
     record = pb.TransactionRecord(
         txn_id=txn.txn_id,
-        state=int(txn.state),
+        state=txn.state,
         tables=[
             pb.TxnTableRecord(
                 table_id=t.table_id,
-                operation=int(t.operation),
+                operation=t.operation,
                 read_version=t.read_version,
                 schema_version=t.schema_version,
                 adopted=t.adopted,
@@ -260,27 +307,31 @@ def encode_txn(txn: Txn) -> bytes:
         client=txn.principal.client,
         message=txn.message,
         begin_us=txn.begin_us,
-        end_us=txn.end_us,
         begin_digest=txn.begin_digest,
-        commit_digest=txn.commit_digest,
-        commit_time_us=txn.commit_time_us,
-        outcomes=[
-            pb.TxnOutcomeRecord(
+        files=txn.files,
+    )
+    if txn.properties:
+        record.properties.update(txn.properties)
+    if txn.adopt_from:
+        record.adopt_from = txn.adopt_from
+    if txn.state is TxnState.OPEN:
+        return record.SerializeToString()
+    record.end_us = txn.end_us
+    record.commit_digest = txn.commit_digest
+    if txn.state is TxnState.COMMITTED:
+        record.commit_time_us = txn.commit_time_us
+        for o in txn.outcomes:
+            record.outcomes.add(
                 table_id=o.table_id,
                 version=o.version,
                 logical=o.logical,
                 rebased_over=o.rebased_over,
                 already_applied=o.already_applied,
             )
-            for o in txn.outcomes
-        ],
-        abort_reason=txn.abort_reason,
-        adopted_by=txn.adopted_by,
-        adopt_from=txn.adopt_from,
-        files=txn.files,
-        properties=txn.properties,
-        adoptable=txn.adoptable,
-    )
+        return record.SerializeToString()
+    record.abort_reason = txn.abort_reason
+    record.adopted_by = txn.adopted_by
+    record.adoptable = txn.adoptable
     if txn.conflict is not None:
         record.conflict.CopyFrom(_conflict_record(txn.conflict))
     return record.SerializeToString()

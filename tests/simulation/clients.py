@@ -139,7 +139,7 @@ def play_append(world: World, spec: Spec) -> Play:
     begin = Begin(writer.txn_id, (Intent(spec.table_id, Operation.INSERT),), WHO, "", b"append")
 
     def run() -> object:
-        return outcome(world.transactions.append(Append(begin, tuple(copy.deepcopy(entries)), apps)))
+        return outcome(world.transactions.append(Append(begin, list(copy.deepcopy(entries)), apps)))
 
     yield Request("append", writer.txn_id, run)
     if world.rng.random() < 0.3:
