@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.frame import Benchmark, scale, scaled, scratch
 from benchmarks.load import data_file
@@ -26,6 +27,16 @@ HISTORY = 100_000
 LARGE = 100_000
 
 
+class Decision(NamedTuple):
+    """A transaction of the contended load: what it did where, and its end; `won` or `lost_to` is a version."""
+
+    kind: str
+    partition: int
+    read: int
+    won: int
+    lost_to: int
+
+
 @dataclass(frozen=True)
 class Load:
     """What a load did: rate, latency and what was acknowledged."""
@@ -35,6 +46,7 @@ class Load:
     p50_ms: float
     p99_ms: float
     acked: list[tuple[str, int]]
+    decisions: list[Decision]
 
 
 @contextmanager
@@ -70,7 +82,19 @@ def put_load(address: str, kind: str, threads: int, seconds: float, table_id: st
         statistics.median(latencies),
         latencies[int(len(latencies) * 0.99)],
         [(txn, version) for report in reports for txn, version in report["acked"]],
+        [Decision(*one) for report in reports for one in report["decisions"]],
     )
+
+
+def check_decisions(decisions: list[Decision]) -> None:
+    """By brute force: an overwrite always wins; others lose to the first commit in their partition since they read."""
+    partition_of = {one.won: one.partition for one in decisions if one.won}
+    for one in decisions:
+        until = one.won or max(partition_of) + 1
+        rivals = (v for v in range(one.read + 1, until) if partition_of[v] == one.partition)
+        first = 0 if one.kind == "OPERATION_OVERWRITE" else next(rivals, 0)
+        if first != one.lost_to:
+            raise RuntimeError(f"{one} should have lost to {first}")
 
 
 def check_none_lost(client: MetaClient, table_id: str, load: Load) -> None:
@@ -176,6 +200,7 @@ def ours(
 
     def contended() -> float:
         load = put_load(address, "contended", 16, seconds, make_table(client, "maxcompute", keyed=True))
+        check_decisions(load.decisions)
         decisions = load.per_s + load.conflicts_per_s
         wasted.append(100 * load.conflicts_per_s / decisions)
         return decisions

@@ -27,6 +27,9 @@ class Tally:
     conflicts: int = 0
     latencies_ms: list[float] = field(default_factory=list)
     acked: list[tuple[str, int]] = field(default_factory=list)
+    decisions: list[tuple[str, int, int, int, int]] = field(
+        default_factory=list
+    )  # class, partition, read, won, lost to
 
 
 def data_file(txn_id: str, number: int, partition: int | None = None) -> common_pb2.DataFile:
@@ -87,18 +90,23 @@ def contended(client: MetaClient, table_id: str, tally: Tally) -> None:
         [common_pb2.OPERATION_INSERT] * 3 + [common_pb2.OPERATION_UPDATE, common_pb2.OPERATION_OVERWRITE]
     )
     txn = client.begin([transaction_pb2.TableIntent(table_id=table_id, operation=operation)])
+    read = txn.tables[table_id].read_version
     change = common_pb2.Change(table_id=table_id, files=[data_file(txn.txn_id, 0, place)])
     partition = change.files[0].partition
     if operation == common_pb2.OPERATION_UPDATE:
         change.reads.add(partitions=[partition])
     if operation == common_pb2.OPERATION_OVERWRITE:
         change.scope.named.partitions.add().CopyFrom(partition)
+    kind = common_pb2.Operation.Name(operation)
     try:
         committed = txn.commit([change])
-    except ConflictError:
+    except ConflictError as lost:
         tally.conflicts += 1
+        tally.decisions.append((kind, place, read, 0, lost.conflict.winner_version))
         return
-    tally.acked.append((txn.txn_id, committed.tables[0].version))
+    version = committed.tables[0].version
+    tally.decisions.append((kind, place, read, version, 0))
+    tally.acked.append((txn.txn_id, version))
     tally.commits += 1
 
 
@@ -136,6 +144,7 @@ def main() -> None:
         whole.conflicts += tally.conflicts
         whole.latencies_ms += tally.latencies_ms
         whole.acked += tally.acked
+        whole.decisions += tally.decisions
     sys.stdout.write(json.dumps(asdict(whole)))
 
 

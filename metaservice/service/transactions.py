@@ -29,7 +29,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
-from metaservice.store.records import encode_chunk, encode_commit, encode_live, encode_table
+from metaservice.store.records import encode_added, encode_chunk, encode_commit, encode_live, encode_table, join_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,26 +308,24 @@ class Transactions:
     def _write_commit(self, txn: Txn, commit: TableCommit) -> None:
         state = self._state
         raw, batch = state.tables[commit.change.table_id].raw_id, state.batch
+        added = encode_added(commit)
         chunks = 0
-        added = [encode_live(live) for live in commit.added]
-        if len(added) <= limits.INLINE_ENTRIES_MAX:
-            batch.put(keys.commit_key(raw, commit.version), encode_commit(commit, txn, added))
-        else:
-            size = limits.INLINE_ENTRIES_MAX
-            for start in range(0, len(commit.added), size):
-                part = [live.entry for live in commit.added[start : start + size]]
-                batch.put(keys.chunk_key(raw, commit.version, chunks), encode_chunk(part))
+        if len(added) > limits.INLINE_ENTRIES_MAX:
+            for start in range(0, len(added), limits.INLINE_ENTRIES_MAX):
+                chunk = join_chunk(added[start : start + limits.INLINE_ENTRIES_MAX])
+                batch.put(keys.chunk_key(raw, commit.version, chunks), chunk)
                 chunks += 1
-            batch.put(keys.commit_key(raw, commit.version), encode_commit(commit, txn, chunks=chunks))
+        inline = () if chunks else added
+        batch.put(keys.commit_key(raw, commit.version), encode_commit(commit, txn, inline, chunks))
         batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
         for live in commit.removed:
             entry = live.entry
             batch.delete(keys.live_key(raw, entry.partition, entry.bucket, entry.path))
             past = keys.past_key(raw, commit.version, entry.partition, entry.bucket, entry.path)
             batch.put(past, encode_live(live, commit.version))
-        for live, encoded in zip(commit.added, added, strict=True):
-            entry = live.entry
-            batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), encoded)
+        places = ((live.entry.partition, live.entry.bucket, live.entry.path) for live in commit.added)
+        for key, encoded in zip(keys.live_keys(raw, places), added, strict=True):
+            batch.put(key, encoded)
         for app_id, version in commit.change.app_versions:
             batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
         if commit.meta is not None:

@@ -20,6 +20,7 @@ S txn table chunk          staged entries
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 
 CEILING = b"C"
 NAMES = b"N"
@@ -87,6 +88,17 @@ def live_prefix(table: bytes, partition: str | None = None, bucket: int | None =
 
 def live_key(table: bytes, partition: str, bucket: int, path: str) -> bytes:
     return live_prefix(table, partition, bucket) + path.encode()
+
+
+def live_keys(table: bytes, places: Iterable[tuple[str, int, str]]) -> Iterator[bytes]:
+    """`live_key` of many entries by partition, bucket and path; neighbours often share the first two."""
+    last: tuple[str, int] | None = None
+    prefix = b""
+    for partition, bucket, path in places:
+        if (partition, bucket) != last:
+            last = (partition, bucket)
+            prefix = live_prefix(table, partition, bucket)
+        yield prefix + path.encode()
 
 
 def past_prefix(table: bytes) -> bytes:

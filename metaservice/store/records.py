@@ -89,12 +89,24 @@ def entry_from(record: pb.EntryRecord) -> Entry:
     )
 
 
+def _versions(data_version: int, added: int) -> bytes:
+    return _DATA_VERSION + _varint(data_version) + _LIVE_ADDED + _varint(added)
+
+
 def encode_live(live: Live, removed: int = 0) -> bytes:
     """The entry's record with its versions: in this format the fields of a message may stand one after the other."""
-    versions = _DATA_VERSION + _varint(live.data_version) + _LIVE_ADDED + _varint(live.added)
-    if removed:
-        versions += _LIVE_REMOVED + _varint(removed)
-    return encode_entry(live.entry) + versions
+    raw = encode_entry(live.entry) + _versions(live.data_version, live.added)
+    return raw + _LIVE_REMOVED + _varint(removed) if removed else raw
+
+
+def encode_added(commit: TableCommit) -> list[bytes]:
+    """`encode_live` of all that a commit adds."""
+    version = commit.version
+    new = _versions(version, version)
+    return [
+        encode_entry(live.entry) + (new if live.data_version == version else _versions(live.data_version, live.added))
+        for live in commit.added
+    ]
 
 
 def decode_live(raw: bytes) -> tuple[Live, int]:
@@ -104,7 +116,12 @@ def decode_live(raw: bytes) -> tuple[Live, int]:
 
 
 def encode_chunk(entries: Iterable[Entry]) -> bytes:
-    return _repeated(_CHUNK_ENTRY, [encode_entry(entry) for entry in entries])
+    return join_chunk(encode_entry(entry) for entry in entries)
+
+
+def join_chunk(entries: Iterable[bytes]) -> bytes:
+    """A chunk of entries that are encoded already."""
+    return _repeated(_CHUNK_ENTRY, entries)
 
 
 def _repeated(tag: bytes, messages: Iterable[bytes]) -> bytes:
