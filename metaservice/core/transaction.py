@@ -68,6 +68,7 @@ class Txn:
     adopted_by: str = ""
     adoptable: bool = False
     files: int = 0
+    one_call: bool = False
 
 
 def txn_time_ms(txn_id: str) -> int:

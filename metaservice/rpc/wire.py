@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID
@@ -98,7 +99,12 @@ def version(value: int, what: str = "version") -> int:
 
 
 def principal(message: common_pb2.Principal) -> Principal:
-    return Principal(text(message.name, "principal.name", 256), text(message.client, "principal.client", 256))
+    return _principal(message.name, message.client)
+
+
+@lru_cache(maxsize=1024)  # the same few on every call
+def _principal(name: str, client: str) -> Principal:
+    return Principal(text(name, "principal.name", 256), text(client, "principal.client", 256))
 
 
 def properties(message: Mapping[str, str]) -> dict[str, str]:

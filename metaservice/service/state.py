@@ -103,6 +103,7 @@ class State:
         self.answered_us = 0
         self.ceiling_us = 0
         self.changed: set[str] = set()
+        self.row_ids_given: set[str] = set()
         self._load()
 
     def _load(self) -> None:
@@ -149,6 +150,11 @@ class State:
 
     def flush(self) -> None:
         """Let reads see what was decided since the last write."""
+        for table_id in self.row_ids_given:
+            table = self.tables.get(table_id)
+            if table is not None:
+                self.batch.put(keys.row_id_key(table.raw_id), keys.encode_version(table.next_row_id))
+        self.row_ids_given.clear()
         if self.batch.ops:
             self.store.write(self.batch)
             self.batch.clear()

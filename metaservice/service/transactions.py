@@ -189,7 +189,7 @@ class Transactions:
                 entry.row_id_max = max(entry.row_id_max, last)
             given = True
         if given:
-            self._state.batch.put(keys.row_id_key(table.raw_id), keys.encode_version(table.next_row_id))
+            self._state.row_ids_given.add(table_id)
 
     # -- commit --------------------------------------------------------------------------------------------------
 
@@ -430,6 +430,7 @@ class Transactions:
         mine = self._begin_table(intent, begin)
         txn = self._new(begin, {intent.table_id: mine})
         txn.files = len(request.entries)
+        txn.one_call = True
         change = Change(
             intent.table_id,
             Operation.INSERT,

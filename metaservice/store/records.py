@@ -306,7 +306,33 @@ def decode_table(raw: bytes) -> TableMeta:
     )
 
 
+def _encode_one_call(txn: Txn) -> bytes:
+    (outcome,) = txn.outcomes
+    record = pb.TransactionRecord(
+        txn_id=txn.txn_id,
+        state=txn.state,
+        one_call=True,
+        principal=txn.principal.name,
+        client=txn.principal.client,
+        message=txn.message,
+        begin_digest=txn.begin_digest,
+        commit_time_us=txn.commit_time_us,
+        files=txn.files,
+    )
+    record.outcomes.add(
+        table_id=outcome.table_id,
+        version=outcome.version,
+        logical=outcome.logical,
+        already_applied=outcome.already_applied,
+    )
+    if txn.properties:
+        record.properties.update(txn.properties)
+    return record.SerializeToString()
+
+
 def encode_txn(txn: Txn) -> bytes:
+    if txn.one_call and txn.state is TxnState.COMMITTED:
+        return _encode_one_call(txn)
     record = pb.TransactionRecord(
         txn_id=txn.txn_id,
         state=txn.state,
@@ -394,6 +420,11 @@ def _conflict_from(record: pb.ConflictRecord) -> Conflict:
 
 def decode_txn(raw: bytes) -> Txn:
     record = pb.TransactionRecord.FromString(raw)
+    if record.one_call:
+        record.begin_us = record.end_us = record.commit_time_us
+        for o in record.outcomes:
+            read = o.version if o.already_applied else o.version - 1
+            record.tables.add(table_id=o.table_id, operation=Operation.INSERT, read_version=read)
     return Txn(
         record.txn_id,
         {
@@ -420,4 +451,5 @@ def decode_txn(raw: bytes) -> Txn:
         record.adopted_by,
         record.adoptable,
         record.files,
+        record.one_call,
     )

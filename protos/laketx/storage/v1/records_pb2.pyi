@@ -727,6 +727,7 @@ class TransactionRecord(_message.Message):
     FILES_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
     ADOPTABLE_FIELD_NUMBER: _builtins.int
+    ONE_CALL_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """Its id."""
     state: _builtins.int
@@ -757,6 +758,8 @@ class TransactionRecord(_message.Message):
     """Files registered."""
     adoptable: _builtins.bool
     """Only a blind insert's files may be taken over."""
+    one_call: _builtins.bool
+    """A one-call append that committed: its tables are those of the outcomes, it began and ended at its commit time."""
     @_builtins.property
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___TxnTableRecord]:
         """Its tables."""
@@ -795,10 +798,11 @@ class TransactionRecord(_message.Message):
         files: _builtins.int = ...,
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         adoptable: _builtins.bool = ...,
+        one_call: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["conflict", b"conflict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adoptable", b"adoptable", "adopted_by", b"adopted_by", "begin_digest", b"begin_digest", "begin_us", b"begin_us", "client", b"client", "commit_digest", b"commit_digest", "commit_time_us", b"commit_time_us", "conflict", b"conflict", "end_us", b"end_us", "files", b"files", "message", b"message", "outcomes", b"outcomes", "principal", b"principal", "properties", b"properties", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_reason", b"abort_reason", "adopt_from", b"adopt_from", "adoptable", b"adoptable", "adopted_by", b"adopted_by", "begin_digest", b"begin_digest", "begin_us", b"begin_us", "client", b"client", "commit_digest", b"commit_digest", "commit_time_us", b"commit_time_us", "conflict", b"conflict", "end_us", b"end_us", "files", b"files", "message", b"message", "one_call", b"one_call", "outcomes", b"outcomes", "principal", b"principal", "properties", b"properties", "state", b"state", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
