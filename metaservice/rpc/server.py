@@ -78,21 +78,17 @@ class Edge(grpc.ServerInterceptor):
         given = dict(details.invocation_metadata or ()).get("x-request-id", "")
         request_id = str(given)[:64] or self._next_id()
         method = details.method
-        if method == SESSION:  # raw bytes: frames are parsed off gRPC's own threads
+        if method == SESSION:  # its frames are parsed by a thread of its own
             return grpc.stream_stream_rpc_method_handler(self._streamed(handler.stream_stream, method, request_id))
-        if handler.unary_unary:
-            wrapped = self._single(handler.unary_unary, method, request_id)
-            return grpc.unary_unary_rpc_method_handler(
-                wrapped, handler.request_deserializer, handler.response_serializer
-            )
-        if handler.stream_unary:
-            wrapped = self._single(handler.stream_unary, method, request_id)
-            return grpc.stream_unary_rpc_method_handler(
-                wrapped, handler.request_deserializer, handler.response_serializer
-            )
-        streamed = self._streamed(handler.unary_stream or handler.stream_stream, method, request_id)
-        make = grpc.unary_stream_rpc_method_handler if handler.unary_stream else grpc.stream_stream_rpc_method_handler
-        return make(streamed, handler.request_deserializer, handler.response_serializer)
+        parse = _parsing(handler)
+        if handler.unary_unary or handler.unary_stream:
+            single, streamed = handler.unary_unary, handler.unary_stream
+            make = grpc.unary_unary_rpc_method_handler if single else grpc.unary_stream_rpc_method_handler
+        else:
+            single, streamed = handler.stream_unary, handler.stream_stream
+            make = grpc.stream_unary_rpc_method_handler if single else grpc.stream_stream_rpc_method_handler
+        wrap = self._single if single else self._streamed
+        return make(wrap(parse(single or streamed), method, request_id), None, handler.response_serializer)
 
     def _single(self, call: Any, method: str, request_id: str) -> Any:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
@@ -130,6 +126,19 @@ class Edge(grpc.ServerInterceptor):
         )
         context.set_trailing_metadata((("x-request-id", request_id),))
         context.abort_with_status(rpc_status.to_status(answers.status(error)))
+
+
+def _parsing(handler: Any) -> Callable[[Any], Any]:
+    """Gives a call bytes to parse by itself: what gRPC can't parse it answers as INTERNAL, with no reason."""
+    parse = handler.request_deserializer
+
+    def of_one(call: Any) -> Any:
+        return lambda raw, context: call(parse(raw), context)
+
+    def of_many(call: Any) -> Any:
+        return lambda raws, context: call(map(parse, raws), context)
+
+    return of_many if handler.request_streaming else of_one
 
 
 class Server:

@@ -1,8 +1,4 @@
-"""Whatever is sent, the service refuses it with a reason, lives on, and its store is as before.
-
-Bytes that are no message at all never reach our code in a unary call: gRPC's own deserializer answers INTERNAL. The
-session stream is parsed by us.
-"""
+"""Whatever is sent, the service refuses it with a reason, lives on, and its store is as before."""
 
 import math
 import random
@@ -243,11 +239,27 @@ def test_a_session_survives_random_frames(world: World, seed: int, raw: bytes) -
 def test_bytes_that_are_no_message_change_nothing(world: World, method: MethodDescriptor) -> None:
     before = world.state()
     for raw in (b"\xff" * 40, b"\x0a\xff", random.Random(1).randbytes(100)):
-        with pytest.raises(grpc.RpcError) as caught:
-            call_of(world, method)(raw)
-        assert code_of(caught.value) is CODE.INTERNAL  # gRPC's own answer
+        assert unreadable(world, method, raw)
     world.server.running()
     assert world.state() == before
+
+
+def unreadable(world: World, method: MethodDescriptor, raw: bytes) -> bool:
+    with pytest.raises(grpc.RpcError) as caught:
+        call_of(world, method)(raw)
+    return (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "MESSAGE_UNREADABLE")
+
+
+def test_a_stream_that_turns_unreadable_is_refused(world: World) -> None:
+    good = transaction_pb2.RegisterFilesRequest(
+        txn_id=world.open, table_id=world.append, files=[data_file(world.open, "a")]
+    )
+    parts = iter([good.SerializeToString(), b"\xff" * 40])
+    with pytest.raises(grpc.RpcError) as caught:
+        path = "/laketx.v1.TransactionService/RegisterFiles"
+        world.stubs.channel.stream_unary(path)(parts, timeout=TIMEOUT_S)
+    assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "MESSAGE_UNREADABLE")
+    world.server.running()
 
 
 @pytest.mark.parametrize("method", UNBUILT, ids=lambda method: method.name)
@@ -259,13 +271,33 @@ def test_what_is_not_built_says_so(world: World, method: MethodDescriptor) -> No
 
 def test_predicates_have_a_depth(world: World) -> None:
     predicate = common_pb2.Predicate(literal=True)
-    for _ in range(80):  # beyond 100 levels protobuf itself gives up, and gRPC answers INTERNAL
+    for _ in range(80):
         predicate = common_pb2.Predicate(negation=predicate)
     before = world.state()
     with pytest.raises(grpc.RpcError) as caught:
         world.stubs.begin(world.append, reads=[common_pb2.Read(predicate=predicate)])
     assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "PREDICATE_TOO_LARGE")
     assert world.state() == before
+
+
+def test_predicates_beyond_what_protobuf_nests_are_unreadable(world: World) -> None:
+    begin = next(each for each in METHODS if each.name == "BeginTransaction")
+    intents = begin.input_type.fields_by_name["tables"].number
+    reads, predicate = (message.fields_by_name[name].number for message, name in NESTING)
+    negation = common_pb2.Predicate.DESCRIPTOR.fields_by_name["negation"].number
+    raw = common_pb2.Predicate(literal=True).SerializeToString()
+    for number in [*[negation] * 200, predicate, reads, intents]:
+        raw = bytes([number << 3 | 2]) + varint(len(raw)) + raw
+    before = world.state()
+    assert unreadable(world, begin, raw)
+    assert world.state() == before
+
+
+NESTING = [(transaction_pb2.TableIntent.DESCRIPTOR, "reads"), (common_pb2.Read.DESCRIPTOR, "predicate")]
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
 
 
 def test_a_page_token_of_many_digits_is_refused(world: World) -> None:
