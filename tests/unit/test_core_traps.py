@@ -214,14 +214,29 @@ def test_lineage_is_judged_by_group_and_not_by_commit() -> None:
     assert table.read(table.head) == {(ONE, 0): 1, (ONE, 1): 1}
 
 
-def test_an_output_that_applied_newer_deletes_is_not_removed() -> None:
-    """The minor began later: what it applied, the major never saw."""
+def test_a_major_follows_a_minor_that_began_later() -> None:
+    """It applied nothing that the major didn't: its output has a higher data version, and hides no less."""
     table = Table(keyed=False)
     table.insert("a", {1: 1, 2: 2})
     major = table.compact(Operation.MAJOR_COMPACT, ["a"], "M", {1: 1, 2: 2})
     table.insert("elsewhere", {9: 9}, partition=TWO)
     table.must(table.compact(Operation.MINOR_COMPACT, ["a"], "m", {1: 1, 2: 2}))
-    assert lost(table.decide(major)) is Rule.LINEAGE
+    assert table.live()["m"] == 2
+    table.must(major)
+    assert table.live() == {"M": 1}
+    assert table.read(table.head) == {(ONE, 1): 1, (ONE, 2): 2, (TWO, 9): 9}
+
+
+def test_an_output_that_applied_newer_deletes_is_not_removed() -> None:
+    """The minor began later, after a delete: what it applied, the major never saw."""
+    table = Table(keyed=False)
+    table.insert("a", {1: 1, 2: 2})
+    major = table.compact(Operation.MAJOR_COMPACT, ["a"], "M", {1: 1, 2: 2})
+    hide = table.delete_set("gone", [1], ["a"])
+    table.must(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
+    table.must(table.compact(Operation.MINOR_COMPACT, ["a"], "m", {2: 2}))
+    assert lost(table.decide(major)) is Rule.OUTCOME_TABLE
+    assert table.read(table.head) == {(ONE, 2): 2}
 
 
 @pytest.mark.parametrize("profile", list(Profile))
