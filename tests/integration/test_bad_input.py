@@ -255,9 +255,9 @@ def test_a_stream_that_turns_unreadable_is_refused(world: World) -> None:
         txn_id=world.open, table_id=world.append, files=[data_file(world.open, "a")]
     )
     parts = iter([good.SerializeToString(), b"\xff" * 40])
+    register = world.stubs.channel.stream_unary("/laketx.v1.TransactionService/RegisterFiles")
     with pytest.raises(grpc.RpcError) as caught:
-        path = "/laketx.v1.TransactionService/RegisterFiles"
-        world.stubs.channel.stream_unary(path)(parts, timeout=TIMEOUT_S)
+        register(parts, timeout=TIMEOUT_S)
     assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "MESSAGE_UNREADABLE")
     world.server.running()
 
