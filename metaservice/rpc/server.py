@@ -163,7 +163,7 @@ class Server:
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
             ],
         )
-        sessions = Sessions(calls, settings.sessions_max)
+        self._sessions = sessions = Sessions(calls, settings.sessions_max)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, sessions), self._server
         )
@@ -184,4 +184,5 @@ class Server:
     def stop(self, grace_s: float) -> None:
         """Take no new calls, let those under way end."""
         self._health.enter_graceful_shutdown()
+        self._sessions.stop()
         self._server.stop(grace_s).wait()

@@ -41,6 +41,10 @@ class Sessions:
             "ping": calls.ping,
         }
 
+    def stop(self) -> None:
+        """Answer what has come, then end the streams: a client would keep its own open for as long as it lives."""
+        self.stopping = True
+
     def open(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         if not self._room.acquire(blocking=False):
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_SESSIONS", most=self._sessions_max)
@@ -60,6 +64,8 @@ class Sessions:
                     jobs = [self._job(sink, call) for call in pb.SessionRequest.FromString(raw).calls]
                     state["open"] += len(jobs)
                     self._calls.decider.submit(jobs)
+                    if self.stopping:
+                        break
             except DecodeError:
                 context.cancel()
             except Exception as error:  # noqa: BLE001 - gRPC ends a broken stream with exceptions of many kinds
@@ -75,8 +81,8 @@ class Sessions:
             if given:
                 answered += len(given)
                 yield _frame(given)
-            if not context.is_active() or (state["closed"] and answered >= state["open"]):
-                return
+            if not context.is_active() or ((state["closed"] or self.stopping) and answered >= state["open"]):
+                return  # a call that comes in this moment goes unanswered: its client repeats it
 
     def _job(self, sink: Callable[[Sequence[Answer]], object], call: pb.SessionCall) -> Job:
         kind = call.WhichOneof("call")

@@ -166,7 +166,7 @@ class Maker:
 
 
 def call_of(world: World, method: MethodDescriptor) -> Callable[[Any], list[Any]]:
-    """Sends one request, or its bytes, and gives all answers."""
+    """Sends one request or its bytes, to RegisterFiles also many, and gives all answers."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     give = GetMessageClass(method.output_type).FromString
 
@@ -179,7 +179,7 @@ def call_of(world: World, method: MethodDescriptor) -> Callable[[Any], list[Any]
         return lambda request: list(both(iter([request]), timeout=TIMEOUT_S))
     if method.client_streaming:
         many = channel.stream_unary(path, encode, give)
-        return lambda request: [many(iter([request]), timeout=TIMEOUT_S)]
+        return lambda request: [many(request if isinstance(request, Iterator) else iter([request]), timeout=TIMEOUT_S)]
     if method.server_streaming:
         stream = channel.unary_stream(path, encode, give)
         return lambda request: list(stream(request, timeout=TIMEOUT_S))
@@ -255,9 +255,9 @@ def test_a_stream_that_turns_unreadable_is_refused(world: World) -> None:
         txn_id=world.open, table_id=world.append, files=[data_file(world.open, "a")]
     )
     parts = iter([good.SerializeToString(), b"\xff" * 40])
-    register = world.stubs.channel.stream_unary("/laketx.v1.TransactionService/RegisterFiles")
+    register = next(each for each in METHODS if each.name == "RegisterFiles")
     with pytest.raises(grpc.RpcError) as caught:
-        register(parts, timeout=TIMEOUT_S)
+        call_of(world, register)(parts)
     assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "MESSAGE_UNREADABLE")
     world.server.running()
 
