@@ -57,6 +57,7 @@ class Sessions:
         outbox: Mailbox[Answer] = Mailbox()
         sink = outbox.put
         state = {"closed": False, "open": 0}
+        unreadable: list[DecodeError] = []
 
         def read() -> None:
             try:
@@ -66,8 +67,8 @@ class Sessions:
                     self._calls.decider.submit(jobs)
                     if self.stopping:
                         break
-            except DecodeError:
-                context.cancel()
+            except DecodeError as error:
+                unreadable.append(error)
             except Exception as error:  # noqa: BLE001 - gRPC ends a broken stream with exceptions of many kinds
                 log.debug("session ended: %r", error)
             finally:
@@ -81,6 +82,8 @@ class Sessions:
             if given:
                 answered += len(given)
                 yield _frame(given)
+            if unreadable and answered >= state["open"]:
+                raise unreadable[0]
             if not context.is_active() or ((state["closed"] or self.stopping) and answered >= state["open"]):
                 return  # a call that comes in this moment goes unanswered: its client repeats it
 

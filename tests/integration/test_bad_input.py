@@ -226,11 +226,7 @@ def test_a_session_survives_random_frames(world: World, seed: int, raw: bytes) -
         if call.WhichOneof("call") == "abort" and call.abort.txn_id in world.ids:
             call.abort.txn_id = new_uuid7()
     call_of(world, session)(frame)
-    try:
-        call_of(world, session)(raw)
-    except grpc.RpcError as error:
-        code = code_of(error)
-        assert code in REFUSALS | {CODE.CANCELLED}
+    send(world, session, raw)
     world.server.running()
     assert world.state()
 
@@ -267,6 +263,19 @@ def test_what_is_not_built_says_so(world: World, method: MethodDescriptor) -> No
     with pytest.raises(grpc.RpcError) as caught:
         call_of(world, method)(GetMessageClass(method.input_type)())
     assert code_of(caught.value) is CODE.UNIMPLEMENTED
+
+
+def test_a_session_answers_what_came_before_an_unreadable_frame(world: World) -> None:
+    call = transaction_pb2.SessionCall(call_id=7, ping=transaction_pb2.PingRequest(payload=b"x"))
+    frames = iter([transaction_pb2.SessionRequest(calls=[call]).SerializeToString(), b"\xff" * 40])
+    session: Any = world.stubs.channel.stream_stream(
+        "/laketx.v1.TransactionService/Session", None, transaction_pb2.SessionResponse.FromString
+    )
+    answers = session(frames, timeout=TIMEOUT_S)
+    assert [reply.ping.payload for reply in next(answers).replies] == [b"x"]
+    with pytest.raises(grpc.RpcError) as caught:
+        next(answers)
+    assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "MESSAGE_UNREADABLE")
 
 
 def test_predicates_have_a_depth(world: World) -> None:
