@@ -7,7 +7,6 @@
 `--check` compares instead of writing.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from metaservice.core import limits, profiles
 from metaservice.core.model import Operation
 from metaservice.core.profiles import CLASS_OF, STANDS, OpClass
+from tools.generated import wants_check, write_or_check
 from tools.wire import ROOT
 
 DOCUMENTS = ("docs/semantics.md",)
@@ -90,20 +90,8 @@ def names_in(text: str) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if a document is not fresh")
-    check = parser.parse_args(arguments).check
-    stale = False
-    for name in DOCUMENTS:
-        path = root / name
-        text = path.read_text(encoding="utf-8")
-        fresh = filled(text)
-        if not check:
-            path.write_text(fresh, encoding="utf-8")
-        elif fresh != text:
-            print(f"{name} is not what the code says: run `make docs`", file=sys.stderr)
-            stale = True
-    return int(stale)
+    documents = {name: filled((root / name).read_text(encoding="utf-8")) for name in DOCUMENTS}
+    return write_or_check(documents, root, check=wants_check(arguments, __doc__))
 
 
 def _number(value: int) -> str:

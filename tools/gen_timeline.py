@@ -3,7 +3,6 @@
 The story is data, and tests play it: the picture can't claim what the rules don't do.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 from metaservice.core.model import Operation
+from tools.generated import wants_check, write_or_check
 from tools.wire import ROOT
 
 TARGET = "docs/pictures/timeline.svg"
@@ -110,15 +110,7 @@ def _text(x: int, y: int, text: str, kind: str, *, middle: bool = False) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if the picture is not fresh")
-    target = root / TARGET
-    if not parser.parse_args(arguments).check:
-        target.write_text(draw(), encoding="utf-8")
-    elif not target.is_file() or target.read_text(encoding="utf-8") != draw():
-        print(f"{TARGET} is not what tools/gen_timeline.py draws: run `make docs`", file=sys.stderr)
-        return 1
-    return 0
+    return write_or_check({TARGET: draw()}, root, check=wants_check(arguments, __doc__))
 
 
 if __name__ == "__main__":

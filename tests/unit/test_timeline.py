@@ -1,67 +1,45 @@
 """The story that docs/pictures/timeline.svg tells is what the rules make of it."""
 
-from metaservice.core.model import (
-    Change,
-    Conflict,
-    Entry,
-    FileKind,
-    Group,
-    Operation,
-    Profile,
-    Read,
-    Scope,
-    TableCommit,
-)
-from metaservice.core.predicates import TRUE
+from metaservice.core.model import Change, Conflict, FileKind, Operation, Scope, TableCommit
 from tests.house.tree import ROOT
-from tests.model.world import Content, Job, World
+from tests.unit.by_hand import ONE, TWO, Table, reading
 from tools.gen_timeline import FIRST_VERSION, STORY, TARGET, Act, draw, main
 
 
-class Table(World):
-    """Commits anything: the picture shows no rows."""
-
-    def expected(self, job: Job) -> dict[tuple[str, int], int]:
-        return {}
-
-    def entry(self, path: str, day: int, kind: FileKind) -> Entry:
-        self.contents[path] = Content({})
-        return Entry(path, f"p={day}", 0, kind, 1, 100, b"")
-
-    def change_of(self, act: Act) -> Change:
-        kind = FileKind.BASE if act.operation is Operation.OVERWRITE else FileKind.DELTA
-        entry = self.entry(act.who, act.day, kind)
-        change = Change("t", act.operation, self.head, adds=[entry])
-        if act.operation is Operation.OVERWRITE:
-            change.scope = Scope(frozenset({entry.partition}))
-        elif act.operation is Operation.MINOR_COMPACT:
-            inputs = tuple(live.entry.path for live in self.snapshots.live(self.head, entry.partition))
-            change.groups = (Group(entry.partition, 0, inputs, (act.who,)),)
-        elif act.operation is Operation.UPDATE:
-            change.reads = (Read(TRUE, frozenset({entry.partition})),)
-        return change
+def begin(table: Table, act: Act) -> Change:
+    partition = {1: ONE, 2: TWO}[act.day]
+    if act.operation is Operation.MINOR_COMPACT:
+        return table.compact(act.operation, list(table.live(partition)), act.who, {}, partition=partition)
+    kind = FileKind.BASE if act.operation is Operation.OVERWRITE else FileKind.DELTA
+    file = table.file(act.who, {}, kind, partition)
+    match act.operation:
+        case Operation.OVERWRITE:
+            return table.change(act.operation, adds=[file], scope=Scope(frozenset({partition})))
+        case Operation.UPDATE:
+            return table.change(act.operation, adds=[file], reads=reading(partition))
+        case _:
+            return table.change(act.operation, adds=[file])
 
 
 def test_the_picture_tells_the_truth() -> None:
-    table = Table(Profile.MAXCOMPUTE, keyed=True, seed=0)
+    table = Table()
     for version in range(1, FIRST_VERSION):
-        entry = table.entry(f"before-{version}", 1 + version % 2, FileKind.DELTA)
-        assert isinstance(table.commit(Job(Change("t", Operation.INSERT, table.head, adds=[entry]))), TableCommit)
+        table.insert(f"before-{version}", {}, TWO if version % 2 else ONE)
     begun: dict[str, Change] = {}
     answers: dict[str, TableCommit | Conflict] = {}
     moments = sorted([(act.begin, act) for act in STORY] + [(act.end, act) for act in STORY], key=lambda each: each[0])
     for moment, act in moments:
         if moment == act.begin:
-            begun[act.who] = table.change_of(act)
+            begun[act.who] = begin(table, act)
         else:
-            answers[act.who] = table.commit(Job(begun[act.who]))
+            answers[act.who] = table.decide(begun[act.who])
     for act in STORY:
         answer = answers[act.who]
         if isinstance(answer, Conflict):
             assert (act.version, answer.winner.version) == (None, 7), act
         else:
             assert (answer.version, answer.rebased_over) == (act.version, act.rebased_over), act
-    assert {one.entry.path for one in table.snapshots.live(table.head, "p=1")} == {"Ana"}, "Bo's file went too"
+    assert table.live(ONE) == {"Ana": 7}, "Bo's file went too"
 
 
 def test_the_picture_is_fresh() -> None:
