@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
-from tests.fixtures.make_data import DATA, EXPECTED, read_all
+from tests.fixtures.make_data import CONTENTS, FIXTURES, read_all
 from tests.integration.service import TIMEOUT_S, Service, Stubs, append_request, code_of, data_file, reason_of, service
 
 EXIT_UNUSABLE = 74
@@ -296,8 +296,9 @@ def test_a_time_answered_before_a_kill_stays_answered(tmp_path: Path) -> None:
         after.channel.close()
 
 
-def test_a_folder_of_the_first_format_is_read(tmp_path: Path) -> None:
-    shutil.copytree(DATA, tmp_path / "db")
+@pytest.mark.parametrize("name", CONTENTS)
+def test_a_folder_of_the_first_format_is_read(tmp_path: Path, name: str) -> None:
+    shutil.copytree(FIXTURES / name, tmp_path / "db")
     server = Service(tmp_path / "db", "--lease-ms", "600000")
     with service(server.folder, *server.flags) as (_, stubs):
-        assert read_all(stubs) == EXPECTED.read_text(encoding="utf-8")
+        assert read_all(stubs) == (FIXTURES / f"{name}.txt").read_text(encoding="utf-8")

@@ -1,9 +1,8 @@
 """The story that docs/pictures/timeline.svg tells is what the rules make of it."""
 
 from metaservice.core.model import Change, Conflict, FileKind, Operation, Scope, TableCommit
-from tests.house.tree import ROOT
 from tests.unit.by_hand import ONE, TWO, Table, reading
-from tools.gen_timeline import FIRST_VERSION, STORY, TARGET, Act, draw, main
+from tools.gen_timeline import FIRST_VERSION, STORY, Act
 
 
 def begin(table: Table, act: Act) -> Change:
@@ -40,8 +39,3 @@ def test_the_picture_tells_the_truth() -> None:
         else:
             assert (answer.version, answer.rebased_over) == (act.version, act.rebased_over), act
     assert table.live(ONE) == {"Ana": 7}, "Bo's file went too"
-
-
-def test_the_picture_is_fresh() -> None:
-    assert main(["--check"]) == 0, "run `make docs`"
-    assert (ROOT / TARGET).read_text(encoding="utf-8") == draw()
