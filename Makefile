@@ -41,7 +41,7 @@ protos: setup ## regenerate the Python beside the .proto files
 	@$(PY) -m tools.gen_protos
 
 .PHONY: docs
-docs: setup ## regenerate what documents have from code: docs/api.md, tables and pictures
+docs: setup ## regenerate the documents that are made from code: docs/api.md, tables, pictures
 	@$(PY) -m tools.gen_api_docs
 	@$(PY) -m tools.gen_rule_docs
 	@$(PY) -m tools.gen_timeline

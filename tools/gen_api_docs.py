@@ -4,13 +4,13 @@ Every service, RPC, message, field, enum and enum value has a comment there, in 
 those that have none and fails. `--check` compares instead of writing.
 """
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tools.api_docs import render
-from tools.generated import wants_check, write_or_check
 from tools.proto_comments import Element, list_elements
 from tools.wire import PUBLIC, ROOT, descriptors, proto_files
 
@@ -30,13 +30,24 @@ def list_uncommented(root: Path) -> list[Element]:
     return [element for file in files for element in list_elements(file) if not element.comment]
 
 
+def is_fresh(root: Path) -> bool:
+    target = root / TARGET
+    return target.is_file() and target.read_text(encoding="utf-8") == document(root)
+
+
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    check = wants_check(arguments, __doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if the document is not fresh")
+    check = parser.parse_args(arguments).check
     uncommented = list_uncommented(root)
     for element in uncommented:
         print(f"{element.file}:{element.line}: {element.kind} {element.name} has no comment", file=sys.stderr)
-    stale = write_or_check({TARGET: document(root)}, root, check=check)
-    return 1 if uncommented else stale
+    if not check:
+        (root / TARGET).write_text(document(root), encoding="utf-8")
+    elif not is_fresh(root):
+        print(f"{TARGET} is not what the .proto files say: run `make docs`", file=sys.stderr)
+        return 1
+    return 1 if uncommented else 0
 
 
 if __name__ == "__main__":

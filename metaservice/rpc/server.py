@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -80,15 +80,20 @@ class Edge(grpc.ServerInterceptor):
         method = details.method
         if method == SESSION:  # its frames are parsed by a thread of its own
             return grpc.stream_stream_rpc_method_handler(self._streamed(handler.stream_stream, method, request_id))
-        parse = _parsing(handler)
-        if handler.unary_unary or handler.unary_stream:
-            single, streamed = handler.unary_unary, handler.unary_stream
-            make = grpc.unary_unary_rpc_method_handler if single else grpc.unary_stream_rpc_method_handler
-        else:
-            single, streamed = handler.stream_unary, handler.stream_stream
-            make = grpc.stream_unary_rpc_method_handler if single else grpc.stream_stream_rpc_method_handler
-        wrap = self._single if single else self._streamed
-        return make(wrap(parse(single or streamed), method, request_id), None, handler.response_serializer)
+        handler = _parsing(handler)
+        if handler.unary_unary:
+            wrapped = self._single(handler.unary_unary, method, request_id)
+            return grpc.unary_unary_rpc_method_handler(
+                wrapped, handler.request_deserializer, handler.response_serializer
+            )
+        if handler.stream_unary:
+            wrapped = self._single(handler.stream_unary, method, request_id)
+            return grpc.stream_unary_rpc_method_handler(
+                wrapped, handler.request_deserializer, handler.response_serializer
+            )
+        streamed = self._streamed(handler.unary_stream or handler.stream_stream, method, request_id)
+        make = grpc.unary_stream_rpc_method_handler if handler.unary_stream else grpc.stream_stream_rpc_method_handler
+        return make(streamed, handler.request_deserializer, handler.response_serializer)
 
     def _single(self, call: Any, method: str, request_id: str) -> Any:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
@@ -128,17 +133,26 @@ class Edge(grpc.ServerInterceptor):
         context.abort_with_status(rpc_status.to_status(answers.status(error)))
 
 
-def _parsing(handler: Any) -> Callable[[Any], Any]:
-    """Gives a call bytes to parse by itself: what gRPC can't parse it answers as INTERNAL, with no reason."""
-    parse = handler.request_deserializer
+def _parsing(handler: Any) -> Any:
+    """The handler, given bytes that it parses by itself: gRPC answers INTERNAL, with no reason, where it can't."""
+    kind = next(each for each in HANDLERS if getattr(handler, each) is not None)
+    call, parse = getattr(handler, kind), handler.request_deserializer
 
-    def of_one(call: Any) -> Any:
-        return lambda raw, context: call(parse(raw), context)
+    def with_one(raw: bytes, context: grpc.ServicerContext) -> Any:
+        return call(parse(raw), context)
 
-    def of_many(call: Any) -> Any:
-        return lambda raws, context: call(map(parse, raws), context)
+    def with_many(raws: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+        return call(map(parse, raws), context)
 
-    return of_many if handler.request_streaming else of_one
+    return HANDLERS[kind](with_many if handler.request_streaming else with_one, None, handler.response_serializer)
+
+
+HANDLERS: Mapping[str, Callable[..., Any]] = {
+    "unary_unary": grpc.unary_unary_rpc_method_handler,
+    "unary_stream": grpc.unary_stream_rpc_method_handler,
+    "stream_unary": grpc.stream_unary_rpc_method_handler,
+    "stream_stream": grpc.stream_stream_rpc_method_handler,
+}
 
 
 class Server:

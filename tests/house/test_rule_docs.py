@@ -1,12 +1,13 @@
-"""The documents' rule tables are the code's."""
+"""The documents' rule tables and pictures are the code's."""
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.house.tree import ROOT
-from tools import gen_rule_docs
+from tools import gen_rule_docs, gen_timeline
 
 SHARED = ROOT / "tests/conformance/cases/outcome_table.csv"
 CLASSES = {
@@ -16,6 +17,11 @@ CLASSES = {
     "MINOR_COMPACT": "MINOR COMPACT, CLUSTERING",
     "MAJOR_COMPACT": "MAJOR COMPACT",
 }
+
+
+@pytest.mark.parametrize("generate", [gen_rule_docs.main, gen_timeline.main], ids=["tables", "picture"])
+def test_documents_are_fresh(generate: Callable[[list[str]], int]) -> None:
+    assert generate(["--check"]) == 0, "run `make docs`"
 
 
 def test_every_table_stands_in_a_document_once() -> None:
