@@ -177,7 +177,7 @@ class Server:
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
             ],
         )
-        self._sessions = sessions = Sessions(calls, settings.sessions_max)
+        sessions = Sessions(calls, settings.sessions_max)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, sessions), self._server
         )
@@ -189,6 +189,7 @@ class Server:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], self._server)
         self.port = self._server.add_insecure_port(settings.listen)
+        self._sessions = sessions
 
     def start(self) -> None:
         self._server.start()
@@ -197,6 +198,6 @@ class Server:
 
     def stop(self, grace_s: float) -> None:
         """Take no new calls, let those under way end."""
-        self._health.enter_graceful_shutdown()
         self._sessions.stop()
+        self._health.enter_graceful_shutdown()
         self._server.stop(grace_s).wait()
