@@ -46,6 +46,7 @@ def collect(sources: Mapping[str, str]) -> Reasons:
     trees = {name: ast.parse(text) for name, text in sources.items()}
     constants = {name: value for tree in trees.values() for name, value in _assignments(tree.body)}
     makers = dict(MAKERS)
+    _add_heirs(makers, trees.values())
     while True:
         known = len(makers)
         found = Reasons()
@@ -98,6 +99,16 @@ def _look(call: _Call, makers: dict[str, Maker], found: Reasons) -> None:
         makers.setdefault(call.inside.name, Maker(parameters.index(given.id), kinds, given.id))
     else:
         found.unclear.append(f"{call.module}:{call.call.lineno}: {ast.unparse(given)}")
+
+
+def _add_heirs(makers: dict[str, Maker], trees: Iterable[ast.AST]) -> None:
+    """A class below a maker is one."""
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for each in classes:
+        for base in each.bases:
+            maker = makers.get(ast.unparse(base).rsplit(".", 1)[-1])
+            if maker is not None:
+                makers.setdefault(each.name, maker)
 
 
 def _calls(node: ast.AST, inside: Function | None) -> Iterator[tuple[Function | None, ast.Call]]:

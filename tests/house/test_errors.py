@@ -79,6 +79,7 @@ def test_every_kind_is_documented(kind: ErrorKind) -> None:
             {"OLD_ONE": {"GONE"}, "ELDER": {"GONE"}},
         ),
         ("def f(a, reason): raise m.MetaError(ErrorKind.STALE, reason)\nf(1, 'FROM_AFAR')", {"FROM_AFAR": {"STALE"}}),
+        ("class Bad(StoreUnusable): ...\nraise Bad('HEIR_LOST')", {"HEIR_LOST": {"CORRUPT"}}),
         ("def f():\n    kind = ErrorKind.GONE\n    raise MetaError(kind, reason=f'RPC_{x}')", {"RPC_": {"GONE"}}),
     ],
 )
