@@ -348,7 +348,11 @@ def _stray(
 def _follow(
     change: Change, meta: TableMeta, winners: Sequence[Footprint], group: Group, now: Mapping[str, Live]
 ) -> list[str] | Footprint:
-    """The live files that the group removes; or the winner that took an input out of its reach."""
+    """The live files that the group removes; or the winner that took an input out of its reach.
+
+    A MINOR that began later than I did may be followed too: it applied no deletes that I lack, since the outcome table
+    lets no MAJOR pass an UPDATE, DELETE, MERGE or RESTORE of its partition.
+    """
     may_follow = meta.profile is Profile.MAXCOMPUTE and change.operation is Operation.MAJOR_COMPACT
     mine = set(group.inputs)
     for winner in winners:
@@ -359,8 +363,6 @@ def _follow(
             if not follows or not set(done.removed) <= mine:
                 return winner
             mine = (mine - set(done.removed)) | set(done.outputs)
-            if any(path in now and now[path].data_version > change.read_version for path in done.outputs):
-                return winner
         lost = mine & {gone.path for gone in winner.removed} - {p for d in winner.groups for p in d.removed}
         if lost:
             return winner

@@ -42,6 +42,10 @@ class Sessions:
             "ping": calls.ping,
         }
 
+    def stop(self) -> None:
+        """Answer what has come, then end the streams: a client would keep its own open for as long as it lives."""
+        self.stopping = True
+
     def open(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         if not self._room.acquire(blocking=False):
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_SESSIONS", most=self._sessions_max)
@@ -54,6 +58,7 @@ class Sessions:
         outbox: Mailbox[Answer] = Mailbox()
         sink = outbox.put
         state = {"closed": False, "open": 0}
+        unreadable: list[DecodeError] = []
 
         def read() -> None:
             try:
@@ -61,8 +66,10 @@ class Sessions:
                     jobs = self._jobs(sink, pb.SessionRequest.FromString(raw).calls)
                     state["open"] += len(jobs)
                     self._calls.decider.submit(jobs)
-            except DecodeError:
-                context.cancel()
+                    if self.stopping:
+                        break
+            except DecodeError as error:
+                unreadable.append(error)
             except Exception as error:  # noqa: BLE001 - gRPC ends a broken stream with exceptions of many kinds
                 log.debug("session ended: %r", error)
             finally:
@@ -76,8 +83,10 @@ class Sessions:
             if given:
                 answered += len(given)
                 yield _frame(given)
-            if not context.is_active() or (state["closed"] and answered >= state["open"]):
-                return
+            if unreadable and answered >= state["open"]:
+                raise unreadable[0]
+            if not context.is_active() or ((state["closed"] or self.stopping) and answered >= state["open"]):
+                return  # a call that comes in this moment goes unanswered: its client repeats it
 
     def _jobs(self, sink: Sink, calls: Iterable[pb.SessionCall]) -> list[Job]:
         """The calls in their order; appends that follow each other are one job."""

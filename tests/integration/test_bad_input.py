@@ -1,8 +1,4 @@
-"""Whatever is sent, the service refuses it with a reason, lives on, and its store is as before.
-
-Bytes that are no message at all never reach our code in a unary call: gRPC's own deserializer answers INTERNAL. The
-session stream is parsed by us.
-"""
+"""Whatever is sent, the service refuses it with a reason, lives on, and its store is as before."""
 
 import math
 import random
@@ -170,7 +166,7 @@ class Maker:
 
 
 def call_of(world: World, method: MethodDescriptor) -> Callable[[Any], list[Any]]:
-    """Sends one request, or its bytes, and gives all answers."""
+    """Sends one request or its bytes, to RegisterFiles also many, and gives all answers."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     give = GetMessageClass(method.output_type).FromString
 
@@ -183,7 +179,7 @@ def call_of(world: World, method: MethodDescriptor) -> Callable[[Any], list[Any]
         return lambda request: list(both(iter([request]), timeout=TIMEOUT_S))
     if method.client_streaming:
         many = channel.stream_unary(path, encode, give)
-        return lambda request: [many(iter([request]), timeout=TIMEOUT_S)]
+        return lambda request: [many(request if isinstance(request, Iterator) else iter([request]), timeout=TIMEOUT_S)]
     if method.server_streaming:
         stream = channel.unary_stream(path, encode, give)
         return lambda request: list(stream(request, timeout=TIMEOUT_S))
@@ -230,11 +226,7 @@ def test_a_session_survives_random_frames(world: World, seed: int, raw: bytes) -
         if call.WhichOneof("call") == "abort" and call.abort.txn_id in world.ids:
             call.abort.txn_id = new_uuid7()
     call_of(world, session)(frame)
-    try:
-        call_of(world, session)(raw)
-    except grpc.RpcError as error:
-        code = code_of(error)
-        assert code in REFUSALS | {CODE.CANCELLED}
+    send(world, session, raw)
     world.server.running()
     assert world.state()
 
@@ -243,11 +235,27 @@ def test_a_session_survives_random_frames(world: World, seed: int, raw: bytes) -
 def test_bytes_that_are_no_message_change_nothing(world: World, method: MethodDescriptor) -> None:
     before = world.state()
     for raw in (b"\xff" * 40, b"\x0a\xff", random.Random(1).randbytes(100)):
-        with pytest.raises(grpc.RpcError) as caught:
-            call_of(world, method)(raw)
-        assert code_of(caught.value) is CODE.INTERNAL  # gRPC's own answer
+        assert unreadable(world, method, raw)
     world.server.running()
     assert world.state() == before
+
+
+def unreadable(world: World, method: MethodDescriptor, raw: bytes) -> bool:
+    with pytest.raises(grpc.RpcError) as caught:
+        call_of(world, method)(raw)
+    return (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "MESSAGE_UNREADABLE")
+
+
+def test_a_stream_that_turns_unreadable_is_refused(world: World) -> None:
+    good = transaction_pb2.RegisterFilesRequest(
+        txn_id=world.open, table_id=world.append, files=[data_file(world.open, "a")]
+    )
+    parts = iter([good.SerializeToString(), b"\xff" * 40])
+    register = next(each for each in METHODS if each.name == "RegisterFiles")
+    with pytest.raises(grpc.RpcError) as caught:
+        call_of(world, register)(parts)
+    assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "MESSAGE_UNREADABLE")
+    world.server.running()
 
 
 @pytest.mark.parametrize("method", UNBUILT, ids=lambda method: method.name)
@@ -257,15 +265,48 @@ def test_what_is_not_built_says_so(world: World, method: MethodDescriptor) -> No
     assert code_of(caught.value) is CODE.UNIMPLEMENTED
 
 
+def test_a_session_answers_what_came_before_an_unreadable_frame(world: World) -> None:
+    call = transaction_pb2.SessionCall(call_id=7, ping=transaction_pb2.PingRequest(payload=b"x"))
+    frames = iter([transaction_pb2.SessionRequest(calls=[call]).SerializeToString(), b"\xff" * 40])
+    session: Any = world.stubs.channel.stream_stream(
+        "/laketx.v1.TransactionService/Session", None, transaction_pb2.SessionResponse.FromString
+    )
+    answers = session(frames, timeout=TIMEOUT_S)
+    assert [reply.ping.payload for reply in next(answers).replies] == [b"x"]
+    with pytest.raises(grpc.RpcError) as caught:
+        next(answers)
+    assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "MESSAGE_UNREADABLE")
+
+
 def test_predicates_have_a_depth(world: World) -> None:
     predicate = common_pb2.Predicate(literal=True)
-    for _ in range(80):  # beyond 100 levels protobuf itself gives up, and gRPC answers INTERNAL
+    for _ in range(80):
         predicate = common_pb2.Predicate(negation=predicate)
     before = world.state()
     with pytest.raises(grpc.RpcError) as caught:
         world.stubs.begin(world.append, reads=[common_pb2.Read(predicate=predicate)])
     assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "PREDICATE_TOO_LARGE")
     assert world.state() == before
+
+
+def test_predicates_beyond_what_protobuf_nests_are_unreadable(world: World) -> None:
+    begin = next(each for each in METHODS if each.name == "BeginTransaction")
+    intents = begin.input_type.fields_by_name["tables"].number
+    reads, predicate = (message.fields_by_name[name].number for message, name in NESTING)
+    negation = common_pb2.Predicate.DESCRIPTOR.fields_by_name["negation"].number
+    raw = common_pb2.Predicate(literal=True).SerializeToString()
+    for number in [*[negation] * 200, predicate, reads, intents]:
+        raw = bytes([number << 3 | 2]) + varint(len(raw)) + raw
+    before = world.state()
+    assert unreadable(world, begin, raw)
+    assert world.state() == before
+
+
+NESTING = [(transaction_pb2.TableIntent.DESCRIPTOR, "reads"), (common_pb2.Read.DESCRIPTOR, "predicate")]
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
 
 
 def test_a_page_token_of_many_digits_is_refused(world: World) -> None:

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
-from tests.fixtures.make_data import DATA, EXPECTED, read_all
+from tests.fixtures.make_data import CONTENTS, FIXTURES, read_all
 from tests.integration.service import TIMEOUT_S, Service, Stubs, append_request, code_of, data_file, reason_of, service
 
 EXIT_UNUSABLE = 74
@@ -206,6 +206,40 @@ def test_a_dropped_table_ends_its_transactions(stubs: Stubs) -> None:
     assert stubs.append(other).WhichOneof("outcome") == "committed"
 
 
+def test_an_application_version_is_applied_once(stubs: Stubs) -> None:
+    table_id = stubs.create("pipeline")
+
+    def change(txn: str, **versions: int) -> common_pb2.Change:
+        written = [common_pb2.AppVersion(app_id=name, version=version) for name, version in versions.items()]
+        return common_pb2.Change(table_id=table_id, files=[data_file(txn)], app_versions=written)
+
+    def commit(**versions: int) -> tuple[int, bool]:
+        txn = stubs.begin(table_id)
+        request = change(txn, **versions)
+        answer = stubs.commit(txn, request)
+        assert stubs.commit(txn, request) == answer
+        assert stubs.get(txn).state == transaction_pb2.TRANSACTION_STATE_COMMITTED
+        (done,) = answer.committed.tables
+        return done.version, done.already_applied
+
+    def append(**versions: int) -> tuple[int, bool]:
+        txn = new_uuid7()
+        request = append_request(table_id, txn)
+        request.app_versions.extend(change(txn, **versions).app_versions)
+        (done,) = stubs.txns.Append(request, timeout=TIMEOUT_S).committed.tables
+        return done.version, done.already_applied
+
+    assert commit(stream=7) == (1, False)
+    assert commit(stream=7) == (1, True)
+    assert append(stream=6) == (1, True)
+    assert append(stream=7, other=1) == (2, False), "one of the two is new"
+    assert commit(stream=7, other=1) == (2, True)
+    assert append(stream=8) == (3, False)
+    assert commit(other=1) == (3, True)
+    assert len(stubs.list_versions(table_id)) == 4
+    assert len(stubs.list_files(table_id)) == 3
+
+
 def test_explaining_tells_the_answer_and_changes_nothing(stubs: Stubs) -> None:
     table_id = stubs.create("explained", keyed=True)
     txn = stubs.begin(table_id)
@@ -262,8 +296,9 @@ def test_a_time_answered_before_a_kill_stays_answered(tmp_path: Path) -> None:
         after.channel.close()
 
 
-def test_a_folder_of_the_first_format_is_read(tmp_path: Path) -> None:
-    shutil.copytree(DATA, tmp_path / "db")
+@pytest.mark.parametrize("name", CONTENTS)
+def test_a_folder_of_the_first_format_is_read(tmp_path: Path, name: str) -> None:
+    shutil.copytree(FIXTURES / name, tmp_path / "db")
     server = Service(tmp_path / "db", "--lease-ms", "600000")
     with service(server.folder, *server.flags) as (_, stubs):
-        assert read_all(stubs) == EXPECTED.read_text(encoding="utf-8")
+        assert read_all(stubs) == (FIXTURES / f"{name}.txt").read_text(encoding="utf-8")

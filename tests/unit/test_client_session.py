@@ -26,6 +26,7 @@ class FakeService(transaction_pb2_grpc.TransactionServiceServicer):
         self.frames = 0
         self.renewed = 0
         self.break_commits = 0
+        self.break_code = grpc.StatusCode.UNAVAILABLE
         self.refuse_sessions = False
         self.lease_ms = 60_000
         self.conflict = False
@@ -43,7 +44,7 @@ class FakeService(transaction_pb2_grpc.TransactionServiceServicer):
             replies = [self.reply(call) for call in request.calls]
             if self.break_commits and any(call.HasField("commit") for call in request.calls):
                 self.break_commits -= 1
-                context.abort(grpc.StatusCode.UNAVAILABLE, "the answer is lost")
+                context.abort(self.break_code, "the answer is lost")
             yield wire.SessionResponse(replies=reversed(replies))
 
     def reply(self, call: wire.SessionCall) -> wire.SessionReply:
@@ -88,7 +89,11 @@ class FakeService(transaction_pb2_grpc.TransactionServiceServicer):
     def CommitTransaction(
         self, request: wire.CommitTransactionRequest, context: grpc.ServicerContext
     ) -> wire.CommitTransactionResponse:
-        return self.decided(request.txn_id)
+        answer = self.decided(request.txn_id)
+        if self.break_commits:
+            self.break_commits -= 1
+            context.abort(self.break_code, "the answer is lost")
+        return answer
 
     def RegisterFiles(
         self, request_iterator: Iterator[wire.RegisterFilesRequest], context: grpc.ServicerContext
@@ -129,9 +134,12 @@ def test_each_thread_gets_its_own_answers() -> None:
     assert service.frames < 16 * 100, "calls of many threads share frames"
 
 
-def test_a_commit_without_an_answer_is_repeated_under_its_id() -> None:
+@pytest.mark.parametrize("refuse_sessions", [False, True], ids=["session", "single-calls"])
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED], ids=lambda code: code.name)
+def test_a_commit_without_an_answer_is_repeated_under_its_id(code: grpc.StatusCode, refuse_sessions: bool) -> None:
+    """A service that stops answers CANCELLED to what it can't serve any more: that says no more than UNAVAILABLE."""
     service = build_service()
-    service.break_commits = 2
+    service.break_commits, service.break_code, service.refuse_sessions = 2, code, refuse_sessions
     with connected(service) as client:
         txn = client.begin([INSERT])
         committed = txn.commit([common_pb2.Change(table_id="t")])

@@ -1,6 +1,6 @@
 """The counterexamples that earlier wordings of the rules had, one test each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 
@@ -9,9 +9,7 @@ from metaservice.core.errors import MetaError
 from metaservice.core.model import (
     Advice,
     Alteration,
-    Change,
     Conflict,
-    Entry,
     FileKind,
     Group,
     Operation,
@@ -38,75 +36,7 @@ from metaservice.core.predicates import (
     partition_part,
     truth,
 )
-from tests.model.world import Content, Job, World
-
-ONE, TWO = "p=1", "p=2"
-Rows = dict[int, int | None]
-
-
-class Table(World):
-    """A world driven by hand; bucket 0 unless told."""
-
-    def __init__(self, profile: Profile = Profile.MAXCOMPUTE, *, keyed: bool = True) -> None:
-        super().__init__(profile, keyed=keyed, seed=0)
-
-    def expected(self, job: Job) -> dict[tuple[str, int], int]:
-        return {}  # by hand: there is no oracle
-
-    def file(self, path: str, rows: Rows, kind: FileKind = FileKind.DELTA, partition: str = ONE) -> Entry:
-        self.contents[path] = Content(rows)
-        return Entry(path, partition, 0, kind if self.keyed else FileKind.APPEND, len(rows), 100, b"")
-
-    def delete_set(self, path: str, ids: Sequence[int], touches: Sequence[str], partition: str = ONE) -> Entry:
-        entry = self.file(path, dict.fromkeys(ids), partition=partition)
-        entry.is_delete_set = True
-        entry.row_id_min, entry.row_id_max = min(ids), max(ids)
-        entry.touches = tuple(touches)
-        return entry
-
-    def decide(self, change: Change) -> TableCommit | Conflict:
-        return self.commit(Job(change))
-
-    def must(self, change: Change) -> TableCommit:
-        answer = self.decide(change)
-        assert isinstance(answer, TableCommit), answer
-        return answer
-
-    def insert(self, path: str, rows: Rows, partition: str = ONE) -> None:
-        self.must(self.change(Operation.INSERT, adds=[self.file(path, rows, partition=partition)]))
-
-    def change(
-        self,
-        operation: Operation,
-        at: int | None = None,
-        *,
-        adds: Sequence[Entry] = (),
-        reads: Sequence[Read] = (),
-        scope: Scope | None = None,
-        alteration: Alteration | None = None,
-    ) -> Change:
-        read_version = self.head if at is None else at
-        return Change("t", operation, read_version, tuple(reads), adds=list(adds), scope=scope, alteration=alteration)
-
-    def compact(
-        self, operation: Operation, inputs: Sequence[str], out: str, rows: Rows, at: int | None = None
-    ) -> Change:
-        kind = FileKind.BASE if operation is Operation.MAJOR_COMPACT else FileKind.DELTA
-        change = self.change(operation, at, adds=[self.file(out, rows, kind)])
-        change.groups = (Group(ONE, 0, tuple(inputs), (out,)),)
-        return change
-
-    def live(self, partition: str = ONE) -> dict[str, int]:
-        return {one.entry.path: one.data_version for one in self.snapshots.live(self.head, partition)}
-
-
-def reading(*partitions: str) -> list[Read]:
-    return [Read(TRUE, frozenset(partitions))]
-
-
-def lost(answer: TableCommit | Conflict) -> Rule:
-    assert isinstance(answer, Conflict), "it committed"
-    return answer.rule
+from tests.unit.by_hand import ONE, TWO, Table, lost, reading
 
 
 def b_d5_d6_d7() -> Table:
@@ -214,14 +144,29 @@ def test_lineage_is_judged_by_group_and_not_by_commit() -> None:
     assert table.read(table.head) == {(ONE, 0): 1, (ONE, 1): 1}
 
 
-def test_an_output_that_applied_newer_deletes_is_not_removed() -> None:
-    """The minor began later: what it applied, the major never saw."""
+def test_a_major_follows_a_minor_that_began_later() -> None:
+    """It applied nothing that the major didn't: its output has a higher data version, and hides no less."""
     table = Table(keyed=False)
     table.insert("a", {1: 1, 2: 2})
     major = table.compact(Operation.MAJOR_COMPACT, ["a"], "M", {1: 1, 2: 2})
     table.insert("elsewhere", {9: 9}, partition=TWO)
     table.must(table.compact(Operation.MINOR_COMPACT, ["a"], "m", {1: 1, 2: 2}))
-    assert lost(table.decide(major)) is Rule.LINEAGE
+    assert table.live()["m"] == 2
+    table.must(major)
+    assert table.live() == {"M": 1}
+    assert table.read(table.head) == {(ONE, 1): 1, (ONE, 2): 2, (TWO, 9): 9}
+
+
+def test_an_output_that_applied_newer_deletes_is_not_removed() -> None:
+    """The minor began later, after a delete: what it applied, the major never saw."""
+    table = Table(keyed=False)
+    table.insert("a", {1: 1, 2: 2})
+    major = table.compact(Operation.MAJOR_COMPACT, ["a"], "M", {1: 1, 2: 2})
+    hide = table.delete_set("gone", [1], ["a"])
+    table.must(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
+    table.must(table.compact(Operation.MINOR_COMPACT, ["a"], "m", {2: 2}))
+    assert lost(table.decide(major)) is Rule.OUTCOME_TABLE
+    assert table.read(table.head) == {(ONE, 2): 2}
 
 
 @pytest.mark.parametrize("profile", list(Profile))

@@ -1,0 +1,149 @@
+"""The reasons with which the code refuses, read out of its source: none can be forgotten.
+
+A maker is a function that takes a reason: MetaError and the like, and every function that passes a parameter of its own
+on to one. What a call gives as the reason is a word, a constant, or an expression over those.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from metaservice.core.errors import ErrorKind
+
+WORD = re.compile(r"[A-Z][A-Z0-9_]{3,}")
+KINDS = frozenset(ErrorKind.__members__)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Where a call names the reason and its kind; the kind may be the same for all."""
+
+    reason: int
+    kind: int | frozenset[str]
+    reason_name: str = "reason"
+
+
+MAKERS = {
+    "MetaError": Maker(1, 0),
+    "build_error": Maker(1, 0),
+    "invalid": Maker(0, frozenset({"INVALID"})),
+    "StoreUnusable": Maker(0, frozenset({"CORRUPT"})),
+}
+
+
+@dataclass
+class Reasons:
+    """Each reason with the kinds that it may have, and the calls whose reason the source doesn't tell."""
+
+    kinds: dict[str, set[str]] = field(default_factory=dict)
+    unclear: list[str] = field(default_factory=list)
+
+
+def collect(sources: Mapping[str, str]) -> Reasons:
+    """The reasons of modules, given as name and text."""
+    trees = {name: ast.parse(text) for name, text in sources.items()}
+    constants = {name: value for tree in trees.values() for name, value in _assignments(tree.body)}
+    makers = dict(MAKERS)
+    _add_heirs(makers, trees.values())
+    while True:
+        known = len(makers)
+        found = Reasons()
+        for name, tree in trees.items():
+            for inside, call in _calls(tree, None):
+                _look(_Call(name, inside, call, constants), makers, found)
+        if len(makers) == known:
+            return found
+
+
+@dataclass
+class _Call:
+    """A call in its surroundings."""
+
+    module: str
+    inside: Function | None
+    call: ast.Call
+    constants: Mapping[str, ast.expr]
+
+    def known(self) -> Mapping[str, ast.expr]:
+        """What names stand for here."""
+        return {**self.constants, **dict(_assignments(ast.walk(self.inside) if self.inside is not None else ()))}
+
+    def parameters(self) -> list[str]:
+        named = [] if self.inside is None else [argument.arg for argument in self.inside.args.args]
+        return [name for name in named if name not in {"self", "cls"}]
+
+    def argument(self, position: int, name: str) -> ast.expr | None:
+        if position < len(self.call.args):
+            return self.call.args[position]
+        return next((keyword.value for keyword in self.call.keywords if keyword.arg == name), None)
+
+
+def _look(call: _Call, makers: dict[str, Maker], found: Reasons) -> None:
+    maker = makers.get(ast.unparse(call.call.func).rsplit(".", 1)[-1])
+    if maker is None or (call.inside is not None and call.inside.name in MAKERS):
+        return
+    given = call.argument(maker.reason, maker.reason_name)
+    if given is None:
+        return
+    kinds = maker.kind if isinstance(maker.kind, frozenset) else _kinds(call.argument(maker.kind, "kind"), call.known())
+    words = _words(given, call.known())
+    for word in words:
+        found.kinds.setdefault(word, set()).update(kinds)
+    passed_on = isinstance(given, ast.Attribute) and given.attr == "reason"
+    if words or passed_on:
+        return
+    parameters = call.parameters()
+    if call.inside is not None and isinstance(given, ast.Name) and given.id in parameters:
+        makers.setdefault(call.inside.name, Maker(parameters.index(given.id), kinds, given.id))
+    else:
+        found.unclear.append(f"{call.module}:{call.call.lineno}: {ast.unparse(given)}")
+
+
+def _add_heirs(makers: dict[str, Maker], trees: Iterable[ast.AST]) -> None:
+    """A class below a maker is one."""
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for each in classes:
+        for base in each.bases:
+            maker = makers.get(ast.unparse(base).rsplit(".", 1)[-1])
+            if maker is not None:
+                makers.setdefault(each.name, maker)
+
+
+def _calls(node: ast.AST, inside: Function | None) -> Iterator[tuple[Function | None, ast.Call]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call):
+            yield inside, child
+        yield from _calls(child, child if isinstance(child, Function) else inside)
+
+
+def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
+
+
+def _nodes(given: ast.expr, known: Mapping[str, ast.expr], depth: int = 4) -> Iterator[ast.AST]:
+    """Everything in an expression and in what its names stand for, save what a choice looks at."""
+    if isinstance(given, ast.IfExp):
+        yield from _nodes(given.body, known, depth)
+        yield from _nodes(given.orelse, known, depth)
+        return
+    for node in ast.walk(given):
+        yield node
+        if isinstance(node, ast.Name) and node.id in known and depth:
+            yield from _nodes(known[node.id], known, depth - 1)
+
+
+def _words(given: ast.expr, known: Mapping[str, ast.expr]) -> set[str]:
+    texts = {node.value for node in _nodes(given, known) if isinstance(node, ast.Constant)}
+    return {text for text in texts if isinstance(text, str) and WORD.fullmatch(text)}
+
+
+def _kinds(given: ast.expr | None, known: Mapping[str, ast.expr]) -> frozenset[str]:
+    """Those that an expression names; where it names none, all."""
+    nodes = _nodes(given, known) if given is not None else ()
+    return frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute)) & KINDS or KINDS

@@ -1,0 +1,49 @@
+"""The README's example runs as it stands, and prints what it says; the map names every folder."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from protos.laketx.v1 import catalog_pb2
+from tests.house.tree import ROOT, list_files, name_of
+from tests.integration.service import TIMEOUT_S, service
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ADDRESS = "127.0.0.1:7070"
+LINES_MAX = 10
+
+
+def example() -> str:
+    (found,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_the_example_has_ten_lines() -> None:
+    assert len([line for line in example().splitlines() if line.strip()]) <= LINES_MAX
+
+
+def test_the_example_does_what_it_says(tmp_path: Path) -> None:
+    code = example()
+    assert code.count(ADDRESS) == 1
+    said = re.findall(r"print\(.*\)  # (\d+):", code)
+    with service(tmp_path / "db") as (server, stubs):
+        command = [sys.executable, "-c", code.replace(ADDRESS, server.address)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.split() == said
+        (table,) = stubs.catalog.ListTables(catalog_pb2.ListTablesRequest(), timeout=TIMEOUT_S).tables
+        assert [entry.file.rows for entry in stubs.list_files(table.table_id)] == [100]
+
+
+def test_the_map_names_every_folder() -> None:
+    folders = {name_of(path).split("/")[0] for path in list_files() if "/" in name_of(path)}
+    mapped = set(re.findall(r"^(\w+)/", README.split("## The tree")[1].split("## ")[0], re.MULTILINE))
+    assert mapped == {folder for folder in folders if not folder.startswith(".")}
+
+
+def test_the_map_names_every_suite() -> None:
+    folders = {name_of(path).split("/")[1] for path in list_files(".py") if name_of(path).startswith("tests/")}
+    named = re.search(r"^tests/ +(.*)$", README, re.MULTILINE)
+    assert named is not None
+    assert set(named[1].split(", ")) == {folder for folder in folders if "." not in folder} - {"fixtures"}

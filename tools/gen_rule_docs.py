@@ -1,0 +1,113 @@
+"""Writes the rule tables of the documents from the code's: what stands between two markers comes from there.
+
+    <!-- generated: NAME -->
+    …
+    <!-- end -->
+
+`--check` compares instead of writing.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from metaservice.core import limits, profiles
+from metaservice.core.model import Operation
+from metaservice.core.profiles import CLASS_OF, STANDS, OpClass
+from tools.generated import wants_check, write_or_check
+from tools.wire import ROOT
+
+DOCUMENTS = ("docs/semantics.md",)
+BLOCK = re.compile(r"(?<=<!-- generated: )(?P<name>[a-z-]+)(?P<head> -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+
+def classes() -> str:
+    """Which operations make up a class."""
+    operations = {each: [o for o in Operation if CLASS_OF.get(o) is each] for each in OpClass}
+    rows = [(each.value, ", ".join(f"`{o.name}`" for o in found)) for each, found in operations.items()]
+    return _table(("class", "operations on the wire"), rows)
+
+
+def follows() -> str:
+    """Each class with the earlier classes that it may follow."""
+    rows = [
+        (
+            each.value,
+            "all" if STANDS[each] == set(OpClass) else "; ".join(c.value for c in OpClass if c in STANDS[each]),
+        )
+        for each in OpClass
+    ]
+    return _table(("my class", "I commit where the earlier winners on my partitions are"), rows)
+
+
+def outcome_table() -> str:
+    """Earlier by later: does the later one commit?"""
+    rows = [
+        (f"**{earlier.value}**", *("commits" if earlier in STANDS[later] else "conflict" for later in OpClass))
+        for earlier in OpClass
+    ]
+    return _table(("earlier ↓ later →", *(each.value for each in OpClass)), rows)
+
+
+def properties() -> str:
+    """Properties by what changing them does to others."""
+    quiet = [*sorted(profiles.QUIET_PROPERTIES), *(f"{prefix}*" for prefix in profiles.QUIET_PREFIXES)]
+    rows = [
+        ("writer properties", _code(sorted(profiles.WRITER_PROPERTIES)), "conflicts with every change"),
+        ("quiet properties", _code(quiet), "conflicts with nobody"),
+        (
+            "features",
+            _code(sorted(profiles.FEATURES)),
+            "`maxcompute`: conflicts with every change; `delta_…`: with every change where one is turned off",
+        ),
+    ]
+    return _table(("what", "names", "changing it"), rows)
+
+
+def bounds() -> str:
+    """Every limit."""
+    found = {name: value for name, value in vars(limits).items() if name.isupper()}
+    return _table(("limit", "value"), [(f"`{name}`", _number(value)) for name, value in sorted(found.items())])
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "classes": classes,
+    "follows": follows,
+    "outcome-table": outcome_table,
+    "properties": properties,
+    "bounds": bounds,
+}
+
+
+def filled(text: str) -> str:
+    """A document with its blocks as the code has them. An unknown name is a KeyError."""
+    return BLOCK.sub(lambda block: f"{block['name']}{block['head']}\n{BLOCKS[block['name']]()}\n\n", text)
+
+
+def names_in(text: str) -> list[str]:
+    return [block["name"] for block in BLOCK.finditer(text)]
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    documents = {name: filled((root / name).read_text(encoding="utf-8")) for name in DOCUMENTS}
+    return write_or_check(documents, root, check=wants_check(arguments, __doc__))
+
+
+def _number(value: int) -> str:
+    power = value.bit_length() - 1
+    if power > 40:
+        return f"2^{power}" if value == 1 << power else f"2^{power + 1} - 1"
+    return f"{value:,}"
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
