@@ -24,7 +24,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from metaservice.cli.output import when, word
+from metaservice.cli.values import when, word
 from metaservice.cli.why import explained
 from metaservice.client import ConflictError, MetaClient, Transaction
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
