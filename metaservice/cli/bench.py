@@ -25,6 +25,10 @@ KINDS: Final = {
     "mixed": "of ten changes eight append, two overwrite one of many partitions",
     "contended": "all change one partition: half of the writers insert, half overwrite",
 }
+DETAILS: Final = (
+    "Makes a table of its own and drops it at the end. No data file is written.\n"
+    "The writers share one connection, as threads of a job do."
+)
 PARTITIONS_PER_WRITER: Final = 4
 STRIPES_PER_DOUBLING: Final = 2
 BAR_WIDTH: Final = 30
@@ -180,7 +184,8 @@ def load(writers: Sequence[Writer], act: Act, seconds_: float) -> float:
     finally:
         stop.set()
         for thread in threads:
-            thread.join(JOIN_S)
+            if thread.ident is not None:  # Ctrl-C may come before all have started
+                thread.join(JOIN_S)
     return time.monotonic() - began_s
 
 
@@ -252,12 +257,12 @@ def kind_command(kind: str, summary_: str) -> Command:
         (appends_arguments if kind == "appends" else arguments)(parser)
         parser.set_defaults(kind=kind)
 
-    return Command(kind, f"{summary_[0].upper()}{summary_[1:]}.", run, add)
+    return Command(kind, f"{summary_[0].upper()}{summary_[1:]}.", run, add, details=DETAILS)
 
 
 COMMAND = Command(
     "bench",
     "Put a load on the service and measure it.",
     commands=tuple(kind_command(kind, text) for kind, text in KINDS.items()),
-    details="Makes a table of its own and drops it at the end. All writers share one connection, as threads of a job do.",
+    details=DETAILS,
 )

@@ -174,7 +174,9 @@ def add_table(parser: Parser, *, help: str = "Name or id of the table.") -> None
 
 
 def add_limit(parser: Parser, default: int = 50, most: int = 100_000) -> None:
-    parser.add("--limit", type=whole(1, most), default=default, metavar="N", help="At most so many.")
+    parser.add(
+        "--limit", type=whole(1, most), default=default, metavar="N", help=f"At most so many (default {default})."
+    )
 
 
 def add_yes(parser: Parser) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from metaservice.cli.command import COMMAND_WORD, FILE, TABLE, Arguments, Command, Parser, whole
+from metaservice.cli.command import COMMAND_WORD, FILE, TABLE, Arguments, Command, Parser
 from metaservice.cli.output import Session
 from metaservice.client import LakeTXError
 
@@ -25,8 +25,9 @@ Found = Iterable[tuple[str, str]]
 
 def run(session: Session, args: Arguments) -> None:
     """Never an error: who presses TAB gets nothing where nothing is known."""
-    number, *words = args.rest
-    at = whole(0, 1 << 20)(number)
+    if not args.rest or not args.rest[0].isdecimal():
+        return
+    at, words = int(args.rest[0][:9]), args.rest[1:]
     before, current = without_equals(words[1:at], words[at] if at < len(words) else "")
     position = Position(args.root)
     for each in before:
@@ -59,6 +60,7 @@ class Position:
         self.taken = 0
         self.words: list[str] = []
         self.only_arguments = False
+        self.is_lost = False  # in a command that there isn't
 
     def take(self, text: str) -> None:
         if self.waiting is not None:
@@ -81,10 +83,13 @@ class Position:
         if text in self.parser.commands:
             self.parser = self.parser.commands[text]
         else:
+            self.is_lost = self.is_lost or bool(self.parser.commands)
             self.taken += 1
             self.words.append(text)
 
     def list_possible(self, session: Session, current: str, option: argparse.Action | None) -> Found:
+        if self.is_lost:
+            return []
         waiting = option or self.waiting
         if waiting is not None:
             return self._list_values(session, waiting)

@@ -63,6 +63,8 @@ EXIT_OF_KIND: Final[Mapping[ErrorKind, Exit]] = {
 }
 assert EXIT_OF_KIND.keys() == set(ErrorKind)
 
+EXIT_OF_REASON: Final[Mapping[str, Exit]] = {"TABLE_DROPPED": Exit.NOT_FOUND}
+
 NEXT_OF_KIND: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.INVALID: "correct what the facts name, and try again",
     ErrorKind.NOT_FOUND: "look at what there is: `laketx table list`, `laketx txn list`",
@@ -81,6 +83,7 @@ NEXT_OF_REASON: Final[Mapping[str, str]] = {
     "PROPERTY_UNKNOWN": "put properties of your own under user.: --set user.NAME=VALUE",
     "RPC_DEADLINE_EXCEEDED": "it took longer than --timeout: give it more",
     "RPC_UNIMPLEMENTED": "the service is older than this command, or can't do this",
+    "TABLE_DROPPED": "it was dropped: `laketx table list` shows those that are there",
     "TABLE_EXISTS": "pick another name, or drop the table first: `laketx table drop NAME`",
     "TRANSACTION_UNKNOWN": "outcomes are kept for days, not for ever: `laketx txn list` shows those that are known",
     "VERSION_IN_FUTURE": "the fact `head` is the newest version",
@@ -119,10 +122,7 @@ def failure_of(error: LakeTXError, server: str) -> CommandError:
     """What a call raised, in a user's terms."""
     match error:
         case MetaServiceError():
-            facts = {**error.facts, **({"server": server} if error.kind is ErrorKind.UNAVAILABLE else {})}
-            next_step = NEXT_OF_REASON.get(error.reason, NEXT_OF_KIND[error.kind])
-            message = error.message or error.kind.value
-            return CommandError(EXIT_OF_KIND[error.kind], error.reason, message, facts, next_step)
+            return _refused(error, server)
         case ConflictError():
             conflict = error.conflict
             facts = {"winner": conflict.winner_txn_id, "winner_version": str(conflict.winner_version)}
@@ -134,6 +134,15 @@ def failure_of(error: LakeTXError, server: str) -> CommandError:
             return CommandError(Exit.UNKNOWN, "OUTCOME_UNKNOWN", str(error), {"txn_id": error.txn_id}, next_step)
         case _:
             return CommandError(Exit.REFUSED, "FAILED", str(error))
+
+
+def _refused(error: MetaServiceError, server: str) -> CommandError:
+    code = EXIT_OF_REASON.get(error.reason, EXIT_OF_KIND[error.kind])
+    next_step = NEXT_OF_REASON.get(error.reason, NEXT_OF_KIND[error.kind])
+    if error.reason in ("RPC_UNAVAILABLE", "SESSION_BROKEN"):
+        return CommandError(code, error.reason, f"no service answers at {server}", {"detail": error.message}, next_step)
+    facts = {**error.facts, **({"server": server} if error.kind is ErrorKind.UNAVAILABLE else {})}
+    return CommandError(code, error.reason, error.message or error.kind.value, facts, next_step)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from metaservice.cli.failures import CommandError, did_you_mean
 from metaservice.cli.output import Session
 from metaservice.cli.values import read_time_us
-from metaservice.client import LakeTXError, MetaClient, NotFoundError
+from metaservice.client import LakeTXError, MetaClient, MetaServiceError
 from protos.laketx.v1 import catalog_pb2
 
+GONE = ("TABLE_UNKNOWN", "TABLE_DROPPED")
 TABLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -30,7 +31,9 @@ def table_or_none(client: MetaClient, table_id: str) -> catalog_pb2.Table | None
     """None where the table is gone."""
     try:
         return client.get_table(table_id=table_id)
-    except NotFoundError:
+    except MetaServiceError as error:
+        if error.reason not in GONE:
+            raise
         return None
 
 

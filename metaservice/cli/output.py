@@ -85,6 +85,10 @@ class Session:
             use_session=use_session,
         )
 
+    @property
+    def width(self) -> int:
+        return self._console.width
+
     # --------------------------------------------------------------------------------------------------------- print
 
     def show(self, rendered: RenderableType) -> None:
@@ -230,7 +234,8 @@ def build_console(settings: Settings, *, stderr: bool = False) -> Console:
 
 def show_failure(console: Console, failure: CommandError) -> None:
     """What is wrong, the facts, what to do."""
-    head = failure.message if failure.reason == "USAGE" else f"{failure.reason}: {failure.message}"
+    is_usage = failure.reason == "USAGE"
+    head = failure.message.removeprefix("laketx ") if is_usage else f"{failure.reason}: {failure.message}"
     console.print(Text.assemble(("laketx: ", "bold"), (printable(head), "bold red")), soft_wrap=True)
     for name, value in sorted(failure.facts.items()):
         console.print(Text(f"  {name}: {printable(value)}"), soft_wrap=True)

@@ -10,8 +10,8 @@ from metaservice.cli.output import Session
 
 
 def arguments(parser: Parser) -> None:
-    parser.add("--count", "-c", type=whole(1, 1_000_000), default=5, metavar="N", help="So many calls.")
-    parser.add("--interval", type=seconds(0, 3_600), default=0.0, metavar="S", help="Seconds between them.")
+    parser.add("--count", "-c", type=whole(1, 1_000_000), default=5, metavar="N", help="So many calls (default 5).")
+    parser.add("--interval", type=seconds(0, 3_600), default=0.0, metavar="S", help="Seconds between them (default 0).")
 
 
 def run(session: Session, args: Arguments) -> None:

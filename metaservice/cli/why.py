@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +14,7 @@ from metaservice.cli.txn import outcome_of
 from metaservice.cli.values import printable, typed_partition_text, types_of, when, word
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
+FRAMED_FROM = 64
 ADVICE = {
     common_pb2.ADVICE_RESUBMIT: "Begin a new transaction with adopt_from: the staged files are still good.",
     common_pb2.ADVICE_RERUN: "Begin again at the head and compute again.",
@@ -44,7 +45,7 @@ def show_conflict(session: Session, conflict: common_pb2.Conflict) -> None:
     table = table_or_none(session.client, conflict.table_id)
     readable = with_typed_partition(conflict, table)
     name = table.name if table is not None else conflict.table_id
-    if session.is_terminal:
+    if session.is_terminal and session.width >= FRAMED_FROM:
         session.show(explained(readable, name))
     else:
         session.say(readable.message or "A race was lost.")
@@ -56,8 +57,8 @@ def explained(conflict: common_pb2.Conflict, table: str) -> RenderableType:
     for name, value in facts(conflict, table):
         if value:
             grid.add_row(Text(name, style="bold"), Text(printable(value)))
-    message = printable(conflict.message or "A race was lost.")
-    return Panel(grid, title=Text(message), title_align="left", border_style="red")
+    message = Text(printable(conflict.message or "A race was lost."))
+    return Panel(Group(message, Text(), grid), title="conflict", title_align="left", border_style="red")
 
 
 def facts(conflict: common_pb2.Conflict, table: str) -> list[tuple[str, str]]:
