@@ -6,7 +6,6 @@ from metaservice.cli.command import Arguments, Command, Parser, add_table, whole
 from metaservice.cli.files import cells
 from metaservice.cli.find import find_table, find_version
 from metaservice.cli.output import Column, Session
-from metaservice.cli.values import as_json
 from metaservice.cli.versioned import VERSION_MAX
 from metaservice.client import MetaClient
 from protos.laketx.v1 import common_pb2
@@ -45,8 +44,8 @@ def run(session: Session, args: Arguments) -> None:
                 "table": table.name,
                 "from": args.from_version,
                 "to": to_version,
-                "added": [as_json(entry) for entry in added],
-                "removed": [as_json(entry) for entry in removed],
+                "added": added,
+                "removed": removed,
             }
         )
         return

@@ -96,12 +96,12 @@ class Session:
 
     def say(self, text: str) -> None:
         """A line of data."""
-        self._console.print(Text(printable(text)), soft_wrap=True)
+        self._console.print(Text(printable(text)), soft_wrap=not self.is_terminal)
 
     def note(self, text: str) -> None:
         """A line for people, apart from the data; --quiet leaves it out."""
         if not self.settings.quiet:
-            self._notes.print(Text(text), style="dim", soft_wrap=True)
+            self._notes.print(Text(text), style="dim", soft_wrap=not self._notes.is_terminal)
 
     def done(self, text: str) -> None:
         """What a command that changes something has done."""
@@ -236,13 +236,14 @@ def show_failure(console: Console, failure: CommandError) -> None:
     """What is wrong, the facts, what to do."""
     is_usage = failure.reason == "USAGE"
     head = failure.message.removeprefix("laketx ") if is_usage else f"{failure.reason}: {failure.message}"
-    console.print(Text.assemble(("laketx: ", "bold"), (printable(head), "bold red")), soft_wrap=True)
-    for name, value in sorted(failure.facts.items()):
-        console.print(Text(f"  {name}: {printable(value)}"), soft_wrap=True)
+    lines = [Text.assemble(("laketx: ", "bold"), (printable(head), "bold red"))]
+    lines += [Text(f"  {name}: {printable(value)}") for name, value in sorted(failure.facts.items())]
     if failure.next_step:
-        console.print(Text(f"  next: {printable(failure.next_step)}"), soft_wrap=True)
+        lines.append(Text(f"  next: {printable(failure.next_step)}"))
     if failure.usage:
-        console.print(Text(f"  {failure.usage}"), soft_wrap=True)
+        lines.append(Text(f"  {failure.usage}"))
+    for line in lines:
+        console.print(line, soft_wrap=not console.is_terminal)
 
 
 def fit(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
@@ -281,4 +282,6 @@ def _jsonable(answer: Any) -> Any:
         return as_json(answer)
     if isinstance(answer, list | tuple):
         return [_jsonable(item) for item in answer]
+    if isinstance(answer, dict):
+        return {name: _jsonable(value) for name, value in answer.items()}
     return answer
