@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tests.integration.terminal import DEADLINE_S, Ended, Shell, in_one_process,
 DAY = 20_778  # 2026-11-21
 MANY = 3_000
 ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+Run = Callable[..., Ended]
 HOSTILE = "two\nlines and \x1b[31ma colour"
 
 
@@ -105,12 +106,17 @@ def lose(client: MetaClient, table_id: str) -> str:
     return str(loser.txn_id)
 
 
-def here(lake: Lake, capfd: pytest.CaptureFixture[str], *words: str) -> Ended:
-    """In this process, which is quicker; what it says is caught."""
-    capfd.readouterr()
-    code = command_line.run(words, {"LAKETX_SERVER": lake.shell.server, "LAKETX_USER": "ana"})
-    said = capfd.readouterr()
-    return Ended(code, said.out, said.err)
+@pytest.fixture
+def here(lake: Lake, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process, which is quicker; what it says is caught."""
+
+    def run(*words: str) -> Ended:
+        capfd.readouterr()
+        code = command_line.run(words, {"LAKETX_SERVER": lake.shell.server, "LAKETX_USER": "ana"})
+        said = capfd.readouterr()
+        return Ended(code, said.out, said.err)
+
+    return run
 
 
 # ---------------------------------------------------------------------------------------------------------------- pipes
@@ -173,27 +179,27 @@ def test_who_reads_may_stop_reading(lake: Lake) -> None:
 # ----------------------------------------------------------------------------------------------------------------- json
 
 
-def test_json_is_one_document(lake: Lake) -> None:
-    versions = json.loads(lake.shell.run("-o", "json", "versions", "shop.orders").out)
+def test_json_is_one_document(lake: Lake, here: Run) -> None:
+    versions = json.loads(here("-o", "json", "versions", "shop.orders").out)
     assert [each["version"] for each in versions] == [2, 1, 0]
     assert versions[0]["operation"] == "overwrite"
     assert versions[1]["commit_message"] == HOSTILE
     assert "time_version_us" not in versions[2]
-    tables = json.loads(lake.shell.run("table", "list", "-o", "json").out)
+    tables = json.loads(here("table", "list", "-o", "json").out)
     assert [(each["name"], each["head_version"]) for each in tables] == [("events", 1), ("shop.orders", 2)]
-    assert json.loads(lake.shell.run("txn", "show", lake.lost, "-o", "json").out)["conflict"]["rule"] == "outcome_table"
-    assert json.loads(lake.shell.run("ping", "-o", "json").out)["calls"] == 5
+    assert json.loads(here("txn", "show", lake.lost, "-o", "json").out)["conflict"]["rule"] == "outcome_table"
+    assert json.loads(here("ping", "-o", "json").out)["calls"] == 5
 
 
-def test_json_of_a_stream_is_a_document_a_line(lake: Lake) -> None:
-    done = lake.shell.run("files", "events", "--limit", "3", "--output=json")
+def test_json_of_a_stream_is_a_document_a_line(lake: Lake, here: Run) -> None:
+    done = here("files", "events", "--limit", "3", "--output=json")
     entries = [json.loads(line) for line in done.lines()]
     assert [each["added_version"] for each in entries] == [1, 1, 1]
     assert entries[0]["file"]["bytes"] == 1 << 20
 
 
-def test_json_of_an_error_is_a_document_on_stderr(lake: Lake) -> None:
-    done = lake.shell.run("table", "show", "ordrs", "-o", "json")
+def test_json_of_an_error_is_a_document_on_stderr(lake: Lake, here: Run) -> None:
+    done = here("table", "show", "ordrs", "-o", "json")
     error = json.loads(done.err)["error"]
     assert (done.out, error["reason"], error["exit_code"]) == ("", "TABLE_UNKNOWN", done.code)
     assert error["next"] == "did you mean `shop.orders`?"
@@ -211,73 +217,73 @@ def test_why_fits_on_a_screen_and_says_it_all(lake: Lake) -> None:
     assert str(DAY) not in text
 
 
-def test_explain_says_what_a_commit_would_answer(lake: Lake) -> None:
+def test_explain_says_what_a_commit_would_answer(lake: Lake, here: Run, tmp_path: Path) -> None:
     txn = begin_insert(lake.client, lake.orders)
-    would = lake.shell.run("explain", txn.txn_id)
+    would = here("explain", txn.txn_id)
     assert (would.code, would.out) == (0, "would commit to shop.orders as version 3\n")
     overwrite(lake.client, lake.orders)
-    loses = lake.shell.run("explain", txn.txn_id)
+    loses = here("explain", txn.txn_id)
     assert loses.code == Exit.CONFLICT
     assert "day=2026-11-21" in loses.out
-    changes = json.dumps({"changes": [{"table_id": lake.orders}]})
-    assert lake.shell.run("explain", txn.txn_id, "--changes", "-", stdin=changes).code == Exit.CONFLICT
-    assert lake.shell.run("explain", txn.txn_id, "--changes", "-", stdin="{").code == Exit.USAGE
+    changes = tmp_path / "changes.json"
+    changes.write_text(json.dumps({"changes": [{"table_id": lake.orders}]}), encoding="utf-8")
+    assert here("explain", txn.txn_id, "--changes", str(changes)).code == Exit.CONFLICT
+    assert here("explain", txn.txn_id, "--changes", str(tmp_path)).code == Exit.USAGE
     txn.abort()
 
 
-def test_a_table_from_create_to_drop(lake: Lake) -> None:
-    shell = lake.shell
+def test_a_table_from_create_to_drop(lake: Lake, here: Run) -> None:
     columns = "id bigint, day date, amount decimal(10, 2)"
-    made = shell.run("table", "create", "tmp.life", "--columns", columns, "--key", "id", "--partition-by", "day")
+    made = here("table", "create", "tmp.life", "--columns", columns, "--key", "id", "--partition-by", "day")
     assert (made.code, made.err) == (0, "")
-    assert shell.run("table", "create", "tmp.life", "--columns", columns).code == Exit.REFUSED
-    altered = shell.run("table", "alter", "tmp.life", "--set", "user.owner=ana", "--comment", "mine", "-m", "handover")
+    assert here("table", "create", "tmp.life", "--columns", columns).code == Exit.REFUSED
+    altered = here("table", "alter", "tmp.life", "--set", "user.owner=ana", "--comment", "mine", "-m", "handover")
     assert altered.out == "tmp.life is altered: version 1\n"
-    table = json.loads(shell.run("table", "show", "tmp.life", "-o", "json").out)
+    table = json.loads(here("table", "show", "tmp.life", "-o", "json").out)
     assert (table["properties"], table["comment"], table["buckets"]) == ({"user.owner": "ana"}, "mine", 1)
     assert [each["type"] for each in table["columns"]] == ["bigint", "date", "decimal(10, 2)"]
-    newest = json.loads(shell.run("versions", "tmp.life", "--limit", "1", "-o", "json").out)[0]
+    newest = json.loads(here("versions", "tmp.life", "--limit", "1", "-o", "json").out)[0]
     assert newest["principal"]["name"] == "ana"
     assert re.fullmatch(r"laketx-cli/\d+\.\d+\.\d+.*", newest["principal"]["client"])
     assert newest["commit_message"] == "handover"
-    assert shell.run("table", "drop", "tmp.life", "--dry-run").out == "would drop tmp.life\n"
-    assert shell.run("table", "drop", "tmp.life", "--yes").out == "tmp.life is dropped\n"
-    assert shell.run("table", "show", table["table_id"]).code == Exit.NOT_FOUND
+    assert here("table", "drop", "tmp.life", "--dry-run").out == "would drop tmp.life\n"
+    assert here("table", "drop", "tmp.life", "--yes").out == "tmp.life is dropped\n"
+    assert here("table", "show", table["table_id"]).code == Exit.NOT_FOUND
 
 
-def test_a_version_is_shown_by_number_and_by_time(lake: Lake) -> None:
-    by_number = json.loads(lake.shell.run("show", "shop.orders", "--version", "1", "-o", "json").out)
+def test_a_version_is_shown_by_number_and_by_time(lake: Lake, here: Run) -> None:
+    by_number = json.loads(here("show", "shop.orders", "--version", "1", "-o", "json").out)
     assert by_number["live"] == {"files": 1, "delete_sets": 0, "rows": 10, "bytes": 1 << 20, "partitions": 1}
     time_us = by_number["commit"]["commit_time_us"]
     at = f"{time_us // 1_000_000 - 1_000_000_000}"  # a time must be one: a bare number is not
-    assert lake.shell.run("show", "shop.orders", "--at", at).code == Exit.USAGE
-    assert "version  " in lake.shell.run("show", "shop.orders", "--at", "now", "--no-totals").out
-    long_ago = lake.shell.run("show", "shop.orders", "--at", "2001-01-01")
+    assert here("show", "shop.orders", "--at", at).code == Exit.USAGE
+    assert "version  " in here("show", "shop.orders", "--at", "now", "--no-totals").out
+    long_ago = here("show", "shop.orders", "--at", "2001-01-01")
     assert long_ago.code == Exit.NOT_FOUND
     assert "VERSION_RETIRED" in long_ago.err
 
 
-def test_diff_shows_what_came_and_went(lake: Lake) -> None:
-    found = json.loads(lake.shell.run("diff", "shop.orders", "--from", "1", "--to", "2", "-o", "json").out)
+def test_diff_shows_what_came_and_went(lake: Lake, here: Run) -> None:
+    found = json.loads(here("diff", "shop.orders", "--from", "1", "--to", "2", "-o", "json").out)
     assert [each["file"]["path"].rpartition("/")[2] for each in found["added"]] == ["base"]
     assert [each["file"]["path"].rpartition("/")[2] for each in found["removed"]] == ["0"]
-    done = lake.shell.run("diff", "shop.orders", "--from", "1", "--to", "2")
+    done = here("diff", "shop.orders", "--from", "1", "--to", "2")
     assert [line.split()[0] for line in done.lines()[1:]] == ["-", "+"]
     assert "+1 files -1" in done.err
 
 
-def test_files_of_one_partition(lake: Lake) -> None:
-    done = lake.shell.run("files", "events", "--partition", "day=2026-11-21")
+def test_files_of_one_partition(lake: Lake, here: Run) -> None:
+    done = here("files", "events", "--partition", "day=2026-11-21")
     assert len(done.lines()) == MANY // 2 + 1
     assert all("day=2026-11-21" in line for line in done.lines()[1:])
 
 
-def test_transactions_are_filtered(lake: Lake) -> None:
-    lost = json.loads(lake.shell.run("txn", "list", "--state", "conflict", "-o", "json").out)
+def test_transactions_are_filtered(lake: Lake, here: Run) -> None:
+    lost = json.loads(here("txn", "list", "--state", "conflict", "-o", "json").out)
     assert [each["txn_id"] for each in lost] == [lake.lost]
-    of_events = json.loads(lake.shell.run("txn", "list", "--table", "events", "-o", "json").out)
+    of_events = json.loads(here("txn", "list", "--table", "events", "-o", "json").out)
     assert len(of_events) == 1
-    assert lake.shell.run("txn", "outcome", of_events[0]["txn_id"]).out == "committed: version 1\n"
+    assert here("txn", "outcome", of_events[0]["txn_id"]).out == "committed: version 1\n"
 
 
 # ------------------------------------------------------------------------------------------------------------ refusals
@@ -308,10 +314,8 @@ def test_transactions_are_filtered(lake: Lake) -> None:
         ("table drop events", Exit.USAGE, "--yes"),
     ],
 )
-def test_a_refusal_says_what_to_do(
-    lake: Lake, capfd: pytest.CaptureFixture[str], words: str, code: Exit, says: str
-) -> None:
-    done = here(lake, capfd, *words.replace("LOST", lake.lost).split())
+def test_a_refusal_says_what_to_do(lake: Lake, here: Run, words: str, code: Exit, says: str) -> None:
+    done = here(*words.replace("LOST", lake.lost).split())
     assert (done.code, done.out) == (code, "")
     assert says in done.err
     assert "Traceback" not in done.err
@@ -329,40 +333,40 @@ def test_a_service_that_is_not_there(lake: Lake) -> None:
 # ---------------------------------------------------------------------------------------------------- asked and stopped
 
 
-def test_who_destroys_is_asked(lake: Lake) -> None:
-    lake.shell.run("table", "create", "tmp.asked", "--columns", "id bigint")
+def test_who_destroys_is_asked(lake: Lake, here: Run) -> None:
+    here("table", "create", "tmp.asked", "--columns", "id bigint")
     ask = ("table", "drop", "tmp.asked")
     no = lake.shell.terminal(*ask, types=[("[y/N]", "\n")])
     assert (no.code, "nothing was changed" in no.out) == (Exit.REFUSED, True)
     stopped = lake.shell.terminal(*ask, types=[("[y/N]", "\x03")])
     assert (stopped.code, "Traceback" in stopped.out) == (Exit.INTERRUPTED, False)
-    assert lake.shell.run("table", "show", "tmp.asked").code == 0
+    assert here("table", "show", "tmp.asked").code == 0
     yes = lake.shell.terminal(*ask, types=[("[y/N]", "y\n")])
     assert (yes.code, "tmp.asked is dropped" in yes.out) == (0, True)
 
 
-def test_a_transaction_is_aborted_after_a_yes(lake: Lake) -> None:
+def test_a_transaction_is_aborted_after_a_yes(lake: Lake, here: Run) -> None:
     txn = begin_insert(lake.client, lake.orders)
-    assert lake.shell.run("txn", "abort", txn.txn_id).code == Exit.USAGE
-    assert "would abort" in lake.shell.run("txn", "abort", txn.txn_id, "--dry-run").out
-    assert lake.shell.run("txn", "outcome", txn.txn_id).out == "open\n"
-    assert lake.shell.run("txn", "abort", txn.txn_id, "-y", "--reason", "stuck").code == 0
-    assert lake.shell.run("txn", "outcome", txn.txn_id).out == "aborted: stuck\n"
+    assert here("txn", "abort", txn.txn_id).code == Exit.USAGE
+    assert "would abort" in here("txn", "abort", txn.txn_id, "--dry-run").out
+    assert here("txn", "outcome", txn.txn_id).out == "open\n"
+    assert here("txn", "abort", txn.txn_id, "-y", "--reason", "stuck").code == 0
+    assert here("txn", "outcome", txn.txn_id).out == "aborted: stuck\n"
     txn.__exit__(None, None, None)
 
 
-def test_ctrl_c_ends_a_load_and_its_table(lake: Lake) -> None:
+def test_ctrl_c_ends_a_load_and_its_table(lake: Lake, here: Run) -> None:
     process = lake.shell.start("bench", "mixed", "--seconds", "600", "--table", "tmp.load")
     assert process.stderr is not None
     assert "on tmp.load" in process.stderr.readline()
     ended = interrupt(process)
     assert (ended.code, ended.out, ended.err) == (Exit.INTERRUPTED, "", "")
-    assert lake.shell.run("table", "show", "tmp.load").code == Exit.NOT_FOUND
+    assert here("table", "show", "tmp.load").code == Exit.NOT_FOUND
 
 
 @pytest.mark.parametrize("kind", ["appends --batch 5", "mixed", "contended"])
-def test_a_load_is_measured(lake: Lake, kind: str) -> None:
-    done = lake.shell.run("bench", *kind.split(), "--seconds", "0.3", "--writers", "4", "-o", "json")
+def test_a_load_is_measured(lake: Lake, here: Run, kind: str) -> None:
+    done = here("bench", *kind.split(), "--seconds", "0.3", "--writers", "4", "-o", "json")
     report = json.loads(done.out)
     assert done.code == 0
     assert report["commits"] > 0
@@ -401,18 +405,16 @@ def test_a_load_is_measured(lake: Lake, kind: str) -> None:
         ("laketx __", []),
     ],
 )
-def test_what_may_stand_at_the_cursor(
-    lake: Lake, capfd: pytest.CaptureFixture[str], line: str, offers: list[str]
-) -> None:
+def test_what_may_stand_at_the_cursor(lake: Lake, here: Run, line: str, offers: list[str]) -> None:
     words = line.split(" ")
-    done = here(lake, capfd, "__complete", str(len(words) - 1), *words)
+    done = here("__complete", str(len(words) - 1), *words)
     assert [each.partition("\t")[0] for each in done.out.splitlines()] == offers
     assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.parametrize("words", [[], ["x"], ["99"], ["-1", "laketx"], ["1"], ["2", "laketx", "versions"]])
-def test_completion_never_fails(lake: Lake, capfd: pytest.CaptureFixture[str], words: list[str]) -> None:
-    assert here(lake, capfd, "__complete", *words).code == 0
+def test_completion_never_fails(lake: Lake, here: Run, words: list[str]) -> None:
+    assert here("__complete", *words).code == 0
 
 
 def test_bash_runs_the_script(lake: Lake, tmp_path: Path) -> None:
