@@ -26,9 +26,12 @@ def run(arguments: Sequence[str] | None = None, environment: Mapping[str, str] =
         code = run_words(words, environment)
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is left in the buffer has no reader; the interpreter would complain about it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return Exit.PIPE_CLOSED
+    except OSError as error:  # a full disk, for one
+        drop_output()
+        sys.stderr.write(f"laketx: {error}\n")
+        return Exit.REFUSED
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     return code
@@ -48,6 +51,11 @@ def run_words(words: Sequence[str], environment: Mapping[str, str]) -> int:
             refused = suggest_table(session, refused)
             session.show_failure(refused)
             return refused.code
+
+
+def drop_output() -> None:
+    """What is left in the buffer can't be written; the interpreter would complain about it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parse(words: Sequence[str]) -> Arguments:

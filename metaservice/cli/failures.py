@@ -37,7 +37,7 @@ class Exit(IntEnum):
 
 MEANING: Final[Mapping[Exit, str]] = {
     Exit.DONE: "Done.",
-    Exit.REFUSED: "The service refused, or the question whether to go on was answered with no. Nothing was changed.",
+    Exit.REFUSED: "The service refused, a question was answered with no, or the output can't be written.",
     Exit.USAGE: "The command line can't be right, or lacks a `--yes` where nobody can be asked.",
     Exit.UNAVAILABLE: "The service gave no answer within `--timeout`, or is not serving.",
     Exit.CONFLICT: "A race was lost, or (`explain`) would be.",

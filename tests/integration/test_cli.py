@@ -15,9 +15,9 @@ from metaservice.cli import command_line
 from metaservice.cli.failures import Exit
 from metaservice.client import ConflictError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
-from tests.conformance.server import stop
+from tests.conformance.server import ROOT, stop
 from tests.integration.service import Service, free_address
-from tests.integration.terminal import DEADLINE_S, Ended, Shell, in_one_process, install, interrupt
+from tests.integration.terminal import DEADLINE_S, LAKETX, Ended, Shell, in_one_process, install, interrupt
 
 DAY = 20_778  # 2026-11-21
 MANY = 3_000
@@ -176,7 +176,19 @@ def test_who_reads_may_stop_reading(lake: Lake) -> None:
     assert process.wait(DEADLINE_S) == Exit.PIPE_CLOSED
 
 
-# ----------------------------------------------------------------------------------------------------------------- json
+def test_output_that_can_not_be_written_is_a_failure(lake: Lake) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [*LAKETX, "table", "list"],
+            check=False,
+            cwd=ROOT,
+            env=lake.shell.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+    assert (done.returncode, done.stderr) == (Exit.REFUSED, "laketx: [Errno 28] No space left on device\n")
 
 
 def test_json_is_one_document(lake: Lake, here: Run) -> None:
