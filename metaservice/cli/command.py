@@ -6,6 +6,7 @@ A module of this package that is a command has a `COMMAND`; `registry.py` lists 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -19,6 +20,7 @@ Arguments = argparse.Namespace
 Run = Callable[["Session", Arguments], int | None]
 
 TABLE: Final = "table"
+NAMESPACE: Final = "namespace"
 FILE: Final = "file"
 COMMAND_WORD: Final = "command"
 
@@ -28,6 +30,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *, passes_on: bool = False, **settings: Any) -> None:
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        if sys.version_info >= (3, 14):
+            settings.setdefault("color", False)  # its usage lines go into errors, which have colours of their own
         super().__init__(allow_abbrev=False, add_help=False, **settings)
         self.passes_on = passes_on
         self.completes: dict[str, str] = {}

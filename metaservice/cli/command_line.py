@@ -18,7 +18,7 @@ from metaservice.client import LakeTXError
 
 
 def run(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
-    """The exit code."""
+    """The exit code; Ctrl-C is left to `main`."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -32,8 +32,6 @@ def run(arguments: Sequence[str] | None = None, environment: Mapping[str, str] =
         drop_output()
         sys.stderr.write(f"laketx: {error}\n")
         return Exit.REFUSED
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
     return code
 
 

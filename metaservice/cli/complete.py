@@ -13,7 +13,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from metaservice.cli.command import COMMAND_WORD, FILE, TABLE, Arguments, Command, Parser
+from metaservice.cli.command import COMMAND_WORD, FILE, NAMESPACE, TABLE, Arguments, Command, Parser
+from metaservice.cli.find import list_namespaces
 from metaservice.cli.output import Session
 from metaservice.client import LakeTXError
 
@@ -116,6 +117,8 @@ class Position:
         kind = self.parser.completes.get(action.dest)
         if kind == TABLE:
             return list_tables(session)
+        if kind == NAMESPACE:
+            return list_namespace_names(session)
         if kind == FILE:
             return [(FILES, "")]
         return self._list_command_words() if kind == COMMAND_WORD else []
@@ -135,6 +138,13 @@ def list_commands(parser: Parser) -> Found:
         for name, child in parser.commands.items()
         if name not in parser.hidden
     ]
+
+
+def list_namespace_names(session: Session) -> Found:
+    try:
+        return [(name, "") for name in list_namespaces(session.client)]
+    except LakeTXError:
+        return []
 
 
 def list_tables(session: Session) -> Found:

@@ -21,6 +21,11 @@ def find_table(client: MetaClient, name_or_id: str) -> catalog_pb2.Table:
     return client.get_table(name_or_id)
 
 
+def list_namespaces(client: MetaClient) -> list[str]:
+    """Those that have tables."""
+    return sorted({table.name.partition(".")[0] for table in client.list_tables() if "." in table.name})
+
+
 def find_version(session: Session, table_id: str, version: int | None, at: str | None) -> int:
     """The version asked for by number or by time; the head where neither is given."""
     time_us = read_time_us(at, session.now_us()) if at is not None else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from metaservice.cli.command import Arguments, Command, Parser, add_table
+from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.find import find_table, find_version
 from metaservice.cli.output import Session
 from metaservice.cli.values import partition_text, size_text, when, word
 from metaservice.cli.versioned import add_version
 from metaservice.client import MetaClient
-from protos.laketx.v1 import common_pb2, read_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 
 def arguments(parser: Parser) -> None:
@@ -21,12 +22,24 @@ def run(session: Session, args: Arguments) -> None:
     client = session.client
     table = find_table(client, args.table)
     number = find_version(session, table.table_id, args.version, args.at)
-    commit = next(each for each in client.list_versions(table.table_id, page_size=1_000) if each.version == number)
+    commit = find_commit(client, table, number)
     totals = {} if args.no_totals else count_live(client, table.table_id, number)
     if session.as_json:
         session.show_json({"table": table.name, "commit": commit, **({"live": totals} if totals else {})})
         return
     session.show_pairs([("table", table.name), *commit_pairs(commit), *live_pairs(totals)])
+
+
+def find_commit(client: MetaClient, table: catalog_pb2.Table, number: int) -> read_pb2.Version:
+    for commit in client.list_versions(table.table_id, page_size=1_000):
+        if commit.version <= number:
+            if commit.version == number:
+                return commit
+            break
+    facts = {"table": table.name, "version": str(number)}
+    raise CommandError(
+        Exit.NOT_FOUND, "VERSION_RETIRED", "its commit is no longer kept", facts, f"laketx versions {table.name}"
+    )
 
 
 def commit_pairs(commit: read_pb2.Version) -> list[tuple[str, object]]:

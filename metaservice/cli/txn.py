@@ -130,7 +130,10 @@ def run_abort(session: Session, args: Arguments) -> None:
     who = transaction.principal.name or "somebody"
     what = f"transaction {args.txn_id} of {who}, with {transaction.registered_files} files"
     if args.dry_run:
-        session.say(f"would abort {what}")
+        if session.as_json:
+            session.show_json(transaction)
+        else:
+            session.say(f"would abort {what}")
         return
     session.confirm(f"Abort {what}?", yes=args.yes)
     client.abort(args.txn_id, args.reason)

@@ -290,6 +290,12 @@ def test_files_of_one_partition(lake: Lake, here: Run) -> None:
     assert all("day=2026-11-21" in line for line in done.lines()[1:])
 
 
+def test_tables_of_a_namespace(here: Run) -> None:
+    assert [line.split()[0] for line in here("table", "list", "--namespace", "shop").lines()] == ["NAME", "shop.orders"]
+    wrong = here("table", "list", "--namespace", "shpo")
+    assert (wrong.code, "did you mean `shop`?" in wrong.err) == (0, True)
+
+
 def test_transactions_are_filtered(lake: Lake, here: Run) -> None:
     lost = json.loads(here("txn", "list", "--state", "conflict", "-o", "json").out)
     assert [each["txn_id"] for each in lost] == [lake.lost]
@@ -405,6 +411,7 @@ def test_a_load_is_measured(lake: Lake, here: Run, kind: str) -> None:
         ("laketx versions shop.orders ", []),
         ("laketx table drop events sh", ["shop.orders"]),
         ("laketx txn list --table ev", ["events"]),
+        ("laketx table list --namespace ", ["shop"]),
         ("laketx txn list --st", ["--state"]),
         ("laketx txn list --state=co", ["--state=committed", "--state=conflict"]),
         ("laketx txn list --state = co", ["committed", "conflict"]),
