@@ -41,8 +41,9 @@ protos: setup ## regenerate the Python beside the .proto files
 	@$(PY) -m tools.gen_protos
 
 .PHONY: docs
-docs: setup ## regenerate the documents that are made from code: docs/api.md, tables, pictures
+docs: setup ## regenerate the documents that are made from code: references, tables, pictures
 	@$(PY) -m tools.gen_api_docs
+	@$(PY) -m tools.gen_cli_docs
 	@$(PY) -m tools.gen_rule_docs
 	@$(PY) -m tools.gen_timeline
 
@@ -67,6 +68,7 @@ check: setup ## format, lint, types, layers, generated code and documents: all a
 	@$(PY) -m tools.gen_api_docs --check
 	@$(PY) -m tools.gen_rule_docs --check
 	@$(PY) -m tools.gen_timeline --check
+	@$(PY) -m tools.gen_cli_docs --check
 
 .PHONY: test
 test: check ## check, then every test but the long ones; ARGS="…" goes to pytest

@@ -24,8 +24,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from metaservice.cli.output import when, word
-from metaservice.cli.why import explained
+from metaservice.cli.values import when, word
+from metaservice.cli.why import explained, with_typed_partition
 from metaservice.client import ConflictError, MetaClient, Transaction
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
@@ -132,7 +132,7 @@ def main() -> None:
         with MetaClient(address, principal="ana", client_name="demo") as ana, connected(address, "bo") as bo:
             lake = Lake(make_table(ana), ana, bo)
             lost = show_races(lake)
-            show_conflict(lost)
+            show_conflict(lost, lake.table)
             show_late_overwrite(lake)
             show_minor_then_major(lake)
             show_timeline(lake)
@@ -216,10 +216,10 @@ def run_race(lake: Lake, race: Race) -> Answer:
     return second
 
 
-def show_conflict(conflict: common_pb2.Conflict) -> None:
+def show_conflict(conflict: common_pb2.Conflict, table: catalog_pb2.Table) -> None:
     chapter("Why did the first of them lose?")
     say("A lost race is an answer, not an error. It names the winner, the partition, the rule and the next step.")
-    console.print(explained(conflict, "orders"))
+    console.print(explained(with_typed_partition(conflict, table), table.name))
     say("`laketx why TRANSACTION` shows this for any transaction of the last days.")
 
 

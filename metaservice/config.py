@@ -26,7 +26,7 @@ class Settings:
     sessions_max: int
 
 
-def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
+def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="laketx serve", description="Runs MetaService.")
 
     def add(flag: str, default: object, kind: type, text: str) -> None:
@@ -44,6 +44,11 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     add("--grace-s", 10.0, float, "how long a stop waits for calls under way")
     add("--threads", 64, int, "threads that serve calls")
     add("--sessions-max", 40, int, "session streams at a time; each holds a thread")
+    return parser
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
+    parser = build_parser(environment)
     found = parser.parse_args(arguments)
     if found.sessions_max >= found.threads:
         parser.error("--threads must exceed --sessions-max")

@@ -1,63 +1,210 @@
-"""How answers look: rich tables for people, one JSON document for programs."""
+"""How answers look: tables for people, plain aligned lines in pipes, JSON for programs. Also asks before it destroys.
+
+On a terminal a table gives up its least important columns before it breaks an id over two lines; in a pipe nothing is
+cut or wrapped. Data goes to stdout, all else (notes, questions, errors) to stderr.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
-import click
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.json import JSON
 from rich.table import Table
 from rich.text import Text
 
+from metaservice.cli.failures import CommandError, Exit, usage_failure
+from metaservice.cli.values import as_json, printable
 from metaservice.client import MetaClient
 
-NARROWEST_PIPE = 200
+UNLIMITED: Final = 1 << 20
+GAP: Final = 2
+FOLDED_AT_LEAST: Final = 16
+ROWS_AT_ONCE: Final = 1_000
+Row = Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`rank` 0 stays at any width; of the others the highest goes first. Text that `folds` may take several lines."""
+
+    name: str
+    rank: int = 0
+    right: bool = False
+    folds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options that all commands share."""
+
+    server: str
+    user: str
+    client_name: str
+    as_json: bool
+    color: bool
+    width: int | None
+    timeout_s: float
+    quiet: bool
 
 
 class Session:
     """What a command works with: a client, made when it is first asked for, and a place to print to."""
 
-    def __init__(self, server: str, *, as_json: bool, retry_budget_s: float) -> None:
-        self.as_json = as_json
-        self._server = server
-        self._retry_budget_s = retry_budget_s
+    def __init__(self, settings: Settings, now_us: Callable[[], int]) -> None:
+        self.settings = settings
+        self.as_json = settings.as_json
+        self.now_us = now_us
         self._client: MetaClient | None = None
-        self._console = Console()
-        if not self._console.is_terminal:
-            self._console.width = max(self._console.width, NARROWEST_PIPE)
+        self._console = build_console(settings)
+        self._notes = build_console(settings, stderr=True)
+        self.is_terminal = self._console.is_terminal
 
     @property
     def client(self) -> MetaClient:
         if self._client is None:
-            self._client = MetaClient(
-                self._server, client_name="laketx", retry_budget_s=self._retry_budget_s, use_session=False
-            )
+            self._client = self.connect()
         return self._client
+
+    def connect(self, *, use_session: bool = False) -> MetaClient:
+        """A client of its own, which the caller closes."""
+        settings = self.settings
+        return MetaClient(
+            settings.server,
+            principal=settings.user,
+            client_name=settings.client_name,
+            call_timeout_s=settings.timeout_s,
+            retry_budget_s=settings.timeout_s,
+            use_session=use_session,
+        )
+
+    @property
+    def width(self) -> int:
+        return self._console.width
+
+    # --------------------------------------------------------------------------------------------------------- print
 
     def show(self, rendered: RenderableType) -> None:
         self._console.print(rendered)
 
-    def show_rows(self, columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-        table = Table(title=title or None, title_justify="left", header_style="bold")
-        for column in columns:
-            numeric = column.startswith(("+", "-")) or column in NUMBERS
-            table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*[Text(cell) for cell in row])
-        self.show(table)
+    def say(self, text: str) -> None:
+        """A line of data."""
+        self._console.print(Text(printable(text)), soft_wrap=not self.is_terminal)
 
-    def show_json(self, answer: Message | Sequence[Message]) -> None:
-        content: Any = as_json(answer) if isinstance(answer, Message) else [as_json(item) for item in answer]
-        if self._console.is_terminal:
-            self.show(JSON.from_data(content))
+    def note(self, text: str) -> None:
+        """A line for people, apart from the data; --quiet leaves it out."""
+        if not self.settings.quiet:
+            self._notes.print(Text(text), style="dim", soft_wrap=not self._notes.is_terminal)
+
+    def done(self, text: str) -> None:
+        """What a command that changes something has done."""
+        if not self.as_json and not self.settings.quiet:
+            self.say(text)
+
+    def show_pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Names and values below each other; those without a value are left out."""
+        rows = [(name, printable(str(value))) for name, value in pairs if value not in ("", None)]
+        wide = max((cell_len(name) for name, _ in rows), default=0)
+        if self._console.width == UNLIMITED:
+            sys.stdout.writelines(f"{_padded(name, wide)}{' ' * GAP}{value}\n" for name, value in rows)
+            return
+        grid = Table(show_header=False, box=None, padding=(0, GAP, 0, 0), pad_edge=False)
+        grid.add_column(width=wide, no_wrap=True, style="bold")
+        grid.add_column(overflow="fold")
+        for name, value in rows:
+            grid.add_row(Text(name), Text(value))
+        self.show(grid)
+
+    def show_rows(self, columns: Sequence[Column], rows: Iterable[Row], title: str = "") -> None:
+        """Begins to print when the first thousand rows are there."""
+        waiting = iter(rows)
+        first = list(islice(waiting, ROWS_AT_ONCE))
+        if title:
+            self._console.print(Text(printable(title), style="bold"), soft_wrap=True)
+        texts = [_texts(row) for row in first]
+        widths = _widths(columns, texts)
+        kept = fit(columns, widths, self._console.width)
+        if len(kept) < len(columns) and self.is_terminal:
+            gone = ", ".join(column.name for number, column in enumerate(columns) if number not in kept)
+            self.note(f"too narrow for: {gone} (-o json has all)")
+        more = (_texts(row) for row in waiting)
+        folds = any(columns[number].folds for number in kept)
+        if folds and sum(widths[number] + GAP for number in kept) - GAP > self._console.width:
+            self._print_folded([columns[number] for number in kept], chain(texts, more), kept)
         else:
-            click.echo(JSON.from_data(content).text.plain)
+            self._print_lines(columns, widths, kept, chain(texts, more))
+
+    def show_json(self, answer: Message | Sequence[Message] | dict[str, Any] | list[Any]) -> None:
+        """One document."""
+        self.write(json.dumps(_jsonable(answer), indent=2, ensure_ascii=False))
+
+    def show_json_lines(self, answers: Iterable[Message | dict[str, Any]]) -> None:
+        """A document a line, each as soon as it is there."""
+        for answer in answers:
+            self.write(json.dumps(_jsonable(answer), ensure_ascii=False))
+
+    def write(self, text: str) -> None:
+        """A line for programs, as it is."""
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def show_failure(self, failure: CommandError) -> None:
+        if self.as_json:
+            sys.stderr.write(json.dumps({"error": failure.as_dict()}, ensure_ascii=False) + "\n")
+            return
+        show_failure(self._notes, failure)
+
+    # ----------------------------------------------------------------------------------------------------------- ask
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Goes on where the user says yes; fails where there is nobody to ask."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise usage_failure(
+                f"{question} There is no terminal to ask on", next_step="add --yes to do it, --dry-run to look first"
+            )
+        sys.stderr.write(f"{printable(question)} [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise CommandError(Exit.REFUSED, "NOT_CONFIRMED", "nothing was changed", next_step="answer y, or add --yes")
+
+    # --------------------------------------------------------------------------------------------------------- inner
+
+    def _print_lines(
+        self, columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], rows: Iterator[list[str]]
+    ) -> None:
+        def line(row: Sequence[str]) -> str:
+            cells = [_padded(row[number], widths[number], right=columns[number].right) for number in kept]
+            return (" " * GAP).join(cells).rstrip()
+
+        header = line([column.name.upper() if not self.is_terminal else column.name for column in columns])
+        self._console.print(Text(header, style="bold"), soft_wrap=True)
+        for row in rows:
+            sys.stdout.write(line(row) + "\n")
+        sys.stdout.flush()
+
+    def _print_folded(self, columns: Sequence[Column], rows: Iterator[list[str]], kept: Sequence[int]) -> None:
+        while part := list(islice(rows, ROWS_AT_ONCE)):
+            table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+            for column in columns:
+                justify = "right" if column.right else "left"
+                table.add_column(
+                    Text(column.name),
+                    justify=justify,  # type: ignore[arg-type]
+                    overflow="fold",
+                    no_wrap=not column.folds,
+                )
+            for row in part:
+                table.add_row(*[Text(row[number]) for number in kept])
+            self.show(table)
 
     def __enter__(self) -> Self:
         return self
@@ -69,27 +216,72 @@ class Session:
             self._client.close()
 
 
-NUMBERS = frozenset({"version", "buckets", "rebased over", "files", "read version"})
-pass_session = click.make_pass_decorator(Session)
+class Paper(Console):
+    """A console that leaves a closed pipe to its caller."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
-def as_json(message: Message) -> dict[str, Any]:
-    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+def build_console(settings: Settings, *, stderr: bool = False) -> Console:
+    console = Paper(
+        stderr=stderr, no_color=not settings.color, highlight=False, emoji=False, markup=False, width=settings.width
+    )
+    if settings.width is None and not console.is_terminal:
+        console.width = UNLIMITED
+    return console
 
 
-def when(time_us: int) -> str:
-    """Microseconds since 1970 as UTC; nothing for 0, which is "not yet"."""
-    if not time_us:
-        return ""
-    seconds, micros = divmod(time_us, 1_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{micros:06d}"
+def show_failure(console: Console, failure: CommandError) -> None:
+    """What is wrong, the facts, what to do."""
+    is_usage = failure.reason == "USAGE"
+    head = failure.message.removeprefix("laketx ") if is_usage else f"{failure.reason}: {failure.message}"
+    lines = [Text.assemble(("laketx: ", "bold"), (printable(head), "bold red"))]
+    lines += [Text(f"  {name}: {printable(value)}") for name, value in sorted(failure.facts.items())]
+    if failure.next_step:
+        lines.append(Text(f"  next: {printable(failure.next_step)}"))
+    if failure.usage:
+        lines.append(Text(f"  {failure.usage}"))
+    for line in lines:
+        console.print(line, soft_wrap=not console.is_terminal)
 
 
-def word(name_of: Callable[[Any], str], value: int) -> str:
-    """OPERATION_MAJOR_COMPACT is `major compact`; a value that this client doesn't know is its number."""
-    try:
-        name = name_of(value)
-    except ValueError:
-        return str(value)
-    prefix = name_of(0).removesuffix("UNSPECIFIED")
-    return name.removeprefix(prefix).replace("_", " ").lower()
+def fit(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """Numbers of the columns to show, in their order: the least important go until the others fit."""
+    kept = list(range(len(columns)))
+
+    def needed() -> int:
+        least = [min(widths[i], FOLDED_AT_LEAST) if columns[i].folds else widths[i] for i in kept]
+        return sum(least) + GAP * (len(kept) - 1)
+
+    while needed() > width:
+        least_important = max(kept, key=lambda number: (columns[number].rank, number))
+        if columns[least_important].rank == 0:
+            break
+        kept.remove(least_important)
+    return kept
+
+
+def _texts(row: Row) -> list[str]:
+    return [printable(str(cell)) for cell in row]
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        max([cell_len(column.name), *(cell_len(row[number]) for row in rows)]) for number, column in enumerate(columns)
+    ]
+
+
+def _padded(text: str, width: int, *, right: bool = False) -> str:
+    room = " " * max(0, width - cell_len(text))
+    return room + text if right else text + room
+
+
+def _jsonable(answer: Any) -> Any:
+    if isinstance(answer, Message):
+        return as_json(answer)
+    if isinstance(answer, list | tuple):
+        return [_jsonable(item) for item in answer]
+    if isinstance(answer, dict):
+        return {name: _jsonable(value) for name, value in answer.items()}
+    return answer

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-import click
+from metaservice.cli.command import Arguments, Command
+from metaservice.cli.output import Session
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def serve(args: tuple[str, ...]) -> None:
-    """Runs the service in the foreground; all arguments go to it."""
-    os.execv(sys.executable, [sys.executable, "-m", "metaservice", *args])  # noqa: S606  # this Python, no shell
+def run(session: Session, args: Arguments) -> int:
+    del session
+    os.execv(sys.executable, [sys.executable, "-m", "metaservice", *args.rest])  # noqa: S606  # this Python, no shell
+
+
+COMMAND = Command("serve", "Run the service in the foreground; all options go to it.", run, passes_on=True)

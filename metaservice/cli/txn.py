@@ -2,119 +2,144 @@
 
 from __future__ import annotations
 
-import click
-from rich.table import Table
-from rich.text import Text
+from itertools import islice
 
-from metaservice.cli.output import Session, pass_session, when, word
-from metaservice.cli.tables import find_table
-from metaservice.client import MetaClient, NotFoundError
+from metaservice.cli.command import TABLE, Arguments, Command, Parser, add_limit, add_yes
+from metaservice.cli.failures import CommandError, Exit
+from metaservice.cli.find import find_table, table_name
+from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.values import when, word
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
 STATES = ["open", "committed", "conflict", "aborted", "expired"]
+COLUMNS = (
+    Column("transaction"),
+    Column("state"),
+    Column("operation", rank=1),
+    Column("who", rank=2),
+    Column("began (UTC)", rank=3),
+    Column("ended (UTC)", rank=5),
+    Column("outcome", rank=4, folds=True),
+)
+TABLE_COLUMNS = (
+    Column("table"),
+    Column("operation"),
+    Column("read version", right=True),
+    Column("version", right=True),
+    Column("rebased over", rank=1, right=True),
+)
 
 
-@click.group()
-def txn() -> None:
-    """Looks at transactions and ends them."""
+def list_arguments(parser: Parser) -> None:
+    parser.add("--state", choices=STATES, help="Only in this state.")
+    parser.add("--table", metavar="TABLE", default="", help="Only of this table: its name or id.", completes=TABLE)
+    add_limit(parser)
 
 
-@txn.command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only in this state.")
-@click.option("--table", "table_name", default="", help="Only of this table: its name or id.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), help="At most so many.")
-@pass_session
-def list_(session: Session, state: str | None, table_name: str, limit: int) -> None:
-    """Lists transactions, newest first."""
-    table_id = find_table(session.client, table_name).table_id if table_name else ""
-    wanted = transaction_pb2.TransactionState.Value(f"TRANSACTION_STATE_{(state or 'unspecified').upper()}")
-    pages = session.client.list_transactions(state=wanted, table_id=table_id, page_size=min(limit, 500))
-    found = [transaction for transaction, _ in zip(pages, range(limit), strict=False)]
+def run_list(session: Session, args: Arguments) -> None:
+    table_id = find_table(session.client, args.table).table_id if args.table else ""
+    wanted = transaction_pb2.TransactionState.Value(f"TRANSACTION_STATE_{(args.state or 'unspecified').upper()}")
+    pages = session.client.list_transactions(state=wanted, table_id=table_id, page_size=min(args.limit, 500))
+    listed = islice(pages, args.limit)
     if session.as_json:
-        session.show_json(found)
-        return
-    session.show_rows(
-        ["transaction", "state", "operation", "who", "began (UTC)", "ended (UTC)", "outcome"],
-        [
-            (
-                transaction.txn_id,
-                word(transaction_pb2.TransactionState.Name, transaction.state),
-                ", ".join(word(common_pb2.Operation.Name, intent.operation) for intent in transaction.tables),
-                transaction.principal.name,
-                when(transaction.begin_time_us),
-                when(transaction.end_time_us),
-                outcome_of(transaction),
-            )
-            for transaction in found
-        ],
+        session.show_json(list(listed))
+    else:
+        session.show_rows(COLUMNS, map(row, listed))
+
+
+def row(transaction: transaction_pb2.Transaction) -> Row:
+    return (
+        transaction.txn_id,
+        word(transaction_pb2.TransactionState.Name, transaction.state),
+        ", ".join(word(common_pb2.Operation.Name, intent.operation) for intent in transaction.tables),
+        transaction.principal.name,
+        when(transaction.begin_time_us),
+        when(transaction.end_time_us),
+        outcome_of(transaction),
     )
 
 
-@txn.command()
-@click.argument("txn_id")
-@pass_session
-def show(session: Session, txn_id: str) -> None:
-    """Shows all that is known of a transaction."""
-    transaction = session.client.get_transaction(txn_id)
+def txn_arguments(parser: Parser) -> None:
+    parser.add("txn_id", metavar="TXN", help="Id of the transaction.")
+
+
+def run_show(session: Session, args: Arguments) -> None:
+    transaction = session.client.get_transaction(args.txn_id)
     if session.as_json:
         session.show_json(transaction)
         return
-    grid = Table(show_header=False, box=None)
-    for name, value in (
-        ("transaction", transaction.txn_id),
-        ("state", word(transaction_pb2.TransactionState.Name, transaction.state)),
-        ("who", f"{transaction.principal.name} {transaction.principal.client}".strip()),
-        ("what for", transaction.commit_message),
-        ("began", when(transaction.begin_time_us)),
-        ("ended", when(transaction.end_time_us)),
-        ("files registered", str(transaction.registered_files)),
-        ("took files from", transaction.adopt_from),
-        ("files taken by", transaction.adopted_by),
-        ("outcome", outcome_of(transaction)),
-    ):
-        if value:
-            grid.add_row(Text(name, style="bold"), Text(value))
-    session.show(grid)
+    session.show_pairs(
+        [
+            ("transaction", transaction.txn_id),
+            ("state", word(transaction_pb2.TransactionState.Name, transaction.state)),
+            ("who", transaction.principal.name),
+            ("client", transaction.principal.client),
+            ("what for", transaction.commit_message),
+            ("began", when(transaction.begin_time_us)),
+            ("ended", when(transaction.end_time_us)),
+            ("files registered", transaction.registered_files),
+            ("took files from", transaction.adopt_from),
+            ("files taken by", transaction.adopted_by),
+            ("outcome", outcome_of(transaction)),
+        ]
+    )
     committed = {table.table_id: table for table in transaction.committed.tables}
     session.show_rows(
-        ["table", "operation", "read version", "version", "rebased over"],
+        TABLE_COLUMNS,
         [
             (
                 table_name(session.client, intent.table_id),
                 word(common_pb2.Operation.Name, intent.operation),
-                str(intent.read_version) if intent.HasField("read_version") else "",
-                str(committed[intent.table_id].version) if intent.table_id in committed else "",
-                str(committed[intent.table_id].rebased_over) if intent.table_id in committed else "",
+                intent.read_version if intent.HasField("read_version") else "",
+                committed[intent.table_id].version if intent.table_id in committed else "",
+                committed[intent.table_id].rebased_over if intent.table_id in committed else "",
             )
             for intent in transaction.tables
         ],
     )
 
 
-@txn.command()
-@click.argument("txn_id")
-@pass_session
-def outcome(session: Session, txn_id: str) -> None:
-    """Says how a transaction ended, in one line."""
-    transaction = session.client.get_transaction(txn_id)
+def run_outcome(session: Session, args: Arguments) -> None:
+    transaction = session.client.get_transaction(args.txn_id)
     if session.as_json:
         session.show_json(transaction)
         return
     state = word(transaction_pb2.TransactionState.Name, transaction.state)
-    click.echo(f"{state}: {outcome_of(transaction)}" if outcome_of(transaction) else state)
+    outcome = outcome_of(transaction)
+    session.say(f"{state}: {outcome}" if outcome else state)
 
 
-@txn.command()
-@click.argument("txn_id")
-@click.option("--reason", default="aborted by an operator", show_default=True, help="Shown to who asks.")
-@pass_session
-def abort(session: Session, txn_id: str, reason: str) -> None:
-    """Ends an open transaction without effect."""
-    session.client.abort(txn_id, reason)
+def abort_arguments(parser: Parser) -> None:
+    txn_arguments(parser)
+    parser.add("--reason", default="aborted by an operator", help="Shown to who asks what became of it.")
+    add_yes(parser)
+
+
+def run_abort(session: Session, args: Arguments) -> None:
+    client = session.client
+    transaction = client.get_transaction(args.txn_id)
+    if transaction.state != transaction_pb2.TRANSACTION_STATE_OPEN:
+        state = word(transaction_pb2.TransactionState.Name, transaction.state)
+        raise CommandError(
+            Exit.REFUSED,
+            "TRANSACTION_ENDED",
+            f"it is not open: it is {state}",
+            {"txn_id": args.txn_id},
+            f"laketx txn show {args.txn_id}",
+        )
+    who = transaction.principal.name or "somebody"
+    what = f"transaction {args.txn_id} of {who}, with {transaction.registered_files} files"
+    if args.dry_run:
+        if session.as_json:
+            session.show_json(transaction)
+        else:
+            session.say(f"would abort {what}")
+        return
+    session.confirm(f"Abort {what}?", yes=args.yes)
+    client.abort(args.txn_id, args.reason)
     if session.as_json:
-        session.show_json(session.client.get_transaction(txn_id))
-    else:
-        click.echo(f"{txn_id} is aborted")
+        session.show_json(client.get_transaction(args.txn_id))
+    session.done(f"{args.txn_id} is aborted")
 
 
 def outcome_of(transaction: transaction_pb2.Transaction) -> str:
@@ -129,9 +154,13 @@ def outcome_of(transaction: transaction_pb2.Transaction) -> str:
             return ""
 
 
-def table_name(client: MetaClient, table_id: str) -> str:
-    """The id stays where the table is gone."""
-    try:
-        return client.get_table(table_id=table_id).name
-    except NotFoundError:
-        return table_id
+COMMAND = Command(
+    "txn",
+    "Look at transactions and end them.",
+    commands=(
+        Command("list", "List transactions, newest first.", run_list, list_arguments),
+        Command("show", "Show all that is known of a transaction.", run_show, txn_arguments),
+        Command("outcome", "Say in one line how a transaction ended.", run_outcome, txn_arguments),
+        Command("abort", "End an open transaction without effect.", run_abort, abort_arguments),
+    ),
+)

@@ -2,40 +2,69 @@
 
 from __future__ import annotations
 
-import click
+from itertools import islice
 
-from metaservice.cli.output import Session, pass_session, when, word
-from metaservice.cli.tables import find_table
-from protos.laketx.v1 import common_pb2
+from metaservice.cli.command import Arguments, Command, Parser, add_limit, add_table
+from metaservice.cli.find import find_table
+from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.values import when, word
+from protos.laketx.v1 import common_pb2, read_pb2
+
+COLUMNS = (
+    Column("version", right=True),
+    Column("time version (UTC)", rank=2),
+    Column("operation"),
+    Column("who", rank=1),
+    Column("+files", right=True),
+    Column("-files", right=True),
+    Column("+rows", right=True),
+    Column("-rows", right=True),
+    Column("rebased", rank=3, right=True),
+    Column("transaction", rank=5),
+    Column("client", rank=6),
+    Column("message", rank=4, folds=True),
+)
 
 
-@click.command()
-@click.argument("table")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), help="At most so many.")
-@pass_session
-def versions(session: Session, table: str, limit: int) -> None:
-    """Lists the versions of TABLE (a name or an id), newest first."""
-    found = find_table(session.client, table)
-    pages = session.client.list_versions(found.table_id, page_size=min(limit, 500))
-    listed = [version for version, _ in zip(pages, range(limit), strict=False)]
+def arguments(parser: Parser) -> None:
+    add_table(parser)
+    add_limit(parser)
+
+
+def run(session: Session, args: Arguments) -> None:
+    table = find_table(session.client, args.table)
+    pages = session.client.list_versions(table.table_id, page_size=min(args.limit, 500))
+    listed = islice(pages, args.limit)
     if session.as_json:
-        session.show_json(listed)
-        return
-    session.show_rows(
-        ["version", "time version (UTC)", "operation", "who", "+files", "-files", "+rows", "-rows", "rebased over"],
-        [
-            (
-                str(version.version),
-                when(version.time_version_us) if version.HasField("time_version_us") else "",
-                word(common_pb2.Operation.Name, version.operation),
-                version.principal.name,
-                str(version.files_added),
-                str(version.files_removed),
-                str(version.rows_added),
-                str(version.rows_removed),
-                str(version.rebased_over or ""),
-            )
-            for version in listed
-        ],
-        title=found.name,
+        session.show_json(list(listed))
+    else:
+        session.show_rows(COLUMNS, map(row, listed))
+
+
+def row(version: read_pb2.Version) -> Row:
+    return (
+        version.version,
+        when(version.time_version_us) if version.HasField("time_version_us") else "-",
+        word(common_pb2.Operation.Name, version.operation),
+        version.principal.name,
+        version.files_added,
+        version.files_removed,
+        version.rows_added,
+        version.rows_removed,
+        version.rebased_over or "",
+        version.txn_id,
+        version.principal.client,
+        version.commit_message,
     )
+
+
+COMMAND = Command(
+    "versions",
+    "List the versions of a table, newest first.",
+    run,
+    arguments,
+    details=(
+        "Every commit has an ID version; those that change data for a reader have a time version too.\n"
+        "`rebased` is how many commits of others it was moved over."
+    ),
+)

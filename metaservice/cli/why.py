@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import click
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from metaservice.cli.output import Session, pass_session, when, word
-from metaservice.cli.txn import outcome_of, table_name
-from protos.laketx.v1 import common_pb2, transaction_pb2
+from metaservice.cli.command import Arguments, Command, Parser
+from metaservice.cli.find import table_or_none
+from metaservice.cli.output import Session
+from metaservice.cli.txn import outcome_of
+from metaservice.cli.values import printable, typed_partition_text, types_of, when, word
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
+FRAMED_FROM = 64
 ADVICE = {
     common_pb2.ADVICE_RESUBMIT: "Begin a new transaction with adopt_from: the staged files are still good.",
     common_pb2.ADVICE_RERUN: "Begin again at the head and compute again.",
@@ -20,37 +23,72 @@ ADVICE = {
 }
 
 
-@click.command()
-@click.argument("txn_id", metavar="TXN")
-@pass_session
-def why(session: Session, txn_id: str) -> None:
-    """Explains how a transaction ended: the winner, the rule, the partition, what to do."""
-    transaction = session.client.get_transaction(txn_id)
+def arguments(parser: Parser) -> None:
+    parser.add("txn_id", metavar="TXN", help="Id of the transaction.")
+
+
+def run(session: Session, args: Arguments) -> None:
+    transaction = session.client.get_transaction(args.txn_id)
     if session.as_json:
         session.show_json(transaction)
         return
     if transaction.state == transaction_pb2.TRANSACTION_STATE_CONFLICT:
-        session.show(explained(transaction.conflict, table_name(session.client, transaction.conflict.table_id)))
+        show_conflict(session, transaction.conflict)
         return
     state = word(transaction_pb2.TransactionState.Name, transaction.state)
     outcome = outcome_of(transaction)
-    click.echo(f"{txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
+    session.say(f"{args.txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
+
+
+def show_conflict(session: Session, conflict: common_pb2.Conflict) -> None:
+    """One screen: framed on a terminal, plain in a pipe."""
+    table = table_or_none(session.client, conflict.table_id)
+    readable = with_typed_partition(conflict, table)
+    name = table.name if table is not None else conflict.table_id
+    if session.is_terminal and session.width >= FRAMED_FROM:
+        session.show(explained(readable, name))
+    else:
+        session.say(readable.message or "A race was lost.")
+        session.show_pairs(facts(readable, name))
 
 
 def explained(conflict: common_pb2.Conflict, table: str) -> RenderableType:
     grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in facts(conflict, table):
+        if value:
+            grid.add_row(Text(name, style="bold"), Text(printable(value)))
+    message = Text(printable(conflict.message or "A race was lost."))
+    return Panel(Group(message, Text(), grid), title="conflict", title_align="left", border_style="red")
+
+
+def facts(conflict: common_pb2.Conflict, table: str) -> list[tuple[str, str]]:
     winner = f"{word(common_pb2.Operation.Name, conflict.winner_operation)}, version {conflict.winner_version}"
-    for name, value in (
+    return [
         ("table", table),
         ("partition", conflict.partition or "(the whole table)"),
         ("file", conflict.path),
         ("mine", f"{word(common_pb2.Operation.Name, conflict.operation)}, read version {conflict.read_version}"),
         ("winner", f"{winner} at {when(conflict.winner_commit_time_us)} UTC"),
         ("winner's user", conflict.winner_principal.name),
+        ("winner's client", conflict.winner_principal.client),
         ("winner's transaction", conflict.winner_txn_id),
         ("rule", word(common_pb2.ConflictRule.Name, conflict.rule)),
         ("what to do", ADVICE.get(conflict.advice, "")),
-    ):
-        if value:
-            grid.add_row(Text(name, style="bold"), Text(value))
-    return Panel(grid, title=Text(conflict.message or "A race was lost."), title_align="left", border_style="red")
+    ]
+
+
+def with_typed_partition(conflict: common_pb2.Conflict, table: catalog_pb2.Table | None) -> common_pb2.Conflict:
+    """A copy whose partition has dates and times where the wire has days and microseconds."""
+    readable = common_pb2.Conflict()
+    readable.CopyFrom(conflict)
+    if table is None or not conflict.partition:
+        return readable
+    readable.partition = typed_partition_text(conflict.partition, types_of(table))
+    in_words = f"in partition {conflict.partition}"
+    readable.message = conflict.message.replace(in_words, f"in partition {readable.partition}")
+    return readable
+
+
+COMMAND = Command(
+    "why", "Explain how a transaction ended: the winner, the rule, the partition, what to do.", run, arguments
+)

@@ -1,0 +1,5 @@
+"""`python -m metaservice.cli` is `laketx`."""
+
+from metaservice.cli import main
+
+main()

@@ -1,0 +1,63 @@
+"""`laketx explain`: what a commit would answer if it were decided at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from metaservice.cli.command import FILE, Arguments, Command, Parser
+from metaservice.cli.failures import Exit, usage_failure
+from metaservice.cli.find import table_name
+from metaservice.cli.output import Session
+from metaservice.cli.why import show_conflict
+from protos.laketx.v1 import common_pb2, transaction_pb2
+
+
+def arguments(parser: Parser) -> None:
+    parser.add("txn_id", metavar="TXN", help="Id of an open transaction.")
+    parser.add(
+        "--changes",
+        metavar="FILE",
+        completes=FILE,
+        help='What would be committed: {"changes": [...]} as JSON (docs/api.md, Change); `-` is stdin. '
+        "Default: the registered files and nothing else, as an INSERT commits.",
+    )
+
+
+def run(session: Session, args: Arguments) -> Exit:
+    client = session.client
+    if args.changes is not None:
+        changes = read_changes(args.changes)
+    else:
+        intents = client.get_transaction(args.txn_id).tables
+        changes = [common_pb2.Change(table_id=intent.table_id) for intent in intents]
+    answer = client.explain(args.txn_id, changes)
+    loses = answer.HasField("conflict")
+    if session.as_json:
+        session.show_json(answer)
+    elif loses:
+        show_conflict(session, answer.conflict)
+    else:
+        for table in answer.committed.tables:
+            rebased = f", rebased over {table.rebased_over}" if table.rebased_over else ""
+            name = table_name(client, table.table_id)
+            session.say(f"would commit to {name} as version {table.version}{rebased}")
+    return Exit.CONFLICT if loses else Exit.DONE
+
+
+def read_changes(path: str) -> list[common_pb2.Change]:
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        request = json_format.Parse(text, transaction_pb2.ExplainTransactionRequest())
+    except (OSError, UnicodeError, json_format.ParseError) as error:
+        raise usage_failure(
+            f"--changes: {error}", next_step='{"changes": [{"table_id": "…"}]} is the least that a change says'
+        ) from error
+    return list(request.changes)
+
+
+COMMAND = Command(
+    "explain", "Say what a commit would answer now, changing nothing; ends with 4 where it would lose.", run, arguments
+)

@@ -1,0 +1,162 @@
+"""How a command fails: its exit code, and what its user reads on stderr.
+
+Every failure says what is wrong (a reason and facts) and what to do next; with `-o json` it is one document on stderr.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from metaservice.client import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    ErrorKind,
+    LakeTXError,
+    MetaServiceError,
+)
+
+
+class Exit(IntEnum):
+    """How a command ended, for scripts."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+    CONFLICT = 4
+    NOT_FOUND = 5
+    UNKNOWN = 6
+    CORRUPT = 7
+    INTERRUPTED = 130
+    PIPE_CLOSED = 141
+
+
+MEANING: Final[Mapping[Exit, str]] = {
+    Exit.DONE: "Done.",
+    Exit.REFUSED: "The service refused, a question was answered with no, or the output can't be written.",
+    Exit.USAGE: "The command line can't be right, or lacks a `--yes` where nobody can be asked.",
+    Exit.UNAVAILABLE: "The service gave no answer within `--timeout`, or is not serving.",
+    Exit.CONFLICT: "A race was lost, or (`explain`) would be.",
+    Exit.NOT_FOUND: "There is no such table, version or transaction, or no longer.",
+    Exit.UNKNOWN: "No answer came to a change: it may have happened. Ask for its outcome.",
+    Exit.CORRUPT: "The service can't trust its records.",
+    Exit.INTERRUPTED: "Ended by Ctrl-C.",
+    Exit.PIPE_CLOSED: "Who read the output closed it, as `head` does.",
+}
+assert MEANING.keys() == set(Exit)
+
+EXIT_OF_KIND: Final[Mapping[ErrorKind, Exit]] = {
+    ErrorKind.INVALID: Exit.REFUSED,
+    ErrorKind.NOT_FOUND: Exit.NOT_FOUND,
+    ErrorKind.ALREADY_EXISTS: Exit.REFUSED,
+    ErrorKind.BLOCKED: Exit.REFUSED,
+    ErrorKind.GONE: Exit.NOT_FOUND,
+    ErrorKind.STALE: Exit.REFUSED,
+    ErrorKind.EXHAUSTED: Exit.UNAVAILABLE,
+    ErrorKind.DENIED: Exit.REFUSED,
+    ErrorKind.UNAVAILABLE: Exit.UNAVAILABLE,
+    ErrorKind.CORRUPT: Exit.CORRUPT,
+}
+assert EXIT_OF_KIND.keys() == set(ErrorKind)
+
+EXIT_OF_REASON: Final[Mapping[str, Exit]] = {"TABLE_DROPPED": Exit.NOT_FOUND}
+
+NEXT_OF_KIND: Final[Mapping[ErrorKind, str]] = {
+    ErrorKind.INVALID: "correct what the facts name, and try again",
+    ErrorKind.NOT_FOUND: "look at what there is: `laketx table list`, `laketx txn list`",
+    ErrorKind.ALREADY_EXISTS: "pick another name",
+    ErrorKind.BLOCKED: "change what the facts name first",
+    ErrorKind.GONE: "ask for a newer version: `laketx versions TABLE`",
+    ErrorKind.STALE: "it has ended already: `laketx txn show TXN` says how",
+    ErrorKind.EXHAUSTED: "try again later, with less",
+    ErrorKind.DENIED: "ask for the rights",
+    ErrorKind.UNAVAILABLE: "is a service running there? `laketx serve` starts one, --server names another",
+    ErrorKind.CORRUPT: "stop writing and call the operator of the service",
+}
+assert NEXT_OF_KIND.keys() == set(ErrorKind)
+
+NEXT_OF_REASON: Final[Mapping[str, str]] = {
+    "PROPERTY_UNKNOWN": "put properties of your own under user.: --set user.NAME=VALUE",
+    "RPC_DEADLINE_EXCEEDED": "it took longer than --timeout: give it more",
+    "RPC_UNIMPLEMENTED": "the service is older than this command, or can't do this",
+    "TABLE_DROPPED": "it was dropped: `laketx table list` shows those that are there",
+    "TABLE_EXISTS": "pick another name, or drop the table first: `laketx table drop NAME`",
+    "TRANSACTION_UNKNOWN": "outcomes are kept for days, not for ever: `laketx txn list` shows those that are known",
+    "VERSION_IN_FUTURE": "the fact `head` is the newest version",
+}
+
+
+@dataclass(eq=False)
+class CommandError(Exception):
+    """A command can't go on."""
+
+    code: Exit
+    reason: str
+    message: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    next_step: str = ""
+    usage: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "reason": self.reason,
+            "message": self.message,
+            "facts": dict(sorted(self.facts.items())),
+            "next": self.next_step,
+            "exit_code": int(self.code),
+        }
+
+
+def usage_failure(message: str, *, next_step: str = "", usage: str = "") -> CommandError:
+    return CommandError(Exit.USAGE, "USAGE", message, next_step=next_step, usage=usage)
+
+
+def failure_of(error: LakeTXError, server: str) -> CommandError:
+    """What a call raised, in a user's terms."""
+    match error:
+        case MetaServiceError():
+            return _refused(error, server)
+        case ConflictError():
+            conflict = error.conflict
+            facts = {"winner": conflict.winner_txn_id, "winner_version": str(conflict.winner_version)}
+            return CommandError(
+                Exit.CONFLICT, "CONFLICT", str(error), facts, "look at the newest version and try again"
+            )
+        case CommitOutcomeUnknownError():
+            next_step = f"laketx txn outcome {error.txn_id}"
+            return CommandError(Exit.UNKNOWN, "OUTCOME_UNKNOWN", str(error), {"txn_id": error.txn_id}, next_step)
+        case _:
+            return CommandError(Exit.REFUSED, "FAILED", str(error))
+
+
+def _refused(error: MetaServiceError, server: str) -> CommandError:
+    code = EXIT_OF_REASON.get(error.reason, EXIT_OF_KIND[error.kind])
+    next_step = NEXT_OF_REASON.get(error.reason, NEXT_OF_KIND[error.kind])
+    if error.reason in ("RPC_UNAVAILABLE", "SESSION_BROKEN"):
+        return CommandError(code, error.reason, f"no service answers at {server}", {"detail": error.message}, next_step)
+    facts = {**error.facts, **({"server": server} if error.kind is ErrorKind.UNAVAILABLE else {})}
+    return CommandError(code, error.reason, error.message or error.kind.value, facts, next_step)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question with the nearest of the words that there are; empty where none is near."""
+    near = nearest(word, known)
+    return f"did you mean `{near}`?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """By the whole word; by what follows the last dot where the namespace was left out."""
+    folded = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    if found:
+        return folded[found[0]]
+    last = {name.rpartition(".")[2]: full for name, full in folded.items()}
+    found = difflib.get_close_matches(word.lower().rpartition(".")[2], last, n=1, cutoff=0.8)
+    return last[found[0]] if found else ""

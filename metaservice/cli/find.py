@@ -1,0 +1,60 @@
+"""Finds what a user means by what they type."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from metaservice.cli.failures import CommandError, did_you_mean
+from metaservice.cli.output import Session
+from metaservice.cli.values import read_time_us
+from metaservice.client import LakeTXError, MetaClient, MetaServiceError
+from protos.laketx.v1 import catalog_pb2
+
+GONE = ("TABLE_UNKNOWN", "TABLE_DROPPED")
+TABLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def find_table(client: MetaClient, name_or_id: str) -> catalog_pb2.Table:
+    if TABLE_ID.fullmatch(name_or_id):
+        return client.get_table(table_id=name_or_id)
+    return client.get_table(name_or_id)
+
+
+def list_namespaces(client: MetaClient) -> list[str]:
+    """Those that have tables."""
+    return sorted({table.name.partition(".")[0] for table in client.list_tables() if "." in table.name})
+
+
+def find_version(session: Session, table_id: str, version: int | None, at: str | None) -> int:
+    """The version asked for by number or by time; the head where neither is given."""
+    time_us = read_time_us(at, session.now_us()) if at is not None else None
+    return session.client.resolve_version(table_id, version=version, time_us=time_us).version
+
+
+def table_or_none(client: MetaClient, table_id: str) -> catalog_pb2.Table | None:
+    """None where the table is gone."""
+    try:
+        return client.get_table(table_id=table_id)
+    except MetaServiceError as error:
+        if error.reason not in GONE:
+            raise
+        return None
+
+
+def table_name(client: MetaClient, table_id: str) -> str:
+    """The id stays where the table is gone."""
+    table = table_or_none(client, table_id)
+    return table.name if table is not None else table_id
+
+
+def suggest_table(session: Session, failure: CommandError) -> CommandError:
+    """Where a table's name was wrong, the nearest that there is."""
+    name = failure.facts.get("name", "")
+    if failure.reason != "TABLE_UNKNOWN" or not name:
+        return failure
+    try:
+        hint = did_you_mean(name, [table.name for table in session.client.list_tables()])
+    except LakeTXError:
+        return failure
+    return replace(failure, next_step=hint or "`laketx table list` shows the tables that there are")

@@ -1,0 +1,96 @@
+"""`laketx show`: a table as it was at one version, and the commit that made it so."""
+
+from __future__ import annotations
+
+from metaservice.cli.command import Arguments, Command, Parser, add_table
+from metaservice.cli.failures import CommandError, Exit
+from metaservice.cli.find import find_table, find_version
+from metaservice.cli.output import Session
+from metaservice.cli.values import partition_text, size_text, when, word
+from metaservice.cli.versioned import add_version
+from metaservice.client import MetaClient
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+
+
+def arguments(parser: Parser) -> None:
+    add_table(parser)
+    add_version(parser)
+    parser.add("--no-totals", action="store_true", help="The commit alone: don't count the files that were live.")
+
+
+def run(session: Session, args: Arguments) -> None:
+    client = session.client
+    table = find_table(client, args.table)
+    number = find_version(session, table.table_id, args.version, args.at)
+    commit = find_commit(client, table, number)
+    totals = {} if args.no_totals else count_live(client, table.table_id, number)
+    if session.as_json:
+        session.show_json({"table": table.name, "commit": commit, **({"live": totals} if totals else {})})
+        return
+    session.show_pairs([("table", table.name), *commit_pairs(commit), *live_pairs(totals)])
+
+
+def find_commit(client: MetaClient, table: catalog_pb2.Table, number: int) -> read_pb2.Version:
+    for commit in client.list_versions(table.table_id, page_size=1_000):
+        if commit.version <= number:
+            if commit.version == number:
+                return commit
+            break
+    facts = {"table": table.name, "version": str(number)}
+    raise CommandError(
+        Exit.NOT_FOUND, "VERSION_RETIRED", "its commit is no longer kept", facts, f"laketx versions {table.name}"
+    )
+
+
+def commit_pairs(commit: read_pb2.Version) -> list[tuple[str, object]]:
+    properties = ", ".join(f"{name}={value}" for name, value in sorted(commit.properties.items()))
+    return [
+        ("version", commit.version),
+        ("committed", f"{when(commit.commit_time_us)} UTC"),
+        ("time version", when(commit.time_version_us) if commit.HasField("time_version_us") else "none"),
+        ("operation", word(common_pb2.Operation.Name, commit.operation)),
+        ("who", commit.principal.name),
+        ("client", commit.principal.client),
+        ("message", commit.commit_message),
+        ("properties", properties),
+        ("transaction", commit.txn_id),
+        ("read version", commit.read_version),
+        ("rebased over", commit.rebased_over or ""),
+        ("files", f"+{commit.files_added} -{commit.files_removed}"),
+        ("rows", f"+{commit.rows_added} -{commit.rows_removed}"),
+        ("bytes", f"+{size_text(commit.bytes_added)} -{size_text(commit.bytes_removed)}"),
+        ("delete sets", f"+{commit.delete_sets_added} -{commit.delete_sets_removed}"),
+    ]
+
+
+def live_pairs(totals: dict[str, int]) -> list[tuple[str, object]]:
+    if not totals:
+        return []
+    return [
+        ("live", f"{totals['files']} files, {totals['delete_sets']} delete sets, {totals['partitions']} partitions"),
+        ("live rows", totals["rows"]),
+        ("live bytes", size_text(totals["bytes"])),
+    ]
+
+
+def count_live(client: MetaClient, table_id: str, version: int) -> dict[str, int]:
+    totals = {"files": 0, "delete_sets": 0, "rows": 0, "bytes": 0}
+    partitions = set()
+    for entry in client.list_files(table_id, version=version):
+        if entry.HasField("file"):
+            totals["files"] += 1
+            totals["rows"] += entry.file.rows
+            totals["bytes"] += entry.file.bytes
+            partitions.add(partition_text(entry.file.partition))
+        else:
+            totals["delete_sets"] += 1
+    return {**totals, "partitions": len(partitions)}
+
+
+COMMAND = Command(
+    "show",
+    "Show a table at a version or time: the commit, and what was live.",
+    run,
+    arguments,
+    details="`live rows` are the rows of the files: upserts and hidden rows are counted as they are stored.",
+)

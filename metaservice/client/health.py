@@ -1,0 +1,21 @@
+"""Asks the standard health service whether MetaService takes work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from metaservice.client.errors import decode_rpc_error
+
+
+def ask_health(address: str, timeout_s: float, *, wait: bool = False) -> str:
+    """SERVING, NOT_SERVING, … as the service says. `wait`: a service that is not there yet may come within the time."""
+    with grpc.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 500)]) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s, wait_for_ready=wait)
+        except grpc.RpcError as error:
+            raise decode_rpc_error(error) from error
+    return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)

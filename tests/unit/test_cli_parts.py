@@ -1,0 +1,136 @@
+"""The parts of the command that need no service: what fits, what is near, how values read."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metaservice.cli import bench, registry
+from metaservice.cli.failures import CommandError, nearest
+from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, fit
+from metaservice.cli.table import read_columns
+from metaservice.cli.values import as_json, partition_text, printable, read_time_us, typed_partition_text
+from metaservice.core.partitions import Partitioning
+from protos.laketx.v1 import common_pb2, read_pb2
+
+NOW_US = 1_795_277_145_690_975
+EPOCH = date(1970, 1, 1)
+columns = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 60), st.booleans()), min_size=1, max_size=8)
+
+
+@given(columns, st.integers(20, 200))
+def test_columns_fit_or_are_the_last_that_may_go(asked: list[tuple[int, int, bool]], width: int) -> None:
+    wanted = [Column(str(number), rank=rank, folds=folds) for number, (rank, _, folds) in enumerate(asked)]
+    widths = [each for _, each, _ in asked]
+    kept = fit(wanted, widths, width)
+    least = [min(widths[i], FOLDED_AT_LEAST) if wanted[i].folds else widths[i] for i in kept]
+    assert sum(least) + GAP * (len(kept) - 1) <= width or all(wanted[i].rank == 0 for i in kept)
+    assert kept == sorted(kept)
+    assert {i for i, column in enumerate(wanted) if column.rank == 0} <= set(kept)
+    lost = [wanted[i].rank for i in range(len(wanted)) if i not in kept]
+    assert not lost or min(lost) >= max((wanted[i].rank for i in kept if wanted[i].rank), default=0)
+
+
+@given(st.dates(), st.datetimes(timezones=st.just(UTC)), st.text())
+def test_a_conflict_reads_as_its_partition_does(day: date, moment: datetime, text: str) -> None:
+    days, micros = (day - EPOCH).days, read_time_us(moment.isoformat(), 0)
+    kinds = (("d", "date"), ("t", "timestamp"), ("s", "string"))
+    on_the_wire = Partitioning(kinds).encode({"d": days, "t": micros, "s": text})
+    values = [
+        common_pb2.PartitionValue(column="d", value=common_pb2.Value(date=days)),
+        common_pb2.PartitionValue(column="t", value=common_pb2.Value(timestamp_us=micros)),
+        common_pb2.PartitionValue(column="s", value=common_pb2.Value(text=text)),
+    ]
+    shown = typed_partition_text(on_the_wire, dict(kinds))
+    assert shown == partition_text(common_pb2.Partition(values=values))
+    assert shown.startswith(f"d={day.isoformat()}/t={moment:%Y}" if moment.year > 999 else "d=")
+
+
+@given(st.text())
+def test_what_others_wrote_steers_no_terminal(text: str) -> None:
+    assert printable(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "time_us"),
+    [
+        ("now", NOW_US),
+        ("10m ago", NOW_US - 600_000_000),
+        ("2d", NOW_US - 2 * 86_400_000_000),
+        ("1970-01-01", 0),
+        ("1970-01-01 00:00:01.5", 1_500_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T00:00:01Z", 1_000_000),
+    ],
+)
+def test_a_time_is_read(text: str, time_us: int) -> None:
+    assert read_time_us(text, NOW_US) == time_us
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "10 parsecs ago", "1795277145", "-5m"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="is not a time"):
+        read_time_us(text, NOW_US)
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("ordrs", "shop.orders"),
+        ("orders", "shop.orders"),
+        ("SHOP.ORDERS", "shop.orders"),
+        ("shpo.orders", "shop.orders"),
+        ("event", "events"),
+        ("zzz", ""),
+        ("", ""),
+    ],
+)
+def test_the_nearest_name(word: str, found: str) -> None:
+    assert nearest(word, ["shop.orders", "events", "a"]) == found
+
+
+def test_columns_are_read_as_in_sql() -> None:
+    found = read_columns("id BIGINT, price decimal(10, 2) NOT NULL, s struct<a: int, b: int>, note string", ["id"])
+    assert [(each.name, each.type, each.nullable) for each in found] == [
+        ("id", "bigint", False),
+        ("price", "decimal(10, 2)", False),
+        ("s", "struct<a: int, b: int>", True),
+        ("note", "string", True),
+    ]
+
+
+def test_json_has_numbers_words_and_no_absent_fields() -> None:
+    version = read_pb2.Version(version=2**53 + 1, operation=common_pb2.OPERATION_MAJOR_COMPACT, properties={"a": "b"})
+    found = as_json(version)
+    assert (found["version"], found["operation"], found["properties"]) == (2**53 + 1, "major_compact", {"a": "b"})
+    assert found["rows_added"] == 0
+    assert "time_version_us" not in found
+    version.operation = 99  # type: ignore[assignment]
+    assert as_json(version)["operation"] == 99
+
+
+@given(st.lists(st.floats(0, 1e7), max_size=50))
+def test_a_histogram_counts_every_call_once(took_ms: list[float]) -> None:
+    found = bench.histogram(took_ms)
+    assert sum(each["calls"] for each in found) == len(took_ms)
+    edges = [each["up_to_ms"] for each in found]
+    assert edges == sorted(edges)
+    assert not took_ms or max(took_ms) <= edges[-1] * 1.001
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.floats(0.01, 1))
+def test_a_percentile_has_its_share_at_or_below(took_ms: list[float], share: float) -> None:
+    ordered = sorted(took_ms)
+    found = bench.percentile(ordered, share)
+    assert sum(each <= found for each in ordered) >= share * len(ordered) - 1e-9
+    assert bench.percentile(ordered, 1.0) == ordered[-1]
+
+
+def test_every_command_has_help_with_its_options() -> None:
+    waiting = [registry.build_parser()]
+    while waiting:
+        parser = waiting.pop()
+        waiting += parser.commands.values()
+        text = parser.format_help()
+        assert parser.passes_on or all(name in text for name in parser.options())
