@@ -20,7 +20,6 @@ from metaservice.service.reads import Reads
 from metaservice.service.requests import Begin, Commit, Intent
 from metaservice.service.state import State
 from metaservice.service.transactions import Transactions
-from metaservice.store import keys
 from metaservice.store.memory import MemoryStore
 from metaservice.store.port import prefix_end
 from metaservice.store.records import decode_chunk, decode_live
@@ -125,6 +124,12 @@ class Rig:
         intent = Intent(self.table_id, operation, read_version=read_version)
         self.ask(lambda: self.transactions.begin(Begin(txn_id, (intent,), WHO, "", b"begin", adopt_from)))
         return txn_id
+
+    def try_begin(self, operation: Operation, adopt_from: str) -> str | MetaError:
+        try:
+            return self.begin(operation, adopt_from)
+        except MetaError as refusal:
+            return refusal
 
     def files(self, txn_id: str, *names: str, external: bool = False) -> list[Entry]:
         paths = [f"{txn_id}/{name}" for name in names]

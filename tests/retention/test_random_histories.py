@@ -51,7 +51,7 @@ class History:
         self.lost: list[str] = []
         self.names = 0
 
-    # -- moves -----------------------------------------------------------------------------------------------------------
+    # -- moves ------------------------------------------------------------------------------------------------
 
     def step(self, patch: pytest.MonkeyPatch) -> None:
         moves: list[Callable[[], None]] = [self.insert] * 3 + [self.overwrite] * 3 + [self.restore] * 2
@@ -112,12 +112,11 @@ class History:
         if not self.lost:
             return
         lost = self.lost.pop(self.rng.randrange(len(self.lost)))
-        try:
-            txn_id = self.rig.begin(Operation.INSERT, lost)
-        except MetaError as refusal:
-            assert refusal.reason == "PURGE_HAS_BEGUN"
-            return
-        self.open[txn_id] = self.rig.head
+        mine = self.rig.try_begin(Operation.INSERT, lost)
+        if isinstance(mine, MetaError):
+            assert mine.reason == "PURGE_HAS_BEGUN"
+        else:
+            self.open[mine] = self.rig.head
 
     def pin(self) -> None:
         version = self.rng.choice(sorted(self.retained()))
@@ -151,7 +150,7 @@ class History:
         self.rig.ask(lambda: self.rig.purge.confirm(self.rig.table_id, some))
         self.oracle.confirmed |= set(some)
 
-    # -- what must hold ----------------------------------------------------------------------------------------------------
+    # -- what must hold ---------------------------------------------------------------------------------------
 
     def retained(self) -> set[int]:
         return self.oracle.current_since(self.rig.clock.us - self.hours * HOUR_MS * 1000)
@@ -165,12 +164,11 @@ class History:
         needed: set[str] = set()
         must = self.must_keep()
         for version, expected in enumerate(self.oracle.snapshots):
-            try:
-                found = self.rig.list_files(version)
-            except MetaError as refusal:
-                assert (refusal.kind, refusal.reason) == (ErrorKind.GONE, "VERSION_RETIRED")
+            found = self.show(version)
+            if isinstance(found, MetaError):
+                assert (found.kind, found.reason) == (ErrorKind.GONE, "VERSION_RETIRED")
                 assert version not in must, f"version {version} must be kept"
-                assert int(refusal.facts["oldest"]) > version
+                assert int(found.facts["oldest"]) > version
             else:
                 assert found == expected, f"version {version}"
                 needed |= expected
@@ -180,6 +178,12 @@ class History:
         assert not needed & (listed | self.oracle.confirmed), "nothing dead is referenced"
         assert not listed & indexed
         assert self.oracle.ever - self.gone() <= listed | indexed | staged | self.oracle.confirmed, "no path is lost"
+
+    def show(self, version: int) -> set[str] | MetaError:
+        try:
+            return self.rig.list_files(version)
+        except MetaError as refusal:
+            return refusal
 
     def gone(self) -> set[str]:
         """Registered by transactions that ended without an outcome."""
