@@ -20,6 +20,7 @@ from metaservice.service.reads import Reads
 from metaservice.service.requests import Begin, Commit, Intent
 from metaservice.service.state import State
 from metaservice.service.transactions import Transactions
+from metaservice.store import keys
 from metaservice.store.memory import MemoryStore
 from metaservice.store.port import prefix_end
 from metaservice.store.records import decode_chunk, decode_live
@@ -57,6 +58,7 @@ class Rig:
         self.events: list[str] = []
         self.keeping = keeping or Keeping(adopt_grace_ms=GRACE_MS, delay_ms=0)
         self.start()
+        self.create("before", None)  # a round comes to it first
         self.table_id = self.create("days", retain_hours)
 
     def start(self) -> None:
@@ -125,9 +127,9 @@ class Rig:
         self.ask(lambda: self.transactions.begin(Begin(txn_id, (intent,), WHO, "", b"begin", adopt_from)))
         return txn_id
 
-    def try_begin(self, operation: Operation, adopt_from: str) -> str | MetaError:
+    def try_begin(self, operation: Operation, adopt_from: str = "", read_version: int | None = None) -> str | MetaError:
         try:
-            return self.begin(operation, adopt_from)
+            return self.begin(operation, adopt_from, read_version)
         except MetaError as refusal:
             return refusal
 
@@ -213,6 +215,10 @@ class Rig:
 
     def count(self, family: bytes) -> int:
         return len(list(self.store.cursor().scan(family, prefix_end(family))))
+
+    def count_own(self, family: bytes) -> int:
+        """Records of the table that is played on."""
+        return self.count(family + keys.uuid_bytes(self.table_id))
 
     def indexed(self) -> set[str]:
         """Paths that are live, or were."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Alteration, Operation
 from metaservice.core.retention import check_retain, is_held, retain_us
@@ -399,9 +400,9 @@ def test_records_below_the_floor_go_and_those_above_stay() -> None:
     for number in range(10):
         rig.insert(f"f{number}")
     rig.pass_time(0)
-    assert rig.count(b"L") == rig.count(b"W") == 11
+    assert rig.count_own(b"L") == rig.count_own(b"W") == 11
     rig.pass_time(2 * HOUR_MS)
-    assert rig.count(b"L") == rig.count(b"W") == rig.count(b"T") == 1
+    assert rig.count_own(b"L") == rig.count_own(b"W") == rig.count_own(b"T") == 1
     assert len(rig.list_files(10)) == 10
     rig.crash()
     assert (rig.oldest, rig.head) == (10, 10)
@@ -417,7 +418,7 @@ def test_metadata_of_each_schema_stays() -> None:
         change = Alteration(set_properties={"data.retain.hours": str(hours)})
         rig.commit(txn_id, rig.change(Operation.ALTER, alteration=change))
     rig.pass_time(0)
-    assert rig.count(b"T") == 1
+    assert rig.count_own(b"T") == 1
     rig.crash()
     assert rig.decider.state.tables[rig.table_id].meta.properties["data.retain.hours"] == "0"
 
@@ -470,6 +471,23 @@ def test_nothing_is_retired_shortly_after_a_start() -> None:
     assert rig.oldest == 0
     rig.pass_time(0, looks=50)
     assert rig.oldest == 2
+
+
+@pytest.mark.parametrize("ticks", range(8))
+def test_who_comes_while_horizons_move_is_held_or_refused(ticks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(retain_hours=0)
+    (first,) = rig.overwrite("a")
+    (second,) = rig.overwrite("b")
+    monkeypatch.setattr(limits, "TICK_ITEMS_MAX", 1)
+    rig.pass_time(0, looks=ticks)
+    mine = rig.try_begin(Operation.INSERT, read_version=1)
+    rig.pass_time(0, looks=40)
+    if isinstance(mine, MetaError):
+        assert mine.reason == "VERSION_RETIRED"
+        assert rig.purgeable() == {first}
+    else:
+        assert rig.list_files(1) == {first}
+    assert rig.list_files(2) == {second}
 
 
 def test_the_horizon_is_durable_before_anything_dies() -> None:
