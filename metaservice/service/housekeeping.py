@@ -17,7 +17,7 @@ Rounds decide by the wall clock. None runs while that has left the monotonic clo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -94,6 +94,7 @@ class Housekeeping:
         self._progress: dict[str, Progress] = {}
         self._restoring: frozenset[str] | None = None
         self._outcomes_from = keys.TRANSACTIONS
+        self._drops_wait: dict[tuple[bytes, bytes], int] = {}
         self.halted = False
 
     def tick(self) -> None:
@@ -263,7 +264,12 @@ class Housekeeping:
                     batch.delete(mark)
                 self._state.flush()
                 return
-        self._list(raw, entry, now_us)
+        self._list_unless_live(raw, entry, now_us)
+
+    def _list_unless_live(self, raw: bytes, entry: Entry, now_us: int) -> None:
+        """The last look before a file may be deleted: whatever the records say of its past, it must not be live."""
+        if self._state.store.get(keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is None:
+            self._list(raw, entry, now_us)
 
     def _list(self, raw: bytes, entry: Entry, now_us: int) -> None:
         if not entry.external:
@@ -272,25 +278,34 @@ class Housekeeping:
     # -- dropped tables ------------------------------------------------------------------------------------------------
 
     def _purge_dropped(self, now_us: int) -> Steps:
+        waits: dict[tuple[bytes, bytes], int] = {}
         for page in self._pages(keys.DROPPED, prefix_end(keys.DROPPED)):
-            for key, value in page:
-                yield from self._purge_one_dropped(key[1:], keys.decode_version(value), now_us)
+            for drop in page:
+                until_us = self._drops_wait.get(drop, 0)
+                if until_us <= now_us:
+                    until_us = yield from self._purge_one_dropped(drop[0][1:], keys.decode_version(drop[1]), now_us)
+                waits[drop] = until_us
             yield
+        self._drops_wait = waits
 
-    def _purge_one_dropped(self, raw: bytes, dropped_us: int, now_us: int) -> Steps:
+    def _purge_one_dropped(self, raw: bytes, dropped_us: int, now_us: int) -> Generator[None, None, int]:
+        """Until when there is nothing more to do."""
         metas = keys.table_prefix(raw)
         last = next(iter(self._state.store.cursor().scan_back(metas, prefix_end(metas))), None)
         self._room -= 1
         if last is None:
-            if dropped_us + self._forget_after_us() < now_us:
+            forget_us = dropped_us + self._forget_after_us()
+            if forget_us <= now_us:
                 self._state.batch.delete(keys.dropped_key(raw))
-            return
+            return forget_us
         if self._state.is_purge_begun(raw):
             yield from self._purge_entries(raw, now_us)
-            return
+            return 0
         meta = decode_table(last[1])
-        if dropped_us + retain_us(meta.properties) <= now_us and not self._state.pins.held(meta.table_id):
+        purge_us = dropped_us + retain_us(meta.properties)
+        if purge_us <= now_us and not self._state.pins.held(meta.table_id):
             self._state.batch.put(keys.drop_begun_key(raw), b"")  # the next round finds it durable
+        return purge_us
 
     def _purge_entries(self, raw: bytes, now_us: int) -> Steps:
         for prefix in (keys.live_prefix(raw), keys.past_prefix(raw)):
@@ -360,7 +375,7 @@ class Housekeeping:
             for key, value in page:
                 raw = keys.table_of_dying(key)
                 for entry in decode_chunk(value):
-                    self._list(raw, entry, now_us)
+                    self._list_unless_live(raw, entry, now_us)
                     self._room -= 1
                     yield
                 self._state.batch.delete(key)

@@ -268,6 +268,23 @@ def test_a_file_that_was_restored_and_removed_again_waits_for_its_last_removal()
     assert rig.list_files(3) == {first}
 
 
+def test_a_live_file_is_never_listed_whatever_its_past_says() -> None:
+    rig = Rig(retain_hours=0)
+    (first,) = rig.overwrite("a")
+    pin_id = rig.pin()
+    rig.overwrite("b")
+    rig.restore(1)
+    marks = [key for key, _ in rig.store.cursor().scan(b"B", b"C")]
+    assert marks
+    for key in marks:  # as written by a release that kept no count
+        rig.decider.state.batch.delete(key)
+    rig.ask(lambda: rig.pins.unpin(pin_id))
+    rig.pass_time(0)
+    assert (rig.oldest, rig.count(b"P")) == (3, 0)
+    assert rig.list_files(3) == {first}
+    assert first not in rig.purgeable()
+
+
 def test_staged_files_of_a_lost_insert_are_swept_after_a_grace() -> None:
     rig = Rig()
     lost, paths = rig.lose("x", "y")
