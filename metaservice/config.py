@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from metaservice.core import limits
+from metaservice.service.housekeeping import Keeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,13 @@ class Settings:
     grace_s: float
     threads: int
     sessions_max: int
+    adopt_grace_ms: int
+    clock_tolerance_ms: int
+    purge_delay_ms: int
+
+    @property
+    def keeping(self) -> Keeping:
+        return Keeping(self.outcome_keep_ms, self.adopt_grace_ms, self.clock_tolerance_ms, self.purge_delay_ms)
 
 
 def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -44,6 +52,9 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--grace-s", 10.0, float, "how long a stop waits for calls under way")
     add("--threads", 64, int, "threads that serve calls")
     add("--sessions-max", 40, int, "session streams at a time; each holds a thread")
+    add("--adopt-grace-ms", limits.ADOPT_GRACE_MS, int, "how long the staged files of a lost race may be taken over")
+    add("--clock-tolerance-ms", limits.CLOCK_TOLERANCE_MS, int, "the wall clock's jump at which the purge halts")
+    add("--purge-delay-ms", limits.PURGE_DELAY_MS, int, "how long after a start nothing is retired")
     return parser
 
 
@@ -54,4 +65,6 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         parser.error("--threads must exceed --sessions-max")
     if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
         parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
+    if min(found.adopt_grace_ms, found.clock_tolerance_ms, found.purge_delay_ms) < 0:
+        parser.error("--adopt-grace-ms, --clock-tolerance-ms and --purge-delay-ms must not be negative")
     return Settings(**vars(found))

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from metaservice.config import Settings
 from metaservice.observe import BROKEN, STARTED, STOPPED, event, set_up_logging
 from metaservice.rpc.calls import Calls
+from metaservice.rpc.keeping import KeepingCalls
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.service.catalog import Catalog
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
+from metaservice.service.housekeeping import Housekeeping
+from metaservice.service.pins import Pins
+from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
 from metaservice.service.transactions import Transactions
@@ -56,10 +60,17 @@ class Service:
 
 
 def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> Service:
-    decider = Decider(open_state.again, lambda: transactions.tick(), fail_stop)  # noqa: PLW0108 - made below
+    def tick() -> None:
+        transactions.tick()
+        housekeeping.tick()
+
+    decider = Decider(open_state.again, tick, fail_stop)
     transactions = Transactions(decider, clocks, settings.lease_ms, settings.outcome_keep_ms, settings.reserve_bytes)
     catalog = Catalog(decider, transactions, clocks)
-    return Service(decider, Calls(decider, transactions, catalog, Reads(decider, clocks)))
+    pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room)
+    housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event)
+    keeping = KeepingCalls(decider, pins, Purge(decider))
+    return Service(decider, Calls(decider, transactions, catalog, Reads(decider, clocks), keeping))
 
 
 class OpenState:
@@ -84,7 +95,11 @@ class OpenState:
     def _open(self) -> State:
         most = self._settings.store_bytes_max
         self._store = RocksStore(self._settings.data, bytes_max=most or None)
-        return State(self._store)
+        try:
+            return State(self._store)
+        except BaseException:
+            self._store.close()
+            raise
 
 
 def serve(settings: Settings) -> int:

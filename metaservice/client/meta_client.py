@@ -31,6 +31,8 @@ from protos.laketx.v1 import (
     catalog_pb2,
     catalog_pb2_grpc,
     common_pb2,
+    maintenance_pb2,
+    maintenance_pb2_grpc,
     read_pb2,
     read_pb2_grpc,
     transaction_pb2_grpc,
@@ -81,6 +83,7 @@ class MetaClient:
         self._transactions = transaction_pb2_grpc.TransactionServiceStub(self._channel)
         self._catalog = catalog_pb2_grpc.CatalogServiceStub(self._channel)
         self._reads = read_pb2_grpc.ReadServiceStub(self._channel)
+        self._maintenance = maintenance_pb2_grpc.MaintenanceServiceStub(self._channel)
         self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)
         self._session: Session | None = None
         self._session_lock = threading.Lock()
@@ -350,6 +353,64 @@ class MetaClient:
         """What the commits in (from, to] added and removed."""
         request = read_pb2.PlanChangesRequest(table_id=table_id, from_version=from_version, to_version=to_version)
         return self._stream(self._reads.PlanChanges, request)
+
+    # ---------------------------------------------------------------------------------------------- pins and the purge
+
+    def pin(
+        self, tables: Iterable[read_pb2.TableVersion], *, pin_id: str | None = None, lease_ms: int = 0
+    ) -> read_pb2.PinVersionsRequest:
+        """Keeps versions readable, all as of one instant: the pin as it was granted, to be renewed within its lease."""
+        request = read_pb2.PinVersionsRequest(
+            pin_id=pin_id or uuid7(), tables=tables, principal=self._principal, lease_ms=lease_ms
+        )
+        answer = self._call(self._reads.PinVersions, request)
+        return read_pb2.PinVersionsRequest(
+            pin_id=request.pin_id, tables=answer.tables, principal=self._principal, lease_ms=answer.lease_ms
+        )
+
+    def renew_pin(self, pin_id: str, *, lease_ms: int = 0) -> int:
+        """The lease granted from here on; 0 asks for as long as before."""
+        request = read_pb2.RenewPinRequest(pin_id=pin_id, lease_ms=lease_ms)
+        return self._call(self._reads.RenewPin, request).lease_ms
+
+    def unpin(self, pin_id: str) -> None:
+        self._call(self._reads.Unpin, read_pb2.UnpinRequest(pin_id=pin_id))
+
+    def list_pins(self, *, page_size: int = PAGE_SIZE) -> Iterator[admin_pb2.Pin]:
+        """Oldest first, one for each version that is held."""
+        request = admin_pb2.ListPinsRequest(page_size=page_size)
+        while True:
+            page = self._call(self._admin.ListPins, request)
+            yield from page.pins
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def list_purgeable(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
+        """Paths whose bytes may be deleted. Confirm only what was deleted."""
+        request = maintenance_pb2.ListPurgeableRequest(table_id=table_id, page_size=page_size)
+        while True:
+            page = self._call(self._maintenance.ListPurgeable, request)
+            yield from page.paths
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def list_purgeable_tables(self, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
+        """Tables that have something to purge, dropped ones too."""
+        request = maintenance_pb2.ListPurgeableRequest(page_size=page_size)
+        while True:
+            page = self._call(self._maintenance.ListPurgeable, request)
+            yield from page.table_ids
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def confirm_purged(self, table_id: str, paths: Sequence[str]) -> None:
+        """The bytes are gone."""
+        for start in range(0, len(paths), CHUNK_FILES):
+            request = maintenance_pb2.ConfirmPurgedRequest(table_id=table_id, paths=paths[start : start + CHUNK_FILES])
+            self._call(self._maintenance.ConfirmPurged, request)
 
     def get_status(self) -> admin_pb2.GetStatusResponse:
         return self._call(self._admin.GetStatus, admin_pb2.GetStatusRequest())

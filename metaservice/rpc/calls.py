@@ -13,6 +13,7 @@ from metaservice.core.errors import MetaError, invalid
 from metaservice.core.model import Conflict, Entry, Operation, TableMeta
 from metaservice.core.transaction import Txn
 from metaservice.rpc import answers, wire
+from metaservice.rpc.keeping import KeepingCalls
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Decider
 from metaservice.service.reads import Reads
@@ -31,6 +32,7 @@ class Calls:
     transactions: Transactions
     catalog: Catalog
     reads: Reads
+    keeping: KeepingCalls
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

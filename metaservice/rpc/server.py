@@ -183,8 +183,8 @@ class Server:
         )
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)  # type: ignore[abstract]
         read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls), self._server)  # type: ignore[abstract]
-        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(), self._server)  # type: ignore[abstract]
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(), self._server)  # type: ignore[abstract]
+        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)  # type: ignore[abstract]
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls), self._server)  # type: ignore[abstract]
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], self._server)

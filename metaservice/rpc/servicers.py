@@ -17,6 +17,7 @@ from metaservice.rpc import answers, wire
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.session import Sessions
 from protos.laketx.v1 import (
+    admin_pb2,
     admin_pb2_grpc,
     catalog_pb2,
     catalog_pb2_grpc,
@@ -205,10 +206,38 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
         if not sent:
             yield read_pb2.ListFilesResponse(version=version)
 
+    def PinVersions(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.keeping.pin(request)
+
+    def RenewPin(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.keeping.renew(request)
+
+    def Unpin(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.keeping.unpin(request)
+
 
 class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
-    """Table services; its methods answer UNIMPLEMENTED."""
+    """Table services: the purge list; the other methods answer UNIMPLEMENTED."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def ListPurgeable(self, request: Any, context: grpc.ServicerContext) -> Any:
+        answer, place = self._calls.keeping.list_purgeable(request, page_start(request.page_token))
+        answer.next_page_token = page_token(place)
+        return answer
+
+    def ConfirmPurged(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.keeping.confirm_purged(request)
 
 
 class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
-    """Operators; its methods answer UNIMPLEMENTED."""
+    """Operators: pins; the other methods answer UNIMPLEMENTED."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def ListPins(self, request: Any, context: grpc.ServicerContext) -> Any:
+        size, start = page_size(request.page_size), page_start(request.page_token)
+        pins, place = self._calls.keeping.list_pins(start, size)
+        return admin_pb2.ListPinsResponse(pins=pins, next_page_token=page_token(place))

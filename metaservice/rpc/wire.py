@@ -46,6 +46,7 @@ from metaservice.core.predicates import (
     partition_part,
 )
 from metaservice.core.profiles import feature_known, property_known
+from metaservice.core.retention import check_retain
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
@@ -536,6 +537,7 @@ def table_properties(message: Mapping[str, str]) -> dict[str, str]:
     for name in message:
         if not property_known(name):
             raise invalid("PROPERTY_UNKNOWN", "put your own under user.", property=name[:128])
+    check_retain(message)
     return properties(message)
 
 

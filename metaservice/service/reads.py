@@ -59,6 +59,7 @@ class Reads:
             raise invalid("VERSION_IN_FUTURE", version=version, head=table.durable)
         if version < 0:
             raise invalid("VERSION_INVALID", version=version)
+        self._decider.state.check_retained(table, version)
         return version
 
     def resolve_version(self, table: TableState, version: int | None) -> Resolved:
@@ -74,13 +75,13 @@ class Reads:
         if read_us < 0:
             raise invalid("TIME_INVALID", time_us=time_us)
         found = next(iter(state.store.cursor().scan_back(start, keys.time_key(table.raw_id, read_us + 1))), None)
-        if found is None:
+        if found is None or not self._is_kept(table, keys.decode_version(found[1])):
             raise MetaError(
                 ErrorKind.GONE,
                 "VERSION_RETIRED",
-                "the table has no version that old",
-                oldest=0,
-                oldest_time_us=table.meta.create_time_us,
+                "the table keeps no version that old",
+                oldest=table.oldest,
+                oldest_time_us=self.commit(table, table.oldest).footprint.time_us,
             )
         state.answered_us = max(state.answered_us, read_us)
         if state.answered_us > state.ceiling_us:
@@ -93,14 +94,21 @@ class Reads:
     def commit(self, table: TableState, version: int) -> CommitSummary:
         raw = self._decider.state.store.get(keys.commit_key(table.raw_id, version))
         if raw is None:
+            self._decider.state.check_retained(table, version)  # it may have been retired just now
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
         return decode_commit(raw)
 
+    def _is_kept(self, table: TableState, version: int) -> bool:
+        return version >= table.oldest or self._decider.state.is_held(table.meta.table_id, version)
+
     def list_versions(self, table: TableState, below: int | None, count: int) -> list[CommitSummary]:
-        """Newest first, from below a version on."""
+        """Newest first, from below a version on, down to the oldest that is kept."""
         top = table.durable if below is None else min(table.durable, below - 1)
         cursor = self._decider.state.store.cursor()
-        start, end = keys.commit_key(table.raw_id, 0), keys.commit_key(table.raw_id, top + 1)
+        oldest = table.oldest
+        if below is not None and below < oldest:
+            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=below, oldest=oldest)
+        start, end = keys.commit_key(table.raw_id, oldest), keys.commit_key(table.raw_id, max(top + 1, oldest))
         found = []
         for _, raw in cursor.scan_back(start, end):
             found.append(decode_commit(raw))
@@ -109,7 +117,9 @@ class Reads:
         return found
 
     def list_files(self, table: TableState, version: int) -> Iterator[Live]:
-        return live_entries(self._decider.state.store.cursor(), table.raw_id, version)
+        cursor = self._decider.state.store.cursor()
+        self._decider.state.check_retained(table, version)
+        return live_entries(cursor, table.raw_id, version)
 
     def list_txns(self, below: str) -> Iterator[Txn]:
         """Newest id first."""

@@ -14,6 +14,7 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Footprint, Live, TableMeta
 from metaservice.core.transaction import Txn, TxnState
+from metaservice.service.pinbook import PinBook
 from metaservice.store import keys
 from metaservice.store.port import Batch, Cursor, Store, prefix_end
 from metaservice.store.records import (
@@ -29,7 +30,10 @@ from metaservice.store.records import (
 
 @dataclass(slots=True)
 class TableState:
-    """A table as the decider sees it; `durable` is what readers see."""
+    """A table as the decider sees it; `durable` is what readers see.
+
+    `oldest` is the horizon: versions below it are kept only where somebody holds them. Below `trimmed` lies no commit.
+    """
 
     raw_id: bytes
     meta: TableMeta
@@ -41,6 +45,8 @@ class TableState:
     dropped: bool = False
     footprints: OrderedDict[int, Footprint] = field(default_factory=OrderedDict)
     last_metadata_version: int = 0
+    oldest: int = 0
+    trimmed: int = 0
 
 
 def live_entries(
@@ -104,6 +110,7 @@ class State:
         self.ceiling_us = 0
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
+        self.pins = PinBook(store.cursor())
         self._load()
 
     def _load(self) -> None:
@@ -133,6 +140,12 @@ class State:
         table = TableState(raw_id, decode_table(raw), head, time_us, head, time_us)
         table.next_row_id = keys.decode_version(raw_row) if raw_row is not None else 1
         table.last_metadata_version = head
+        raw_oldest = cursor.get(keys.oldest_key(raw_id))
+        if raw_oldest is not None:
+            table.oldest = keys.decode_version(raw_oldest)
+            commits = keys.commits_prefix(raw_id)
+            first, _ = next(iter(cursor.scan(commits, prefix_end(commits))))
+            table.trimmed = keys.decode_version(first[-8:])
         return table
 
     def _load_staged(self, cursor: Cursor, txn: Txn) -> None:
@@ -183,6 +196,40 @@ class State:
             return table
         raise self.no_table(table_id)
 
+    def oldest(self, table_id: str) -> int:
+        """The oldest version that is kept for everybody."""
+        return self.get_table(table_id).oldest
+
+    def is_held(self, table_id: str, version: int) -> bool:
+        """Whether a pin or an open transaction needs a version. Any thread."""
+        if self.pins.holds(table_id, version):
+            return True
+        tables = [txn.tables.get(table_id) for txn in list(self.open.values())]
+        return any(table is not None and table.read_version == version for table in tables)
+
+    def check_retained(self, table: TableState, version: int) -> None:
+        """Refuse a version that is no longer kept.
+
+        Any thread; readers take their cursor first: what is kept at a moment after that is whole in it.
+        """
+        if version < table.oldest and not self.is_held(table.meta.table_id, version):
+            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=table.oldest)
+
+    def mark_restored(self, table: TableState, added: Iterable[Live]) -> None:
+        """Count what a RESTORE brought back: an entry is dead when all its lives are over, not with the first.
+
+        In the middle of a commit's writes, hence no flush: what was written before was flushed when it was decided.
+        """
+        for live in added:
+            entry = live.entry
+            key = keys.restored_key(table.raw_id, entry.partition, entry.bucket, entry.path)
+            before = self.store.get(key)
+            self.batch.put(key, keys.encode_version(1 + (keys.decode_version(before) if before is not None else 0)))
+
+    def is_purge_begun(self, raw_id: bytes) -> bool:
+        """Whether a dropped table can't come back."""
+        return self.store.get(keys.drop_begun_key(raw_id)) is not None
+
     def no_table(self, table_id: str) -> MetaError:
         try:
             dropped = self.store.get(keys.dropped_key(keys.uuid_bytes(table_id))) is not None
@@ -222,6 +269,8 @@ class State:
         """The commits since a version, in version order."""
         if after >= table.head:
             return []
+        if after + 1 < table.trimmed:
+            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=after, oldest=table.oldest)
         kept = table.footprints
         return [kept.get(v) or self._footprint(table, v) for v in range(after + 1, table.head + 1)]
 

@@ -101,6 +101,7 @@ class Transactions:
         read = table.head if intent.read_version is None else intent.read_version
         if read > table.head:
             raise invalid("READ_VERSION_IN_FUTURE", read=read, head=table.head)
+        self._state.check_retained(table, read)
         current = table.meta.schema_version
         if intent.schema_version not in (0, current):
             raise MetaError(ErrorKind.STALE, "SCHEMA_VERSION_MISMATCH", asked=intent.schema_version, current=current)
@@ -252,6 +253,8 @@ class Transactions:
                 done = TableCommit(table.head, table.last_time_us, change, 0, footprint, [], [], already_applied=True)
                 commits.append(done)
                 continue
+            if change.operation is Operation.RESTORE and change.restore_version >= 0:
+                state.check_retained(table, change.restore_version)
             winners = state.winners(table, change.read_version)
             snapshots = state.snapshots(table)
             decision = decide(change, table.meta, winners, snapshots, author, table.head, time_us)
@@ -328,6 +331,8 @@ class Transactions:
             batch.put(key, encoded)
         for app_id, version in commit.change.app_versions:
             batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
+        if commit.change.operation is Operation.RESTORE:
+            state.mark_restored(state.tables[commit.change.table_id], commit.added)
         if commit.meta is not None:
             batch.put(keys.table_key(raw, commit.version), encode_table(commit.meta))
 
@@ -509,6 +514,9 @@ class Transactions:
             if deadline_ms > now_ms:
                 break
             self._end(state.open[txn_id], TxnState.EXPIRED, "LEASE_RAN_OUT")
+
+    def check_room(self) -> None:
+        self._check_room()
 
     def _check_room(self) -> None:
         """Refuse new work before the disk is so full that what is decided can't be kept."""

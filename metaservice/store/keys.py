@@ -15,6 +15,12 @@ A table app                application version
 X txn                      transaction
 O txn                      the transaction is open
 S txn table chunk          staged entries
+H table                    oldest version that is kept
+V pin                      pin
+B table partition bucket path          how often a RESTORE brought the entry back, less the ends that were swept
+Y txn table chunk          staged entries of an ended transaction, on their way to the purge list
+Z table path               on the purge list, and since when
+G table                    the purge of a dropped table has begun
 """
 
 from __future__ import annotations
@@ -27,6 +33,11 @@ NAMES = b"N"
 TABLES = b"T"
 TRANSACTIONS = b"X"
 OPEN = b"O"
+DROPPED = b"D"
+STAGED = b"S"
+PINS = b"V"
+DYING = b"Y"
+PURGEABLE = b"Z"
 
 _Q = struct.Struct(">Q")
 
@@ -135,3 +146,59 @@ def staged_prefix(txn: bytes, table: bytes | None = None) -> bytes:
 
 def staged_key(txn: bytes, table: bytes, chunk: int) -> bytes:
     return b"S" + txn + table + _Q.pack(chunk)
+
+
+def uuid_text(raw: bytes) -> str:
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def oldest_key(table: bytes) -> bytes:
+    return b"H" + table
+
+
+def pin_key(pin: bytes) -> bytes:
+    return PINS + pin
+
+
+def restored_prefix(table: bytes) -> bytes:
+    return b"B" + table
+
+
+def restored_key(table: bytes, partition: str, bucket: int, path: str) -> bytes:
+    return b"B" + live_key(table, partition, bucket, path)[1:]
+
+
+def dying_key(staged: bytes) -> bytes:
+    """Where a chunk goes that had this key among the staged ones."""
+    return DYING + staged[1:]
+
+
+def table_of_dying(key: bytes) -> bytes:
+    return key[17:33]
+
+
+def purgeable_prefix(table: bytes) -> bytes:
+    return PURGEABLE + table
+
+
+def purgeable_key(table: bytes, path: str) -> bytes:
+    return PURGEABLE + table + path.encode()
+
+
+def path_of_purgeable(key: bytes) -> str:
+    return key[17:].decode()
+
+
+def drop_begun_key(table: bytes) -> bytes:
+    return b"G" + table
+
+
+def record_prefixes(table: bytes) -> list[bytes]:
+    """What a dropped table leaves besides its entries and its metadata."""
+    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H")]
+
+
+def txn_time_ms(key: bytes) -> int:
+    """The time inside the id of a transaction's key."""
+    return int.from_bytes(key[1:7], "big")

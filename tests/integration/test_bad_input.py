@@ -32,9 +32,9 @@ REFUSALS = {
 IMPLEMENTED = {
     "TransactionService": None,
     "CatalogService": {"CreateTable", "GetTable", "ListTables", "AlterTable", "DropTable"},
-    "ReadService": {"ResolveVersion", "ListVersions", "ListFiles"},
-    "MaintenanceService": set[str](),
-    "AdminService": set[str](),
+    "ReadService": {"ResolveVersion", "ListVersions", "ListFiles", "PinVersions", "RenewPin", "Unpin"},
+    "MaintenanceService": {"ListPurgeable", "ConfirmPurged"},
+    "AdminService": {"ListPins"},
 }
 METHODS: list[MethodDescriptor] = [
     method

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos.laketx.v1 import common_pb2 as protos_dot_laketx_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/laketx/v1/admin.proto\x12\tlaketx.v1\x1a\x1dprotos/laketx/v1/common.proto\"\x12\n\x10GetStatusRequest\"~\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06tables\x18\x02 \x01(\x03\x12\x19\n\x11open_transactions\x18\x03 \x01(\x03\x12\x13\n\x0bstore_bytes\x18\x04 \x01(\x03\x12\x18\n\x10read_only_reason\x18\x05 \x01(\t\"8\n\x0fListPinsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"x\n\x03Pin\x12\x0e\n\x06pin_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\'\n\tprincipal\x18\x04 \x01(\x0b\x32\x14.laketx.v1.Principal\x12\x15\n\rbegin_time_us\x18\x05 \x01(\x03\"I\n\x10ListPinsResponse\x12\x1c\n\x04pins\x18\x01 \x03(\x0b\x32\x0e.laketx.v1.Pin\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1d\n\rBackupRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"\x1f\n\x0e\x42\x61\x63kupResponse\x12\r\n\x05\x62ytes\x18\x01 \x01(\x03\" \n\x0c\x43heckRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\"9\n\rCheckResponse\x12\x16\n\x0etables_checked\x18\x01 \x01(\x03\x12\x10\n\x08problems\x18\x02 \x03(\t2\x98\x02\n\x0c\x41\x64minService\x12\x46\n\tGetStatus\x12\x1b.laketx.v1.GetStatusRequest\x1a\x1c.laketx.v1.GetStatusResponse\x12\x43\n\x08ListPins\x12\x1a.laketx.v1.ListPinsRequest\x1a\x1b.laketx.v1.ListPinsResponse\x12=\n\x06\x42\x61\x63kup\x12\x18.laketx.v1.BackupRequest\x1a\x19.laketx.v1.BackupResponse\x12<\n\x05\x43heck\x12\x17.laketx.v1.CheckRequest\x1a\x18.laketx.v1.CheckResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/laketx/v1/admin.proto\x12\tlaketx.v1\x1a\x1dprotos/laketx/v1/common.proto\"\x12\n\x10GetStatusRequest\"~\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06tables\x18\x02 \x01(\x03\x12\x19\n\x11open_transactions\x18\x03 \x01(\x03\x12\x13\n\x0bstore_bytes\x18\x04 \x01(\x03\x12\x18\n\x10read_only_reason\x18\x05 \x01(\t\"8\n\x0fListPinsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x9f\x01\n\x03Pin\x12\x0e\n\x06pin_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\'\n\tprincipal\x18\x04 \x01(\x0b\x32\x14.laketx.v1.Principal\x12\x15\n\rbegin_time_us\x18\x05 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x06 \x01(\x03\x12\x15\n\rlease_left_ms\x18\x07 \x01(\x03\"I\n\x10ListPinsResponse\x12\x1c\n\x04pins\x18\x01 \x03(\x0b\x32\x0e.laketx.v1.Pin\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1d\n\rBackupRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"\x1f\n\x0e\x42\x61\x63kupResponse\x12\r\n\x05\x62ytes\x18\x01 \x01(\x03\" \n\x0c\x43heckRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\"9\n\rCheckResponse\x12\x16\n\x0etables_checked\x18\x01 \x01(\x03\x12\x10\n\x08problems\x18\x02 \x03(\t2\x98\x02\n\x0c\x41\x64minService\x12\x46\n\tGetStatus\x12\x1b.laketx.v1.GetStatusRequest\x1a\x1c.laketx.v1.GetStatusResponse\x12\x43\n\x08ListPins\x12\x1a.laketx.v1.ListPinsRequest\x1a\x1b.laketx.v1.ListPinsResponse\x12=\n\x06\x42\x61\x63kup\x12\x18.laketx.v1.BackupRequest\x1a\x19.laketx.v1.BackupResponse\x12<\n\x05\x43heck\x12\x17.laketx.v1.CheckRequest\x1a\x18.laketx.v1.CheckResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,18 +38,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATUSRESPONSE']._serialized_end=220
   _globals['_LISTPINSREQUEST']._serialized_start=222
   _globals['_LISTPINSREQUEST']._serialized_end=278
-  _globals['_PIN']._serialized_start=280
-  _globals['_PIN']._serialized_end=400
-  _globals['_LISTPINSRESPONSE']._serialized_start=402
-  _globals['_LISTPINSRESPONSE']._serialized_end=475
-  _globals['_BACKUPREQUEST']._serialized_start=477
-  _globals['_BACKUPREQUEST']._serialized_end=506
-  _globals['_BACKUPRESPONSE']._serialized_start=508
-  _globals['_BACKUPRESPONSE']._serialized_end=539
-  _globals['_CHECKREQUEST']._serialized_start=541
-  _globals['_CHECKREQUEST']._serialized_end=573
-  _globals['_CHECKRESPONSE']._serialized_start=575
-  _globals['_CHECKRESPONSE']._serialized_end=632
-  _globals['_ADMINSERVICE']._serialized_start=635
-  _globals['_ADMINSERVICE']._serialized_end=915
+  _globals['_PIN']._serialized_start=281
+  _globals['_PIN']._serialized_end=440
+  _globals['_LISTPINSRESPONSE']._serialized_start=442
+  _globals['_LISTPINSRESPONSE']._serialized_end=515
+  _globals['_BACKUPREQUEST']._serialized_start=517
+  _globals['_BACKUPREQUEST']._serialized_end=546
+  _globals['_BACKUPRESPONSE']._serialized_start=548
+  _globals['_BACKUPRESPONSE']._serialized_end=579
+  _globals['_CHECKREQUEST']._serialized_start=581
+  _globals['_CHECKREQUEST']._serialized_end=613
+  _globals['_CHECKRESPONSE']._serialized_start=615
+  _globals['_CHECKRESPONSE']._serialized_end=672
+  _globals['_ADMINSERVICE']._serialized_start=675
+  _globals['_ADMINSERVICE']._serialized_end=955
 # @@protoc_insertion_point(module_scope)

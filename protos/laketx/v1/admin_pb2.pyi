@@ -111,6 +111,8 @@ class Pin(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     BEGIN_TIME_US_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    LEASE_LEFT_MS_FIELD_NUMBER: _builtins.int
     pin_id: _builtins.str
     """Its id."""
     table_id: _builtins.str
@@ -119,6 +121,10 @@ class Pin(_message.Message):
     """The version."""
     begin_time_us: _builtins.int
     """Since when."""
+    age_ms: _builtins.int
+    """For how long, by the service's clock."""
+    lease_left_ms: _builtins.int
+    """How long it lives without renewal."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
         """Who holds it."""
@@ -131,10 +137,12 @@ class Pin(_message.Message):
         version: _builtins.int = ...,
         principal: _common_pb2.Principal | None = ...,
         begin_time_us: _builtins.int = ...,
+        age_ms: _builtins.int = ...,
+        lease_left_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time_us", b"begin_time_us", "pin_id", b"pin_id", "principal", b"principal", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "begin_time_us", b"begin_time_us", "lease_left_ms", b"lease_left_ms", "pin_id", b"pin_id", "principal", b"principal", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -478,7 +478,7 @@ class ListPurgeableRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
-    """The table."""
+    """The table, which may have been dropped; empty: asks which tables have something to purge."""
     page_size: _builtins.int
     """At most so many; 0: 1,000."""
     page_token: _builtins.str
@@ -506,21 +506,27 @@ class ListPurgeableResponse(_message.Message):
 
     PATHS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TABLE_IDS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Paths relative to the table's folder."""
 
+    @_builtins.property
+    def table_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Where no table was named: those that have something to purge, dropped ones too."""
+
     def __init__(
         self,
         *,
         paths: _abc.Iterable[_builtins.str] | None = ...,
         next_page_token: _builtins.str = ...,
+        table_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "paths", b"paths"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "paths", b"paths", "table_ids", b"table_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -538,7 +544,7 @@ class ConfirmPurgedRequest(_message.Message):
     """The table."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Paths deleted."""
+        """Paths deleted. Those that are not on the list are no error."""
 
     def __init__(
         self,

@@ -490,7 +490,7 @@ class PinVersionsRequest(_message.Message):
     pin_id: _builtins.str
     """The client's own UUIDv7 for the pin."""
     lease_ms: _builtins.int
-    """How long, without renewal."""
+    """How long, without renewal; 0: the service's choice. More than the service grants is cut."""
     @_builtins.property
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableVersion]:
         """What to pin, all at one instant."""
@@ -544,8 +544,56 @@ class PinVersionsResponse(_message.Message):
 Global___PinVersionsResponse: _TypeAlias = PinVersionsResponse  # noqa: Y015
 
 @_typing.final
+class RenewPinRequest(_message.Message):
+    """Keeps a pin."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIN_ID_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    pin_id: _builtins.str
+    """The pin."""
+    lease_ms: _builtins.int
+    """How long from here on; 0: as long as was granted before."""
+    def __init__(
+        self,
+        *,
+        pin_id: _builtins.str = ...,
+        lease_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "pin_id", b"pin_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewPinRequest: _TypeAlias = RenewPinRequest  # noqa: Y015
+
+@_typing.final
+class RenewPinResponse(_message.Message):
+    """The pin is kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    lease_ms: _builtins.int
+    """The lease granted."""
+    def __init__(
+        self,
+        *,
+        lease_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewPinResponse: _TypeAlias = RenewPinResponse  # noqa: Y015
+
+@_typing.final
 class UnpinRequest(_message.Message):
-    """Ends a pin."""
+    """Ends a pin. One that has ended already is no error."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -65,6 +65,11 @@ class ReadServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.PinVersionsRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.PinVersionsResponse.FromString,
                 _registered_method=True)
+        self.RenewPin = channel.unary_unary(
+                '/laketx.v1.ReadService/RenewPin',
+                request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.RenewPinRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.RenewPinResponse.FromString,
+                _registered_method=True)
         self.Unpin = channel.unary_unary(
                 '/laketx.v1.ReadService/Unpin',
                 request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.UnpinRequest.SerializeToString,
@@ -117,7 +122,14 @@ class ReadServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PinVersions(self, request, context):
-        """Keeps versions readable while somebody reads them.
+        """Keeps versions readable while somebody reads them. The same request again gets the same versions and a full lease.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewPin(self, request, context):
+        """Keeps a pin for another lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,6 +181,11 @@ def add_ReadServiceServicer_to_server(servicer, server):
                     servicer.PinVersions,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.PinVersionsRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.PinVersionsResponse.SerializeToString,
+            ),
+            'RenewPin': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewPin,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.RenewPinRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.RenewPinResponse.SerializeToString,
             ),
             'Unpin': grpc.unary_unary_rpc_method_handler(
                     servicer.Unpin,
@@ -344,6 +361,33 @@ class ReadService:
             '/laketx.v1.ReadService/PinVersions',
             protos_dot_laketx_dot_v1_dot_read__pb2.PinVersionsRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_read__pb2.PinVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewPin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.ReadService/RenewPin',
+            protos_dot_laketx_dot_v1_dot_read__pb2.RenewPinRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_read__pb2.RenewPinResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,7 +44,9 @@ class ReadServiceStub:
     PlanChanges: _grpc.UnaryStreamMultiCallable[_read_pb2.PlanChangesRequest, _read_pb2.PlanChangesResponse]
     """What changed in (from, to]."""
     PinVersions: _grpc.UnaryUnaryMultiCallable[_read_pb2.PinVersionsRequest, _read_pb2.PinVersionsResponse]
-    """Keeps versions readable while somebody reads them."""
+    """Keeps versions readable while somebody reads them. The same request again gets the same versions and a full lease."""
+    RenewPin: _grpc.UnaryUnaryMultiCallable[_read_pb2.RenewPinRequest, _read_pb2.RenewPinResponse]
+    """Keeps a pin for another lease."""
     Unpin: _grpc.UnaryUnaryMultiCallable[_read_pb2.UnpinRequest, _read_pb2.UnpinResponse]
     """Ends a pin."""
     Watch: _grpc.UnaryStreamMultiCallable[_read_pb2.WatchRequest, _read_pb2.WatchResponse]
@@ -66,7 +68,9 @@ class ReadServiceAsyncStub(ReadServiceStub):
     PlanChanges: _aio.UnaryStreamMultiCallable[_read_pb2.PlanChangesRequest, _read_pb2.PlanChangesResponse]  # type: ignore[assignment]
     """What changed in (from, to]."""
     PinVersions: _aio.UnaryUnaryMultiCallable[_read_pb2.PinVersionsRequest, _read_pb2.PinVersionsResponse]  # type: ignore[assignment]
-    """Keeps versions readable while somebody reads them."""
+    """Keeps versions readable while somebody reads them. The same request again gets the same versions and a full lease."""
+    RenewPin: _aio.UnaryUnaryMultiCallable[_read_pb2.RenewPinRequest, _read_pb2.RenewPinResponse]  # type: ignore[assignment]
+    """Keeps a pin for another lease."""
     Unpin: _aio.UnaryUnaryMultiCallable[_read_pb2.UnpinRequest, _read_pb2.UnpinResponse]  # type: ignore[assignment]
     """Ends a pin."""
     Watch: _aio.UnaryStreamMultiCallable[_read_pb2.WatchRequest, _read_pb2.WatchResponse]  # type: ignore[assignment]
@@ -121,7 +125,15 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _read_pb2.PinVersionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_read_pb2.PinVersionsResponse, _abc.Awaitable[_read_pb2.PinVersionsResponse]]:
-        """Keeps versions readable while somebody reads them."""
+        """Keeps versions readable while somebody reads them. The same request again gets the same versions and a full lease."""
+
+    @_abc_1.abstractmethod
+    def RenewPin(
+        self,
+        request: _read_pb2.RenewPinRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.RenewPinResponse, _abc.Awaitable[_read_pb2.RenewPinResponse]]:
+        """Keeps a pin for another lease."""
 
     @_abc_1.abstractmethod
     def Unpin(

@@ -807,3 +807,77 @@ class TransactionRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TransactionRecord: _TypeAlias = TransactionRecord  # noqa: Y015
+
+@_typing.final
+class PinnedRecord(_message.Message):
+    """A version that a pin holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    version: _builtins.int
+    """The version."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PinnedRecord: _TypeAlias = PinnedRecord  # noqa: Y015
+
+@_typing.final
+class PinRecord(_message.Message):
+    """A pin."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIN_ID_FIELD_NUMBER: _builtins.int
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    BEGIN_US_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    pin_id: _builtins.str
+    """Its id."""
+    principal: _builtins.str
+    """The user."""
+    client: _builtins.str
+    """The program."""
+    begin_us: _builtins.int
+    """When it began."""
+    lease_ms: _builtins.int
+    """The lease granted; it starts anew with the service."""
+    digest: _builtins.bytes
+    """Digest of the request."""
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PinnedRecord]:
+        """What it holds."""
+
+    def __init__(
+        self,
+        *,
+        pin_id: _builtins.str = ...,
+        versions: _abc.Iterable[Global___PinnedRecord] | None = ...,
+        principal: _builtins.str = ...,
+        client: _builtins.str = ...,
+        begin_us: _builtins.int = ...,
+        lease_ms: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_us", b"begin_us", "client", b"client", "digest", b"digest", "lease_ms", b"lease_ms", "pin_id", b"pin_id", "principal", b"principal", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PinRecord: _TypeAlias = PinRecord  # noqa: Y015

@@ -1,0 +1,49 @@
+"""The purge list: paths that no kept snapshot holds. Runs on the decider's thread, so that what it shows is durable
+before it is answered: a worker deletes by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from metaservice.service.decider import Decider
+from metaservice.store import keys
+from metaservice.store.port import prefix_end
+
+
+class Purge:
+    """Lists what may be deleted, and forgets what was."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+
+    def list_paths(self, table_id: str, after: str, count: int) -> list[str]:
+        """Paths of a table, which may have been dropped, in order."""
+        state, table = self._decider.state, keys.uuid_bytes(table_id)
+        state.flush()
+        prefix = keys.purgeable_prefix(table)
+        start = keys.purgeable_key(table, after) + b"\x00" if after else prefix
+        found = islice(state.store.cursor().scan(start, prefix_end(prefix)), count)
+        return [keys.path_of_purgeable(key) for key, _ in found]
+
+    def list_tables(self, after: str, count: int) -> list[str]:
+        """Tables that have something on the list."""
+        state = self._decider.state
+        state.flush()
+        cursor, end = state.store.cursor(), prefix_end(keys.PURGEABLE)
+        start = prefix_end(keys.purgeable_prefix(keys.uuid_bytes(after))) if after else keys.PURGEABLE
+        tables: list[str] = []
+        while len(tables) < count:
+            found = next(iter(cursor.scan(start, end)), None)
+            if found is None:
+                break
+            raw = found[0][1:17]
+            tables.append(keys.uuid_text(raw))
+            start = prefix_end(keys.purgeable_prefix(raw))
+        return tables
+
+    def confirm(self, table_id: str, paths: Iterable[str]) -> None:
+        """The bytes are gone; paths that are not on the list change nothing."""
+        table = keys.uuid_bytes(table_id)
+        for path in paths:
+            self._decider.state.batch.delete(keys.purgeable_key(table, path))

@@ -1,0 +1,1 @@
+"""Retention, pins and the purge list."""

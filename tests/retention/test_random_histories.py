@@ -1,0 +1,219 @@
+"""Random commits, pins, clocks and crashes beside an oracle: a dict of versions, each a set of paths.
+
+After every step each version that must be kept shows exactly what the oracle says, whatever else is asked is shown
+right or refused, and no path is lost: each one is recorded, on the purge list, or confirmed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.model import Operation
+from metaservice.core.transaction import TxnState
+from metaservice.service.housekeeping import Keeping
+from metaservice.store import keys
+from tests.retention.rig import GRACE_MS, HOUR_MS, LEASE_MS, Rig
+
+HISTORIES = 80
+STEPS = 60
+
+
+@dataclass
+class Oracle:
+    """What was committed, when, and what must be readable."""
+
+    snapshots: list[set[str]] = field(default_factory=lambda: [set()])
+    times_us: list[int] = field(default_factory=list)
+    ever: set[str] = field(default_factory=set)
+    confirmed: set[str] = field(default_factory=set)
+
+    def current_since(self, since_us: int) -> set[int]:
+        """Versions that were current at or after a moment."""
+        head = len(self.snapshots) - 1
+        return {v for v in range(head + 1) if v == head or self.times_us[v + 1] > since_us}
+
+
+class History:
+    """One table's."""
+
+    def __init__(self, seed: int) -> None:
+        self.hours = seed % 3
+        keeping = Keeping(adopt_grace_ms=GRACE_MS, delay_ms=0)
+        self.rig = Rig(seed, retain_hours=self.hours, keeping=keeping)
+        self.rng = self.rig.rng
+        self.oracle = Oracle()
+        self.oracle.times_us.append(self.rig.decider.state.tables[self.rig.table_id].last_time_us)
+        self.pins: dict[str, int] = {}
+        self.open: dict[str, int] = {}
+        self.lost: list[str] = []
+        self.names = 0
+
+    # -- moves ------------------------------------------------------------------------------------------------
+
+    def step(self, patch: pytest.MonkeyPatch) -> None:
+        moves: list[Callable[[], None]] = [self.insert] * 3 + [self.overwrite] * 3 + [self.restore] * 2
+        moves += [self.begin, self.finish, self.finish, self.resubmit, self.pin, self.pin, self.unpin]
+        moves += [self.wait, self.wait, self.wait, self.crash, self.fail, self.confirm]
+        self.rng.choice(moves)()
+        patch.setattr(limits, "TICK_ITEMS_MAX", self.rng.choice((1, 2, 5, 200)))
+        for _ in range(self.rng.choice((0, 1, 3, 20))):
+            self.rig.clock.advance(self.rng.choice((10, 1_000)))
+            self.rig.decider._group([])
+        self.check()
+
+    def name(self) -> str:
+        self.names += 1
+        return f"f{self.names}"
+
+    def committed(self, after: set[str]) -> None:
+        self.oracle.snapshots.append(after)
+        self.oracle.times_us.append(self.rig.decider.state.tables[self.rig.table_id].last_time_us)
+        self.oracle.ever |= after
+        assert len(self.oracle.snapshots) - 1 == self.rig.head
+
+    def insert(self) -> None:
+        self.committed(self.oracle.snapshots[-1] | set(self.rig.insert(self.name(), self.name())))
+
+    def overwrite(self) -> None:
+        self.committed(set(self.rig.overwrite(self.name())))
+
+    def restore(self) -> None:
+        target = self.rng.choice(sorted(self.must_keep()))
+        self.rig.restore(target)
+        self.committed(set(self.oracle.snapshots[target]))
+
+    def begin(self) -> None:
+        read = self.any_kept()
+        txn_id = self.rig.begin(Operation.INSERT, read_version=read)
+        self.oracle.ever |= set(self.rig.register(txn_id, self.name(), self.name()))
+        self.open[txn_id] = read
+
+    def finish(self) -> None:
+        if not self.open:
+            return
+        txn_id = self.rng.choice(sorted(self.open))
+        del self.open[txn_id]
+        txn = self.rig.decider.state.find_txn(txn_id)
+        assert txn is not None
+        if txn.state is not TxnState.OPEN:  # its lease ran out: its folder is swept another way
+            self.oracle.ever -= {path for path in self.oracle.ever if path.startswith(txn_id)}
+            return
+        paths = set(txn.tables[self.rig.table_id].staged)
+        if self.rig.commit(txn_id, self.rig.change(Operation.INSERT)).state is TxnState.COMMITTED:
+            self.committed(self.oracle.snapshots[-1] | paths)
+        else:
+            self.lost.append(txn_id)
+
+    def resubmit(self) -> None:
+        if not self.lost:
+            return
+        lost = self.lost.pop(self.rng.randrange(len(self.lost)))
+        mine = self.rig.try_begin(Operation.INSERT, lost)
+        if isinstance(mine, MetaError):
+            assert mine.reason == "PURGE_HAS_BEGUN"
+        else:
+            self.open[mine] = self.rig.head
+
+    def pin(self) -> None:
+        version = self.any_kept()
+        self.pins[self.rig.pin(version, lease_ms=3_600_000)] = version
+
+    def unpin(self) -> None:
+        if self.pins:
+            pin_id = self.rng.choice(sorted(self.pins))
+            del self.pins[pin_id]
+            self.rig.ask(lambda: self.rig.pins.unpin(pin_id))
+
+    def wait(self) -> None:
+        self.rig.clock.advance(self.rng.choice((1, 1_000, LEASE_MS // 2, LEASE_MS + 1, HOUR_MS // 3, HOUR_MS)))
+
+    def crash(self) -> None:
+        self.rig.crash(self.rng.randint(0, self.rig.store.unsynced_batches))
+
+    def fail(self) -> None:
+        """Power goes while a tick is made durable."""
+        store = self.rig.store
+        store.fail_writes_after = self.rng.choice((None, 0, 1, 2))
+        store.fail_syncs_after = self.rng.choice((None, 0))
+        for _ in range(4):
+            self.rig.clock.advance(1_000)
+            self.rig.decider._group([])
+        self.rig.store.fail_writes_after = self.rig.store.fail_syncs_after = None
+
+    def confirm(self) -> None:
+        listed = sorted(self.rig.purgeable())
+        some = self.rng.sample(listed, self.rng.randint(0, len(listed)))
+        self.rig.ask(lambda: self.rig.purge.confirm(self.rig.table_id, some))
+        self.oracle.confirmed |= set(some)
+
+    # -- what must hold ---------------------------------------------------------------------------------------
+
+    def any_kept(self) -> int:
+        """Also one that is about to be retired."""
+        return self.rng.randint(self.rig.oldest, self.rig.head)
+
+    def retained(self) -> set[int]:
+        return self.oracle.current_since(self.rig.clock.us - self.hours * HOUR_MS * 1000)
+
+    def must_keep(self) -> set[int]:
+        state = self.rig.decider.state
+        pins = {version for pin_id, version in self.pins.items() if pin_id in state.pins.pins}
+        return self.retained() | pins | {read for txn_id, read in self.open.items() if txn_id in state.open}
+
+    def check(self) -> None:
+        needed: set[str] = set()
+        must = self.must_keep()
+        for version, expected in enumerate(self.oracle.snapshots):
+            found = self.show(version)
+            if isinstance(found, MetaError):
+                assert (found.kind, found.reason) == (ErrorKind.GONE, "VERSION_RETIRED")
+                assert version not in must, f"version {version} must be kept"
+                assert int(found.facts["oldest"]) > version
+            else:
+                assert found == expected, f"version {version}"
+                needed |= expected
+        indexed = self.rig.indexed()  # before the tick of the next question
+        staged = self.rig.staged(keys.STAGED) | self.rig.staged(keys.DYING)
+        listed = self.rig.purgeable()
+        assert not needed & (listed | self.oracle.confirmed), "nothing dead is referenced"
+        assert not listed & indexed
+        assert self.oracle.ever - self.gone() <= listed | indexed | staged | self.oracle.confirmed, "no path is lost"
+
+    def show(self, version: int) -> set[str] | MetaError:
+        try:
+            return self.rig.list_files(version)
+        except MetaError as refusal:
+            return refusal
+
+    def gone(self) -> set[str]:
+        """Registered by transactions that ended without an outcome."""
+        ended = {each for each in self.open if each not in self.rig.decider.state.open}
+        return {path for path in self.oracle.ever if path.split("/")[0] in ended}
+
+    def end(self) -> None:
+        """All leases run out, all retention is over: what is left is the head."""
+        for _ in range(3):
+            self.rig.pass_time(GRACE_MS + 3 * HOUR_MS, looks=300)
+        self.check()
+        rig, head = self.rig, self.oracle.snapshots[-1]
+        assert rig.oldest == rig.head
+        assert rig.purgeable() | self.oracle.confirmed | head >= self.oracle.ever - self.gone()
+        assert rig.purgeable() & head == set()
+        assert rig.count(b"P") == rig.count(keys.STAGED) == rig.count(keys.DYING) == rig.count(keys.PINS) == 0
+        assert rig.count_own(b"L") == rig.count_own(b"W") == 1
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_kept_snapshots_stay_whole_and_no_path_is_lost(block: int) -> None:
+    lived = 0
+    for seed in range(block * HISTORIES // 4, (block + 1) * HISTORIES // 4):
+        history = History(seed)
+        with pytest.MonkeyPatch.context() as patch:
+            for _ in range(STEPS):
+                history.step(patch)
+        history.end()
+        lived += bool(history.oracle.confirmed)
+    assert lived > HISTORIES // 20, "histories in which nothing dies test nothing"
