@@ -93,7 +93,8 @@ def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
         raise invalid("SCOPE_MISMATCH", "a scope belongs to OVERWRITE, TRUNCATE and RESTORE", operation=operation.name)
     if bool(change.groups) != (operation in COMPACTIONS):
         raise invalid("GROUPS_MISMATCH", "groups belong to compactions, at least one", operation=operation.name)
-    if (operation is Operation.ALTER) != (change.alteration is not None) and not custom:
+    replaces = change.alteration is not None and change.alteration.replacement is not None
+    if (operation is Operation.ALTER) != (change.alteration is not None) and not custom and not replaces:
         raise invalid("ALTERATION_MISMATCH", "an alteration belongs to ALTER", operation=operation.name)
     if operation in (Operation.TRUNCATE, Operation.RESTORE, Operation.ALTER) and change.adds:
         raise invalid("FILES_NOT_ALLOWED", operation=operation.name)

@@ -29,7 +29,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
-from metaservice.store.records import encode_chunk, encode_commit, encode_live, encode_table
+from metaservice.store.records import encode_chunk, encode_commit, encode_live
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,8 +348,7 @@ class Transactions:
         for app_id, version in commit.change.app_versions:
             batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
         if commit.meta is not None:
-            table.meta = commit.meta
-            batch.put(keys.table_key(raw, commit.version), encode_table(commit.meta))
+            state.put_meta(table, commit.meta, commit.version)
         if commit.footprint.metadata_changed or commit.footprint.features_changed:
             table.last_metadata_version = commit.version
         table.head, table.last_time_us = commit.version, commit.time_us

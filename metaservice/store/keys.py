@@ -5,6 +5,8 @@ C                          time ceiling
 N name                     table id of a live name
 T table version            metadata from that version on
 D table                    dropped, and when
+V table schema version     version whose commit made it; schema version 1 is version 0's
+E name                     namespace
 L table version            commit
 K table version chunk      added entries of a large commit
 W table time               version with that commit time
@@ -24,6 +26,8 @@ import struct
 CEILING = b"C"
 NAMES = b"N"
 TABLES = b"T"
+NAMESPACES = b"E"
+DROPPED = b"D"
 TRANSACTIONS = b"X"
 OPEN = b"O"
 
@@ -47,7 +51,19 @@ def table_key(table: bytes, version: int) -> bytes:
 
 
 def dropped_key(table: bytes) -> bytes:
-    return b"D" + table
+    return DROPPED + table
+
+
+def schemas_prefix(table: bytes) -> bytes:
+    return b"V" + table
+
+
+def schema_key(table: bytes, schema_version: int) -> bytes:
+    return b"V" + table + _Q.pack(schema_version)
+
+
+def namespace_key(name: str) -> bytes:
+    return NAMESPACES + name.encode()
 
 
 def commits_prefix(table: bytes) -> bytes:

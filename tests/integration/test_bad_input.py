@@ -35,7 +35,7 @@ REFUSALS = {
 }
 IMPLEMENTED = {
     "TransactionService": None,
-    "CatalogService": {"CreateTable", "GetTable", "ListTables", "AlterTable", "DropTable"},
+    "CatalogService": None,
     "ReadService": {"ResolveVersion", "ListVersions", "ListFiles"},
     "MaintenanceService": set[str](),
     "AdminService": set[str](),
