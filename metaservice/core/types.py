@@ -24,6 +24,7 @@ ATOMIC: Final = frozenset(
 )
 DECIMAL_DIGITS_MAX: Final = 38
 NAME: Final = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
+_PUNCTUATION: Final = frozenset("<>(),:")
 _TOKEN = re.compile(r"\s*([A-Za-z0-9_]+|[<>(),:])")
 _WIDER: Final = {  # what each type may become without a change of any value
     **{narrow: frozenset(INTEGERS[at + 1 :]) for at, narrow in enumerate(INTEGERS)},
@@ -263,6 +264,8 @@ class _Parser:
 
     def _field(self, depth: int) -> Field:
         name = self._next()
+        if name in _PUNCTUATION:
+            raise self.refusal()
         if not NAME.match(name):
             raise invalid("NAME_INVALID", "letters, digits and _", name=name[:128])
         self._expect(":")
