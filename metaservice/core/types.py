@@ -10,7 +10,7 @@ Every nested field has an id beside its column's: a struct's fields by name, an 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
@@ -146,7 +146,7 @@ def count_fields(kind: Type) -> int:
     return sum(1 for _ in nested_ids(kind))
 
 
-def did_you_mean(name: str, known: Iterator[str] | list[str] | frozenset[str] | tuple[str, ...]) -> dict[str, str]:
+def did_you_mean(name: str, known: Iterable[str]) -> dict[str, str]:
     """The fact `did_you_mean`, where something known is close."""
     found = get_close_matches(name[:128], sorted(known), n=1, cutoff=0.6)
     return {"did_you_mean": found[0]} if found else {}
@@ -292,7 +292,7 @@ class _Parser:
             raise self.refusal()
 
 
-def check_unique(names: Iterator[str]) -> None:
+def check_unique(names: Iterable[str]) -> None:
     """Names that differ in case alone are the same: engines look columns up without regard to case."""
     seen: set[str] = set()
     for name in names:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID
@@ -274,7 +275,8 @@ def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation
         FileKind(message.kind),
         count(message.rows, "rows", limits.FILE_COUNT_MAX),
         count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
-        message.SerializeToString(deterministic=True) + (b"" if message.schema_version else schema_mark(meta)),
+        message.SerializeToString(deterministic=True)
+        + (b"" if message.schema_version else schema_mark(meta.schema_version)),
         change and operation not in (Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER),
         carries_row_ids=message.carries_row_ids,
         external=message.external,
@@ -283,9 +285,10 @@ def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation
     )
 
 
-def schema_mark(meta: TableMeta) -> bytes:
-    """What, behind a DataFile's bytes, sets its schema_version to the table's."""
-    return common_pb2.DataFile(schema_version=meta.schema_version).SerializeToString()
+@lru_cache(maxsize=1_024)
+def schema_mark(schema_version: int) -> bytes:
+    """What, behind a DataFile's bytes, sets its schema_version."""
+    return common_pb2.DataFile(schema_version=schema_version).SerializeToString()
 
 
 def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operation: Operation) -> Entry:

@@ -169,7 +169,10 @@ class Catalog:
         raw = state.store.get(keys.dropped_key(raw_id))
         if raw is None:
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
-        return Dropped(state.load_table(raw_id), keys.decode_version(raw))
+        dropped = self.tables.find_dropped(raw_id, raw)
+        if dropped is None:
+            raise MetaError(ErrorKind.GONE, "RETENTION_OVER", "nothing is left of the table", table_id=table_id)
+        return dropped
 
 
 def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:

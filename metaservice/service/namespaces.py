@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from heapq import nsmallest
+from itertools import islice
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
@@ -64,7 +65,7 @@ class Namespaces:
 def get_namespace(state: State, name: str) -> Namespace:
     found = state.namespaces.get(name)
     if found is None:
-        hint = did_you_mean(name, list(state.namespaces)[: limits.PAGE_SIZE_MAX])
+        hint = did_you_mean(name, islice(state.namespaces, limits.HINT_NAMES_MAX))
         raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name, **hint)
     return found
 

@@ -57,14 +57,22 @@ class Tables:
         for key, raw in islice(state.store.cursor().scan(start, prefix_end(keys.DROPPED)), limits.PAGE_SIZE_MAX * 10):
             seen += 1
             last = key[len(keys.DROPPED) :]
-            dropped = Dropped(state.load_table(last), keys.decode_version(raw))
-            if dropped.table.meta.name.startswith(prefix):
+            dropped = self.find_dropped(last, raw)
+            if dropped is not None and dropped.table.meta.name.startswith(prefix):
                 found.append(dropped)
             if len(found) == count:
                 break
         more = len(found) == count or seen == limits.PAGE_SIZE_MAX * 10
         self.wait_for_durable()
         return found, last if more else b""
+
+    def find_dropped(self, raw_id: bytes, raw: bytes) -> Dropped | None:
+        """What a record of a drop says; None where nothing is left of the table."""
+        state = self._decider.state
+        prefix = keys.table_prefix(raw_id)
+        if next(iter(state.store.cursor().scan(prefix, prefix_end(prefix))), None) is None:
+            return None
+        return Dropped(state.load_table(raw_id), keys.decode_version(raw[:8]))
 
     def wait_for_durable(self) -> None:
         """What was read before is durable after."""

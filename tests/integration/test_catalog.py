@@ -1,6 +1,7 @@
 """The catalog through a real service: namespaces, schemas and their versions, dropping and bringing back, restarts."""
 
 import base64
+import shutil
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -28,6 +29,7 @@ from metaservice.client import (
 )
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
+from tests.fixtures.make_data import DATA
 from tests.integration.service import Service, Stubs, data_file, service
 
 numbers = count()
@@ -410,6 +412,18 @@ def test_all_of_it_survives_a_kill(tmp_path: Path) -> None:
             server.start()
             assert client.get_table("a.d").table_id == dropped.table_id
             assert client.find_dropped_tables("a.d") == []
+
+
+def test_a_folder_of_before_namespaces_opens(tmp_path: Path) -> None:
+    shutil.copytree(DATA, tmp_path / "db")
+    with service(tmp_path / "db") as (server, _), MetaClient(server.address) as client:
+        assert [one.name for one in client.list_namespaces()] == ["shop"]
+        table = client.get_table("shop.rows", schema_version=1)
+        assert ids(table) == {"id": 1, "day": 2}
+        assert [one.schema_version for one in client.list_schemas(table.table_id)] == [1]
+        altered = client.alter_columns(table.table_id, add_column("x", "int"))
+        assert ids(altered) == {"id": 1, "day": 2, "x": 3}
+        client.create_table(orders("shop.more"))
 
 
 def read_all(client: MetaClient, table_id: str) -> list[object]:
