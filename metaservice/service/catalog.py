@@ -139,7 +139,7 @@ class Catalog:
             return state.tables[table_id]
         dropped = self._get_dropped(table_id)
         name, now_us = dropped.table.meta.name, self._clocks.now_us()
-        if now_us > dropped.until_us:
+        if now_us >= dropped.until_us:
             raise MetaError(
                 ErrorKind.GONE,
                 "RETENTION_OVER",

@@ -151,9 +151,11 @@ class State:
 
     def put_meta(self, table: TableState, meta: TableMeta, version: int) -> None:
         """A table's metadata from a version on."""
-        self.batch.put(keys.table_key(table.raw_id, version), encode_table(meta))
+        raw = encode_table(meta)
+        self.batch.put(keys.table_key(table.raw_id, version), raw)
         if meta.schema_version != table.meta.schema_version:
-            self.batch.put(keys.schema_key(table.raw_id, meta.schema_version), keys.encode_version(version))
+            key = keys.schema_key(table.raw_id, meta.schema_version)
+            self.batch.put(key, keys.encode_version(version) + raw)
         table.meta = meta
 
     def _load_staged(self, cursor: Cursor, txn: Txn) -> None:

@@ -106,17 +106,12 @@ class Tables:
 
 
 def _schemas(cursor: Cursor, table: TableState, first: int) -> Iterator[tuple[int, TableMeta]]:
-    """From a schema version on. The first one came with the table and has no key of its own."""
+    """From a schema version on. The first one came with the table: its oldest record has it."""
     if first <= 1:
-        yield 0, _meta(cursor, table, 0)
+        metas = keys.table_prefix(table.raw_id)
+        for _, raw in cursor.scan(metas, prefix_end(metas)):
+            yield 0, decode_table(raw)
+            break
     prefix = keys.schemas_prefix(table.raw_id)
     for _, raw in cursor.scan(keys.schema_key(table.raw_id, first), prefix_end(prefix)):
-        version = keys.decode_version(raw)
-        yield version, _meta(cursor, table, version)
-
-
-def _meta(cursor: Cursor, table: TableState, version: int) -> TableMeta:
-    raw = cursor.get(keys.table_key(table.raw_id, version))
-    if raw is None:
-        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
-    return decode_table(raw)
+        yield keys.decode_version(raw[:8]), decode_table(raw[8:])

@@ -5,7 +5,7 @@ C                          time ceiling
 N name                     table id of a live name
 T table version            metadata from that version on
 D table                    dropped, and when
-V table schema version     version whose commit made it; schema version 1 is version 0's
+U table schema version     metadata that came with it, and the version that made it; from schema version 2 on
 E name                     namespace
 L table version            commit
 K table version chunk      added entries of a large commit
@@ -55,11 +55,11 @@ def dropped_key(table: bytes) -> bytes:
 
 
 def schemas_prefix(table: bytes) -> bytes:
-    return b"V" + table
+    return b"U" + table
 
 
 def schema_key(table: bytes, schema_version: int) -> bytes:
-    return b"V" + table + _Q.pack(schema_version)
+    return b"U" + table + _Q.pack(schema_version)
 
 
 def namespace_key(name: str) -> bytes:
