@@ -73,8 +73,12 @@ class CatalogCalls:
         request_id: str | None = None,
         if_not_exists: bool = False,
         or_replace: bool = False,
+        validate_only: bool = False,
     ) -> catalog_pb2.Table:
-        """The table. Where the name is taken: refused, or the one that is there, or that one emptied and redefined."""
+        """The table; with validate_only as it would be.
+
+        Where the name is taken it is refused, or the table there answered, or that one emptied and redefined.
+        """
         if if_not_exists and or_replace:
             raise ValueError("if_not_exists or or_replace, not both")
         mode = catalog_pb2.CREATE_MODE_UNSPECIFIED
@@ -83,7 +87,11 @@ class CatalogCalls:
         elif or_replace:
             mode = catalog_pb2.CREATE_MODE_OR_REPLACE
         request = catalog_pb2.CreateTableRequest(
-            request_id=request_id or uuid7(), table=table, principal=self._principal, mode=mode
+            request_id=request_id or uuid7(),
+            table=table,
+            principal=self._principal,
+            mode=mode,
+            validate_only=validate_only,
         )
         return self._call(self._catalog.CreateTable, request).table
 
@@ -127,13 +135,16 @@ class CatalogCalls:
         *,
         txn_id: str | None = None,
         commit_message: str = "",
+        validate_only: bool = False,
     ) -> catalog_pb2.AlterTableResponse:
+        """The table after it and its version; with validate_only as it would be."""
         request = catalog_pb2.AlterTableRequest(
             txn_id=txn_id or uuid7(),
             table_id=table_id,
             alteration=alteration,
             principal=self._principal,
             commit_message=commit_message,
+            validate_only=validate_only,
         )
         return self._call(self._catalog.AlterTable, request, decides=(request.txn_id,))
 

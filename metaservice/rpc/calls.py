@@ -120,6 +120,9 @@ class Calls:
         alteration = wire.alteration(request.alteration)
         same = wire.digest(request)
         state = self.decider.state
+        if request.validate_only:
+            wanted = answers.table(state.get_table(meta.table_id), meta.altered(alteration))
+            return catalog_pb2.AlterTableResponse(table=wanted)
         if state.find_txn(txn_id) is None:
             meta.altered(alteration)  # what can't be altered so leaves no transaction behind
         begun = Begin(

@@ -29,7 +29,11 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def CreateTable(self, request: Any, context: grpc.ServicerContext) -> Any:
         mode, meta = wire_catalog.create_mode(request), wire_catalog.new_table(request)
         who = wire.principal(request.principal)
-        found = self._calls.decider.call(lambda: self._calls.catalog.create_table(meta, who, mode))
+        catalog = self._calls.catalog
+        if request.validate_only:
+            found = self._calls.decider.call(lambda: catalog.would_create(meta, mode))
+        else:
+            found = self._calls.decider.call(lambda: catalog.create_table(meta, who, mode))
         table, created = cast(tuple[TableState, bool], found)
         return catalog_pb2.CreateTableResponse(table=answers.table(table), created=created)
 

@@ -67,14 +67,8 @@ class Catalog:
             if known.meta.digest == meta.digest:
                 return known
             raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_ID_REUSED", table_id=meta.table_id)
-        if meta.name in state.names:
-            raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", name=meta.name)
+        self._check_free(meta)
         raw = keys.uuid_bytes(meta.table_id)
-        if state.store.get(keys.dropped_key(raw)) is not None:
-            raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=meta.table_id)
-        check_namespace_of(state, meta.name)
-        if len(state.tables) >= limits.TABLES_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
         time_us = next_commit_time(self._clocks.now_us(), 0, state.answered_us)
         meta = replace(meta, create_time_us=time_us)
         footprint = Footprint(0, time_us, meta.table_id, Operation.CREATE, principal)
@@ -91,6 +85,28 @@ class Catalog:
         state.remember(table, footprint)
         state.changed.add(meta.table_id)
         return table
+
+    def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableState, bool]:
+        """What `create_table` would answer; nothing is done."""
+        state = self._decider.state
+        there = state.names.get(meta.name)
+        if mode is Mode.CREATE or there is None:
+            self._check_free(meta)
+            return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0, 0, 0), True
+        table = state.tables[there]
+        if mode is Mode.OR_REPLACE:
+            return replace(table, durable_meta=replaced(table.meta, meta)), False
+        return table, False
+
+    def _check_free(self, meta: TableMeta) -> None:
+        state = self._decider.state
+        if meta.name in state.names:
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", name=meta.name)
+        if state.store.get(keys.dropped_key(keys.uuid_bytes(meta.table_id))) is not None:
+            raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=meta.table_id)
+        check_namespace_of(state, meta.name)
+        if len(state.tables) >= limits.TABLES_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
 
     def _replace(self, table: TableState, wanted: TableMeta, principal: Principal) -> None:
         """One commit, an OVERWRITE of everything by nothing, that brings the new definition along."""

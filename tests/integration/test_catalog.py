@@ -385,6 +385,26 @@ def test_a_replacement_is_one_commit(client: MetaClient, stubs: Stubs, profile: 
     assert len(stubs.list_versions(table.table_id)) == 3
 
 
+def test_what_is_only_checked_changes_nothing(client: MetaClient, stubs: Stubs) -> None:
+    name = fresh()
+    would = client.create_table(orders(name), validate_only=True)
+    assert ids(would) == {"id": 1, "day": 2}
+    with raises(NotFoundError, "TABLE_UNKNOWN"):
+        client.get_table(name)
+    table = client.create_table(orders(name))
+    before = (client.get_table(name), stubs.list_txns(), stubs.list_versions(table.table_id))
+    with raises(AlreadyExistsError, "TABLE_EXISTS"):
+        client.create_table(orders(name), validate_only=True)
+    wider = client.create_table(orders(name, column("x", "int")), or_replace=True, validate_only=True)
+    alteration = common_pb2.Alteration(schema_changes=[add_column("x", "int")])
+    altered = client.alter_table(table.table_id, alteration, validate_only=True)
+    for found in (wider, altered.table):
+        assert (ids(found), found.schema_version) == ({"id": 1, "day": 2, "x": 3}, 2)
+    with raises(InvalidError, "COLUMN_UNKNOWN"):
+        client.alter_table(table.table_id, common_pb2.Alteration(schema_changes=[drop_column("x")]), validate_only=True)
+    assert (client.get_table(name), stubs.list_txns(), stubs.list_versions(table.table_id)) == before
+
+
 # -- restarts ----------------------------------------------------------------------------------------------------
 
 

@@ -243,10 +243,13 @@ class CreateTableRequest(_message.Message):
     TABLE_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The client's own UUID: the same request again gets the same answer; also the table's id."""
     mode: Global___CreateMode.ValueType
     """Where the name is taken. With OR_REPLACE the request_id is a UUIDv7: also the replacement's transaction id."""
+    validate_only: _builtins.bool
+    """Only checks: answers with the table as it would be."""
     @_builtins.property
     def table(self) -> Global___Table:
         """The table, what the server sets left out."""
@@ -262,10 +265,11 @@ class CreateTableRequest(_message.Message):
         table: Global___Table | None = ...,
         principal: _common_pb2.Principal | None = ...,
         mode: Global___CreateMode.ValueType = ...,
+        validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal", "table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mode", b"mode", "principal", b"principal", "request_id", b"request_id", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mode", b"mode", "principal", b"principal", "request_id", b"request_id", "table", b"table", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -533,12 +537,15 @@ class AlterTableRequest(_message.Message):
     ALTERATION_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     COMMIT_MESSAGE_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """The client's own UUIDv7: the transaction id of the alteration."""
     table_id: _builtins.str
     """The table."""
     commit_message: _builtins.str
     """What for."""
+    validate_only: _builtins.bool
+    """Only checks: answers with the table as it would be, and no version."""
     @_builtins.property
     def alteration(self) -> _common_pb2.Alteration:
         """What changes."""
@@ -555,10 +562,11 @@ class AlterTableRequest(_message.Message):
         alteration: _common_pb2.Alteration | None = ...,
         principal: _common_pb2.Principal | None = ...,
         commit_message: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["alteration", b"alteration", "principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alteration", b"alteration", "commit_message", b"commit_message", "principal", b"principal", "table_id", b"table_id", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alteration", b"alteration", "commit_message", b"commit_message", "principal", b"principal", "table_id", b"table_id", "txn_id", b"txn_id", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
