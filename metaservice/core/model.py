@@ -305,7 +305,7 @@ class TableMeta:
         } | dict(change.set_properties)
         if len(properties) > limits.PROPERTIES_MAX:
             raise invalid("TOO_MANY_PROPERTIES", count=len(properties), most=limits.PROPERTIES_MAX)
-        features = (self.features | set(change.add_features)) - set(change.remove_features)
+        features = self.features_after(change)
         if len(features) > limits.FEATURES_MAX:
             raise invalid("TOO_MANY_FEATURES", count=len(features), most=limits.FEATURES_MAX)
         before = self
@@ -318,6 +318,11 @@ class TableMeta:
             comment=self.comment if change.comment is None else change.comment,
             features=features,
         )
+
+    def features_after(self, change: Alteration) -> frozenset[str]:
+        if change.replacement is not None:
+            return change.replacement.features
+        return (self.features | set(change.add_features)) - set(change.remove_features)
 
     def with_schema(self, schema: Schema, *, new_version: bool = True) -> TableMeta:
         types = {column.name: column.type for column in schema.columns}

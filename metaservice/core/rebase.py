@@ -394,8 +394,8 @@ def _footprint(
         groups=tuple(swap.groups),
         blind=Mine(change, meta, snapshots).blind,
         metadata_changed=alteration is not None and writers_look_at(meta, alteration),
-        features_changed=alteration is not None and bool(meta.altered(alteration).features ^ meta.features),
-        features_removed=alteration is not None and bool(meta.features - meta.altered(alteration).features),
+        features_changed=alteration is not None and bool(meta.features_after(alteration) ^ meta.features),
+        features_removed=alteration is not None and bool(meta.features - meta.features_after(alteration)),
         altered=alteration is not None,
         app_ids=tuple(app_id for app_id, _ in change.app_versions),
     )

@@ -5,6 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaservice.core.errors import MetaError
+from metaservice.core.model import Alteration, Profile, TableMeta
+from metaservice.core.partitions import Partitioning
 from metaservice.core.schema import (
     Add,
     Column,
@@ -21,6 +23,7 @@ from metaservice.core.schema import (
     make_schema,
     replace_schema,
 )
+from metaservice.store.records import decode_table, encode_table
 
 COLUMNS = [
     Column("id", "int", nullable=False),
@@ -243,3 +246,20 @@ def test_no_id_is_ever_given_twice(steps: list[SchemaChange]) -> None:
         kept = {column.column_id: column for column in now.columns}
         assert (kept[1].type, kept[1].nullable, now.primary_key) == ("int", False, (kept[1].name,))
         assert (kept[2].name, kept[2].type, kept[3].name) == ("day", "date", "n")
+
+
+@settings(max_examples=100)
+@given(st.lists(changes, max_size=15))
+def test_a_record_keeps_the_whole_schema(steps: list[SchemaChange]) -> None:
+    bare = TableMeta("t", "t", Partitioning(()), (), 1, Profile.MAXCOMPUTE, 0, {}, frozenset(), "", (), 0).with_schema(
+        schema()
+    )
+    assert bare.schema_version == 1
+    for step in steps:
+        try:
+            now = bare.altered(Alteration(schema_changes=(step,)))
+        except MetaError:
+            continue
+        assert now.schema_version == bare.schema_version + (not isinstance(step, Comment))
+        bare = now
+    assert decode_table(encode_table(bare)) == bare
