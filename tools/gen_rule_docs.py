@@ -15,6 +15,7 @@ from pathlib import Path
 from metaservice.core import limits, profiles
 from metaservice.core.model import Operation
 from metaservice.core.profiles import CLASS_OF, STANDS, OpClass
+from metaservice.core.properties import PROPERTIES, USER_PREFIX
 from tools.generated import wants_check, write_or_check
 from tools.wire import ROOT
 
@@ -52,9 +53,10 @@ def outcome_table() -> str:
 
 def properties() -> str:
     """Properties by what changing them does to others."""
-    quiet = [*sorted(profiles.QUIET_PROPERTIES), *(f"{prefix}*" for prefix in profiles.QUIET_PREFIXES)]
+    writers = sorted(one.name for one in PROPERTIES if one.binds_writers)
+    quiet = [*sorted(one.name for one in PROPERTIES if not one.binds_writers), f"{USER_PREFIX}*"]
     rows = [
-        ("writer properties", _code(sorted(profiles.WRITER_PROPERTIES)), "conflicts with every change"),
+        ("writer properties", _code(writers), "conflicts with every change"),
         ("quiet properties", _code(quiet), "conflicts with nobody"),
         (
             "features",

@@ -1,5 +1,14 @@
 """Typed calls to MetaService: errors decoded from their stable reasons, retries bounded per kind."""
 
+from metaservice.client.catalog import (
+    add_column,
+    comment_column,
+    drop_column,
+    move_column,
+    relax_column,
+    rename_column,
+    widen_column,
+)
 from metaservice.client.errors import (
     AlreadyExistsError,
     BlockedError,
@@ -40,5 +49,12 @@ __all__ = [
     "StaleError",
     "Transaction",
     "UnavailableError",
+    "add_column",
+    "comment_column",
+    "drop_column",
+    "move_column",
+    "relax_column",
+    "rename_column",
     "uuid7",
+    "widen_column",
 ]

@@ -14,6 +14,7 @@ from typing import Final, Self, TypeVar, cast
 
 import grpc
 
+from metaservice.client.catalog import CatalogCalls
 from metaservice.client.errors import (
     ConflictError,
     MetaServiceError,
@@ -28,7 +29,6 @@ from metaservice.client.transaction import Transaction
 from protos.laketx.v1 import (
     admin_pb2,
     admin_pb2_grpc,
-    catalog_pb2,
     catalog_pb2_grpc,
     common_pb2,
     maintenance_pb2,
@@ -51,7 +51,7 @@ Response = TypeVar("Response")
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
-class MetaClient:
+class MetaClient(CatalogCalls):
     """A connection to MetaService."""
 
     def __init__(
@@ -256,55 +256,6 @@ class MetaClient:
         request = wire.SessionRequest()
         request.calls.add().ping.payload = payload
         return self._retries.run(lambda: self._session_call(request)).ping.payload
-
-    # ------------------------------------------------------------------------------------------------------- catalog
-
-    def create_table(self, table: catalog_pb2.Table, *, request_id: str | None = None) -> catalog_pb2.Table:
-        request = catalog_pb2.CreateTableRequest(
-            request_id=request_id or uuid7(), table=table, principal=self._principal
-        )
-        return self._call(self._catalog.CreateTable, request).table
-
-    def get_table(self, name: str = "", *, table_id: str = "") -> catalog_pb2.Table:
-        request = catalog_pb2.GetTableRequest(name=name, table_id=table_id)
-        return self._call(self._catalog.GetTable, request).table
-
-    def list_tables(self, *, namespace: str = "", page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Table]:
-        """By name."""
-        request = catalog_pb2.ListTablesRequest(page_size=page_size, namespace=namespace)
-        while True:
-            page = self._call(self._catalog.ListTables, request)
-            yield from page.tables
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
-
-    def alter_table(
-        self,
-        table_id: str,
-        alteration: common_pb2.Alteration,
-        *,
-        txn_id: str | None = None,
-        commit_message: str = "",
-    ) -> catalog_pb2.AlterTableResponse:
-        request = catalog_pb2.AlterTableRequest(
-            txn_id=txn_id or uuid7(),
-            table_id=table_id,
-            alteration=alteration,
-            principal=self._principal,
-            commit_message=commit_message,
-        )
-        return self._call(self._catalog.AlterTable, request, decides=(request.txn_id,))
-
-    def drop_table(self, table_id: str, *, validate_only: bool = False) -> int:
-        """How many open transactions ended with it, or would."""
-        request = catalog_pb2.DropTableRequest(
-            table_id=table_id, validate_only=validate_only, principal=self._principal
-        )
-        return self._call(self._catalog.DropTable, request).ended_transactions
-
-    def undrop_table(self, table_id: str) -> catalog_pb2.Table:
-        return self._call(self._catalog.UndropTable, catalog_pb2.UndropTableRequest(table_id=table_id)).table
 
     # --------------------------------------------------------------------------------------------------------- reads
 

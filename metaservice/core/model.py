@@ -14,8 +14,12 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Protocol
 
+from metaservice.core import limits
+from metaservice.core.errors import invalid
 from metaservice.core.partitions import Partitioning
 from metaservice.core.predicates import Predicate
+from metaservice.core.properties import check_property_name
+from metaservice.core.schema import Column, Comment, Schema, SchemaChange, evolve
 
 
 class Operation(IntEnum):
@@ -193,6 +197,13 @@ class Alteration:
     comment: str | None = None
     add_features: tuple[str, ...] = ()
     remove_features: tuple[str, ...] = ()
+    schema_changes: tuple[SchemaChange, ...] = ()
+    replacement: TableMeta | None = None
+
+    @property
+    def changes_schema(self) -> bool:
+        """A comment on a column makes no new schema version."""
+        return any(not isinstance(change, Comment) for change in self.schema_changes)
 
     @property
     def changes_features(self) -> bool:
@@ -200,7 +211,8 @@ class Alteration:
 
     @property
     def changes_metadata(self) -> bool:
-        return bool(self.set_properties or self.remove_properties or self.profile) or self.comment is not None
+        given = self.set_properties or self.remove_properties or self.profile or self.schema_changes or self.replacement
+        return bool(given) or self.comment is not None
 
 
 @dataclass(slots=True)
@@ -272,25 +284,70 @@ class TableMeta:
     properties: Mapping[str, str]
     features: frozenset[str]
     comment: str
-    columns: tuple[tuple[str, str, bool, str], ...]
+    columns: tuple[Column, ...]
     create_time_us: int
     digest: str = ""
+    last_column_id: int = 0
 
     @property
     def keyed(self) -> bool:
         return bool(self.primary_key)
 
+    @property
+    def schema(self) -> Schema:
+        return Schema(self.columns, self.partitioning.names, self.primary_key, self.last_column_id)
+
     def altered(self, change: Alteration) -> TableMeta:
+        """The metadata after a change. Raises where the change can't be."""
+        if change.replacement is not None:
+            return change.replacement
+        for name in change.remove_properties:
+            if name not in self.properties:
+                check_property_name(name)
         properties = {
             name: value for name, value in self.properties.items() if name not in change.remove_properties
         } | dict(change.set_properties)
+        if len(properties) > limits.PROPERTIES_MAX:
+            raise invalid("TOO_MANY_PROPERTIES", count=len(properties), most=limits.PROPERTIES_MAX)
+        features = self.features_after(change)
+        if len(features) > limits.FEATURES_MAX:
+            raise invalid("TOO_MANY_FEATURES", count=len(features), most=limits.FEATURES_MAX)
+        before = self
+        if change.schema_changes:
+            before = self.with_schema(evolve(self.schema, change.schema_changes), new_version=change.changes_schema)
         return replace(
-            self,
+            before,
             properties=properties,
             profile=change.profile or self.profile,
             comment=self.comment if change.comment is None else change.comment,
-            features=(self.features | set(change.add_features)) - set(change.remove_features),
+            features=features,
         )
+
+    def features_after(self, change: Alteration) -> frozenset[str]:
+        if change.replacement is not None:
+            return change.replacement.features
+        return (self.features | set(change.add_features)) - set(change.remove_features)
+
+    def with_schema(self, schema: Schema, *, new_version: bool = True) -> TableMeta:
+        types = {column.name: column.type for column in schema.columns}
+        return replace(
+            self,
+            columns=schema.columns,
+            partitioning=Partitioning(tuple((name, types[name]) for name in schema.partition_columns)),
+            primary_key=schema.primary_key,
+            last_column_id=schema.last_id,
+            schema_version=self.schema_version + new_version,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """The first part of a table's name."""
+
+    name: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    create_time_us: int = 0
+    digest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ WIRE_KIND = {
     "boolean": "boolean",
     "date": "date",
     "timestamp": "timestamp_us",
+    "timestamp_ntz": "timestamp_us",
     "binary": "binary",
     "float": "real",
     "double": "real",

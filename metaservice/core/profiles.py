@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from metaservice.core.model import Alteration, Operation, TableMeta
+from metaservice.core.properties import WRITER_PROPERTIES
 
 
 class OpClass(Enum):
@@ -41,14 +42,7 @@ STANDS: Mapping[OpClass, frozenset[OpClass]] = {  # my class -> the earlier clas
 if STANDS.keys() != set(OpClass):
     raise AssertionError("the outcome table lacks a class")
 
-QUIET_PREFIXES = ("compaction.", "user.")
-QUIET_PROPERTIES = frozenset({"data.retain.hours"})
-WRITER_PROPERTIES = frozenset({"write.file_bytes_target", "write.compression", "write.on_conflict"})
 FEATURES = frozenset({"delete_sets", "row_ids"})
-
-
-def property_known(name: str) -> bool:
-    return name in QUIET_PROPERTIES or name in WRITER_PROPERTIES or name.startswith(QUIET_PREFIXES)
 
 
 def feature_known(name: str) -> bool:
@@ -58,6 +52,8 @@ def feature_known(name: str) -> bool:
 def writers_look_at(before: TableMeta, change: Alteration) -> bool:
     """Whether an alteration changes what a writer that began before it relied on (features apart)."""
     if change.profile is not None and change.profile is not before.profile:
+        return True
+    if change.changes_schema or change.replacement is not None:
         return True
     touched = {name for name, value in change.set_properties.items() if before.properties.get(name) != value}
     touched |= set(change.remove_properties) & before.properties.keys()

@@ -156,7 +156,8 @@ def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
         raise invalid("SCOPE_MISMATCH", "a scope belongs to OVERWRITE, TRUNCATE and RESTORE", operation=operation.name)
     if bool(change.groups) != (operation in COMPACTIONS):
         raise invalid("GROUPS_MISMATCH", "groups belong to compactions, at least one", operation=operation.name)
-    if (operation is Operation.ALTER) != (change.alteration is not None) and not custom:
+    replaces = change.alteration is not None and change.alteration.replacement is not None
+    if (operation is Operation.ALTER) != (change.alteration is not None) and not custom and not replaces:
         raise invalid("ALTERATION_MISMATCH", "an alteration belongs to ALTER", operation=operation.name)
     if operation in (Operation.TRUNCATE, Operation.RESTORE, Operation.ALTER) and change.adds:
         raise invalid("FILES_NOT_ALLOWED", operation=operation.name)
@@ -458,8 +459,8 @@ def _footprint(
         groups=tuple(swap.groups),
         blind=Mine(change, meta, snapshots).blind,
         metadata_changed=alteration is not None and writers_look_at(meta, alteration),
-        features_changed=alteration is not None and bool(meta.altered(alteration).features ^ meta.features),
-        features_removed=alteration is not None and bool(meta.features - meta.altered(alteration).features),
+        features_changed=alteration is not None and bool(meta.features_after(alteration) ^ meta.features),
+        features_removed=alteration is not None and bool(meta.features - meta.features_after(alteration)),
         altered=alteration is not None,
         app_ids=tuple(app_id for app_id, _ in change.app_versions),
     )

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core import limits
-from metaservice.core.errors import invalid
 from metaservice.core.model import Principal
 
 RETAIN_HOURS: Final = "data.retain.hours"
@@ -49,15 +48,6 @@ class ClockWatch:
 
     def agrees(self, now_us: int, mono_ms: int) -> bool:
         return abs(self.off_ms(now_us, mono_ms)) <= self.tolerance_ms
-
-
-def check_retain(properties: Mapping[str, str]) -> None:
-    """Refuse a retention that is no number of hours."""
-    value = properties.get(RETAIN_HOURS, "")
-    if value and _hours(value) is None:
-        raise invalid(
-            "PROPERTY_INVALID", "whole hours", property=RETAIN_HOURS, value=value[:64], most=limits.RETAIN_HOURS_MAX
-        )
 
 
 def retain_us(properties: Mapping[str, str]) -> int:

@@ -8,8 +8,9 @@ from google.protobuf import any_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import CommitSummary, Conflict, Live, Operation, Principal, Rule, TableCommit
+from metaservice.core.model import CommitSummary, Conflict, Live, Operation, Principal, Rule, TableCommit, TableMeta
 from metaservice.core.transaction import Txn, TxnState
+from metaservice.rpc.wire_schema import column_messages
 from metaservice.service.state import TableState
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 
@@ -170,15 +171,13 @@ def transaction(txn: Txn) -> transaction_pb2.Transaction:
     )
 
 
-def table(state: TableState) -> catalog_pb2.Table:
-    meta = state.meta
+def table(state: TableState, meta: TableMeta | None = None) -> catalog_pb2.Table:
+    """With its newest durable metadata, or with that of a version."""
+    meta = meta or state.durable_meta or state.meta
     return catalog_pb2.Table(
         table_id=meta.table_id,
         name=meta.name,
-        columns=[
-            catalog_pb2.Column(name=name, type=kind, nullable=nullable, column_id=number, comment=comment)
-            for number, (name, kind, nullable, comment) in enumerate(meta.columns, start=1)
-        ],
+        columns=column_messages(meta.columns),
         partition_columns=meta.partitioning.names,
         primary_key=meta.primary_key,
         buckets=meta.buckets,

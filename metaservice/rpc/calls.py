@@ -125,9 +125,14 @@ class Calls:
         txn_id = wire.txn_id(request.txn_id)
         if not request.HasField("alteration"):
             raise invalid("ALTERATION_EMPTY")
-        wire.alteration(request.alteration)
+        alteration = wire.alteration(request.alteration)
         same = wire.digest(request)
         state = self.decider.state
+        if request.validate_only:
+            wanted = answers.table(state.get_table(meta.table_id), meta.altered(alteration))
+            return catalog_pb2.AlterTableResponse(table=wanted)
+        if state.find_txn(txn_id) is None:
+            meta.altered(alteration)  # what can't be altered so leaves no transaction behind
         begun = Begin(
             txn_id,
             (Intent(meta.table_id, Operation.ALTER),),
@@ -136,13 +141,14 @@ class Calls:
             same,
             features=meta.features,
         )
-        txn = self.transactions.begin(begun)
         commit = transaction_pb2.CommitTransactionRequest(
             txn_id=txn_id,
             changes=[common_pb2.Change(table_id=meta.table_id, alteration=request.alteration)],
         )
-        txn = self.transactions.commit(self._commit(txn_id, commit))
+        change = wire.change(commit.changes[0], meta, txn_id, Operation.ALTER)
+        done = Commit(txn_id, (change,), ((None, None),), wire.digest(commit))
+        txn = self.catalog.begin_and_commit(begun, done)
         table = state.get_table(meta.table_id)
-        answer = answers.table(table)
+        answer = answers.table(table, table.meta)
         answer.head_version, answer.head_commit_time_us = table.head, table.last_time_us
         return catalog_pb2.AlterTableResponse(table=answer, version=txn.outcomes[0].version)

@@ -21,9 +21,9 @@ from grpc_status import rpc_status
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.rpc import answers
 from metaservice.rpc.calls import Calls
+from metaservice.rpc.catalog import CatalogServicer
 from metaservice.rpc.servicers import (
     AdminServicer,
-    CatalogServicer,
     MaintenanceServicer,
     ReadServicer,
     TransactionServicer,
@@ -181,7 +181,7 @@ class Server:
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, sessions), self._server
         )
-        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)  # type: ignore[abstract]
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)
         read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls), self._server)  # type: ignore[abstract]
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)  # type: ignore[abstract]
         admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls), self._server)  # type: ignore[abstract]

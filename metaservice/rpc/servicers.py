@@ -1,9 +1,7 @@
-"""The five services, two lines a method: convert, ask, convert."""
+"""The services but the catalog's, two lines a method: convert, ask, convert."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -15,12 +13,11 @@ from metaservice.core.errors import invalid
 from metaservice.core.transaction import TxnState
 from metaservice.rpc import answers, wire
 from metaservice.rpc.calls import Calls
+from metaservice.rpc.paging import page_size, page_start, page_token
 from metaservice.rpc.session import Sessions
 from protos.laketx.v1 import (
     admin_pb2,
     admin_pb2_grpc,
-    catalog_pb2,
-    catalog_pb2_grpc,
     maintenance_pb2_grpc,
     read_pb2,
     read_pb2_grpc,
@@ -30,23 +27,6 @@ from protos.laketx.v1 import (
 
 ENTRIES_PER_ANSWER = 1_000
 VERSION_DIGITS_MAX = 19
-
-
-def page_size(asked: int) -> int:
-    if not 0 <= asked <= limits.PAGE_SIZE_MAX:
-        raise invalid("PAGE_SIZE_INVALID", asked=asked, most=limits.PAGE_SIZE_MAX)
-    return asked or limits.PAGE_SIZE_DEFAULT
-
-
-def page_start(token: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(token.encode()).decode() if token else ""
-    except (binascii.Error, UnicodeError):
-        raise invalid("PAGE_TOKEN_INVALID") from None
-
-
-def page_token(start: str) -> str:
-    return base64.urlsafe_b64encode(start.encode()).decode()
 
 
 class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
@@ -123,43 +103,6 @@ class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
 
     def Session(self, request_iterator: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         return self._sessions.open(request_iterator, context)
-
-
-class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
-    """Tables."""
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-
-    def CreateTable(self, request: Any, context: grpc.ServicerContext) -> Any:
-        meta, who = wire.new_table(request), wire.principal(request.principal)
-        state = self._calls.decider.call(lambda: self._calls.catalog.create(meta, who))
-        return catalog_pb2.CreateTableResponse(table=answers.table(state))  # type: ignore[arg-type]
-
-    def GetTable(self, request: Any, context: grpc.ServicerContext) -> Any:
-        if bool(request.name) == bool(request.table_id):
-            raise invalid("TABLE_NOT_NAMED", "give a name or an id")
-        table_id = wire.table_id(request.table_id) if request.table_id else ""
-        found = self._calls.reads.get_table(name=request.name, table_id=table_id)
-        return catalog_pb2.GetTableResponse(table=answers.table(found))
-
-    def ListTables(self, request: Any, context: grpc.ServicerContext) -> Any:
-        size, start = page_size(request.page_size), page_start(request.page_token)
-        found = self._calls.reads.list_tables(start, size)
-        token = page_token(found[-1].meta.name) if len(found) == size else ""
-        prefix = f"{request.namespace}." if request.namespace else ""
-        return catalog_pb2.ListTablesResponse(
-            tables=[answers.table(one) for one in found if one.meta.name.startswith(prefix)], next_page_token=token
-        )
-
-    def AlterTable(self, request: Any, context: grpc.ServicerContext) -> Any:
-        return self._calls.decider.call(lambda: self._calls.alter(request))
-
-    def DropTable(self, request: Any, context: grpc.ServicerContext) -> Any:
-        table_id = wire.table_id(request.table_id)
-        dry = request.validate_only
-        ended = self._calls.decider.call(lambda: self._calls.catalog.drop(table_id, validate_only=dry))
-        return catalog_pb2.DropTableResponse(ended_transactions=ended)  # type: ignore[arg-type]
 
 
 class ReadServicer(read_pb2_grpc.ReadServiceServicer):

@@ -45,15 +45,15 @@ from metaservice.core.predicates import (
     StartsWith,
     partition_part,
 )
-from metaservice.core.profiles import feature_known, property_known
-from metaservice.core.retention import check_retain
+from metaservice.core.profiles import feature_known
+from metaservice.core.properties import check_property
+from metaservice.rpc.wire_schema import schema_changes
 from metaservice.service.requests import Append, Begin, Commit, Intent
-from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+from protos.laketx.v1 import common_pb2, transaction_pb2
 
 NAME = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\Z")
 TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}(\.[A-Za-z0-9_]{1,128})?\Z")
-TYPE = re.compile(r"[a-z_]+(\(\d+(,\s*\d+)?\))?\Z")
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 CANONICAL_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 COMPARISON = {1: "=", 2: "<>", 3: "<", 4: "<=", 5: ">", 6: ">="}
@@ -226,7 +226,7 @@ class _Predicates:
 
 
 def predicate(message: common_pb2.Predicate, meta: TableMeta) -> Predicate:
-    return _Predicates({name: kind for name, kind, _, _ in meta.columns}).convert(message)
+    return _Predicates({column.name: column.type for column in meta.columns}).convert(message)
 
 
 def reads(messages: Sequence[common_pb2.Read], meta: TableMeta) -> tuple[Read, ...]:
@@ -278,6 +278,8 @@ def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation
     kind = (KEYED_KINDS if keyed else APPEND_KINDS).get(message.kind)
     if kind is None:
         raise invalid("FILE_KIND_INVALID", path=path, kind=message.kind)
+    if not 0 <= message.schema_version <= meta.schema_version:
+        raise invalid("SCHEMA_VERSION_INVALID", path=path, asked=message.schema_version, newest=meta.schema_version)
     changes_data = operation not in COMPACTIONS
     if operation is Operation.CUSTOM and message.HasField("data_change"):
         changes_data = message.data_change
@@ -288,7 +290,7 @@ def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation
         kind,
         count(message.rows, "rows", limits.FILE_COUNT_MAX),
         count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
-        message.SerializeToString(),
+        message.SerializeToString() + (b"" if message.schema_version else schema_mark(meta.schema_version)),
         changes_data,
         external=external,
     )
@@ -300,6 +302,12 @@ def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation
                 raise invalid("ROW_ID_RANGE_INVALID", path=path)
             entry.row_id_min, entry.row_id_max = low, high
     return entry
+
+
+@lru_cache(maxsize=1_024)
+def schema_mark(schema_version: int) -> bytes:
+    """What, behind a DataFile's bytes, sets its schema_version."""
+    return common_pb2.DataFile(schema_version=schema_version).SerializeToString()
 
 
 def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operation: Operation) -> Entry:
@@ -508,11 +516,12 @@ def alteration(message: common_pb2.Alteration) -> Alteration:
         raise invalid("ALTERATION_INVALID", "a feature is turned on and off")
     found = Alteration(
         set_properties,
-        tuple(table_properties(dict.fromkeys(message.remove_properties, ""))),
+        tuple(properties(dict.fromkeys(message.remove_properties, ""))),
         profile(message.profile) if message.HasField("profile") else None,
         text(message.comment, "comment") if message.HasField("comment") else None,
         features(message.add_features),
         features(message.remove_features),
+        schema_changes(message.schema_changes),
     )
     if not found.changes_features and not found.changes_metadata:
         raise invalid("ALTERATION_EMPTY")
@@ -534,54 +543,6 @@ def profile(name: str) -> Profile:
 
 
 def table_properties(message: Mapping[str, str]) -> dict[str, str]:
-    for name in message:
-        if not property_known(name):
-            raise invalid("PROPERTY_UNKNOWN", "put your own under user.", property=name[:128])
-    check_retain(message)
+    for name, value in message.items():
+        check_property(name, value)
     return properties(message)
-
-
-def new_table(message: catalog_pb2.CreateTableRequest) -> TableMeta:  # noqa: C901 - one case a kind
-    table = message.table
-    if not TABLE_NAME.match(table.name):
-        raise invalid("NAME_INVALID", "letters, digits and _; at most one dot", name=table.name[:128])
-    if not 1 <= len(table.columns) <= limits.COLUMNS_MAX:
-        raise invalid("COLUMNS_INVALID", "at least one column", count=len(table.columns))
-    types: dict[str, str] = {}
-    nullable: dict[str, bool] = {}
-    for column in table.columns:
-        if not NAME.match(column.name):
-            raise invalid("NAME_INVALID", "letters, digits and _", name=column.name[:128])
-        if column.name in types:
-            raise invalid("COLUMN_TWICE", column=column.name)
-        if not TYPE.match(column.type) or (wire_kind(column.type) is None):
-            raise invalid("TYPE_UNKNOWN", column=column.name, type=column.type[:64])
-        types[column.name], nullable[column.name] = column.type, column.nullable
-    for name in (*table.partition_columns, *table.primary_key):
-        if name not in types:
-            raise invalid("COLUMN_UNKNOWN", column=name[:128])
-    for names, what in ((table.partition_columns, "partition"), (table.primary_key, "key")):
-        if len(set(names)) != len(names):
-            raise invalid("COLUMN_TWICE", "named twice", what=what)
-    for name in table.primary_key:
-        if nullable[name]:
-            raise invalid("KEY_NULLABLE", "key columns are not nullable", column=name)
-    if table.primary_key and not 1 <= table.buckets <= limits.BUCKETS_MAX:
-        raise invalid("BUCKETS_INVALID", buckets=table.buckets, most=limits.BUCKETS_MAX)
-    if not table.primary_key and table.buckets:
-        raise invalid("BUCKETS_INVALID", "an append table has none", buckets=table.buckets)
-    return TableMeta(
-        table_id(message.request_id),
-        table.name,
-        Partitioning(tuple((name, types[name]) for name in table.partition_columns)),
-        tuple(table.primary_key),
-        table.buckets,
-        profile(table.profile) if table.profile else Profile.MAXCOMPUTE,
-        1,
-        table_properties(table.properties),
-        frozenset(features(table.features)),
-        text(table.comment, "comment"),
-        tuple((c.name, c.type, c.nullable, text(c.comment, "column comment")) for c in table.columns),
-        0,
-        digest(message).hex(),
-    )

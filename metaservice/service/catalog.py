@@ -1,19 +1,42 @@
-"""Tables: create, find, alter, drop. Runs on the decider's thread where it changes something."""
+"""Tables: create, replace, drop, undrop. Runs on the decider's thread."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 
+from metaservice.core import limits
 from metaservice.core.clock import next_commit_time
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Change, Footprint, Operation, Principal, TableCommit, TableMeta
+from metaservice.core.model import (
+    Alteration,
+    Change,
+    Footprint,
+    Operation,
+    Principal,
+    Scope,
+    TableCommit,
+    TableMeta,
+)
+from metaservice.core.schema import replace_schema
 from metaservice.core.transaction import Txn
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
+from metaservice.service.namespaces import Namespaces, check_namespace_of
+from metaservice.service.requests import Begin, Commit, Intent
 from metaservice.service.state import TableState
+from metaservice.service.tables import Dropped, Tables
 from metaservice.service.transactions import Transactions
 from metaservice.store import keys
 from metaservice.store.records import encode_commit, encode_table
+
+
+class Mode(Enum):
+    """What a creation does where the name is taken."""
+
+    CREATE = "fails"
+    IF_NOT_EXISTS = "takes the table that is there"
+    OR_REPLACE = "empties and redefines the table that is there"
 
 
 class Catalog:
@@ -23,6 +46,18 @@ class Catalog:
         self._decider = decider
         self._transactions = transactions
         self._clocks = clocks
+        self.namespaces = Namespaces(decider, clocks)
+        self.tables = Tables(decider)
+
+    def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableState, bool]:
+        """The table, and whether it was made by this request."""
+        state = self._decider.state
+        there = state.names.get(meta.name)
+        if mode is Mode.CREATE or there is None or meta.table_id in state.tables:
+            return self.create(meta, principal), True
+        if mode is Mode.OR_REPLACE:
+            self._replace(state.tables[there], meta, principal)
+        return state.tables[there], False
 
     def create(self, meta: TableMeta, principal: Principal) -> TableState:
         """Version 0 of a table; the same request again gets the same table."""
@@ -32,11 +67,8 @@ class Catalog:
             if known.meta.digest == meta.digest:
                 return known
             raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_ID_REUSED", table_id=meta.table_id)
-        if meta.name in state.names:
-            raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", name=meta.name)
+        self._check_free(meta)
         raw = keys.uuid_bytes(meta.table_id)
-        if state.store.get(keys.dropped_key(raw)) is not None:
-            raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=meta.table_id)
         time_us = next_commit_time(self._clocks.now_us(), 0, state.answered_us)
         meta = replace(meta, create_time_us=time_us)
         footprint = Footprint(0, time_us, meta.table_id, Operation.CREATE, principal)
@@ -54,6 +86,55 @@ class Catalog:
         state.changed.add(meta.table_id)
         return table
 
+    def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableState, bool]:
+        """What `create_table` would answer; nothing is done."""
+        state = self._decider.state
+        there = state.names.get(meta.name)
+        if mode is Mode.CREATE or there is None:
+            self._check_free(meta)
+            return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0, 0, 0), True
+        table = state.tables[there]
+        if mode is Mode.OR_REPLACE:
+            return replace(table, durable_meta=replaced(table.meta, meta)), False
+        return table, False
+
+    def _check_free(self, meta: TableMeta) -> None:
+        state = self._decider.state
+        if meta.name in state.names:
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", name=meta.name)
+        if state.store.get(keys.dropped_key(keys.uuid_bytes(meta.table_id))) is not None:
+            raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=meta.table_id)
+        check_namespace_of(state, meta.name)
+        if len(state.tables) >= limits.TABLES_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
+
+    def _replace(self, table: TableState, wanted: TableMeta, principal: Principal) -> None:
+        """One commit, an OVERWRITE of everything by nothing, that brings the new definition along."""
+        digest = bytes.fromhex(wanted.digest)
+        known = self._decider.state.find_txn(wanted.table_id)
+        if known is None:
+            replacement = replaced(table.meta, wanted)
+        elif known.begin_digest == digest:
+            return
+        else:
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "TRANSACTION_ID_REUSED", txn_id=wanted.table_id)
+        table_id = table.meta.table_id
+        intent = Intent(table_id, Operation.OVERWRITE)
+        begin = Begin(wanted.table_id, (intent,), principal, "", digest, features=table.meta.features)
+        alteration = Alteration(replacement=replacement)
+        change = Change(table_id, Operation.OVERWRITE, 0, scope=Scope(None), alteration=alteration)
+        self.begin_and_commit(begin, Commit(wanted.table_id, (change,), ((None, None),), digest))
+
+    def begin_and_commit(self, begin: Begin, commit: Commit) -> Txn:
+        """A whole transaction in one step; nothing of it stays where it is refused."""
+        txn = self._transactions.begin(begin)
+        try:
+            return self._transactions.commit(commit)
+        except MetaError as refusal:
+            if txn.txn_id in self._decider.state.open:
+                self._transactions.abort(txn.txn_id, refusal.reason)
+            raise
+
     def drop(self, table_id: str, *, validate_only: bool) -> int:
         """How many open transactions ended with it, or would."""
         state = self._decider.state
@@ -66,3 +147,64 @@ class Catalog:
         del state.names[table.meta.name]
         del state.tables[table_id]
         return ended
+
+    def undrop(self, table_id: str) -> TableState:
+        """The table with its history, under its name; a live one is answered as it is."""
+        state = self._decider.state
+        if table_id in state.tables:
+            return state.tables[table_id]
+        dropped = self._get_dropped(table_id)
+        name, now_us = dropped.table.meta.name, self._clocks.now_us()
+        if now_us >= dropped.until_us:
+            raise MetaError(
+                ErrorKind.GONE,
+                "RETENTION_OVER",
+                "the table was dropped too long ago",
+                table_id=table_id,
+                drop_time_us=dropped.drop_us,
+                undrop_until_us=dropped.until_us,
+            )
+        if name in state.names:
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", name=name, table_id=state.names[name])
+        check_namespace_of(state, name)
+        if len(state.tables) >= limits.TABLES_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
+        table = dropped.table
+        table.durable, table.durable_time_us = -1, 0
+        state.batch.delete(keys.dropped_key(table.raw_id))
+        state.batch.put(keys.name_key(name), table.raw_id)
+        state.tables[table_id] = table
+        state.names[name] = table_id
+        state.changed.add(table_id)
+        return table
+
+    def _get_dropped(self, table_id: str) -> Dropped:
+        state = self._decider.state
+        state.flush()
+        raw_id = keys.uuid_bytes(table_id)
+        raw = state.store.get(keys.dropped_key(raw_id))
+        if raw is None:
+            raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
+        dropped = None if state.is_purge_begun(raw_id) else self.tables.find_dropped(raw_id, raw)
+        if dropped is None:
+            raise MetaError(ErrorKind.GONE, "RETENTION_OVER", "nothing is left of the table", table_id=table_id)
+        return dropped
+
+
+def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
+    """The table's metadata under a new definition: id, name and history stay."""
+    if before.buckets != wanted.buckets:
+        raise MetaError(
+            ErrorKind.BLOCKED,
+            "REPLACE_CHANGES_LAYOUT",
+            "buckets stay; drop the table and create it to change them",
+            buckets=before.buckets,
+        )
+    settings = replace(
+        before,
+        profile=wanted.profile,
+        properties=wanted.properties,
+        features=wanted.features,
+        comment=wanted.comment,
+    )
+    return settings.with_schema(replace_schema(before.schema, wanted.schema))

@@ -46,12 +46,6 @@ class Reads:
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
         return table
 
-    def list_tables(self, after: str, count: int) -> list[TableState]:
-        state = self._decider.state
-        names = sorted(name for name in list(state.names) if name > after)[:count]
-        found = [state.tables.get(state.names.get(name, "")) for name in names]
-        return [table for table in found if table is not None and table.durable >= 0]
-
     def check_version(self, table: TableState, version: int | None) -> int:
         if version is None:
             return table.durable

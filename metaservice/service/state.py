@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Footprint, Live, TableMeta
+from metaservice.core.model import Footprint, Live, Namespace, TableMeta
 from metaservice.core.transaction import Txn, TxnState
 from metaservice.service.pinbook import PinBook
 from metaservice.store import keys
@@ -22,8 +22,10 @@ from metaservice.store.records import (
     decode_chunk,
     decode_commit,
     decode_live,
+    decode_namespace,
     decode_table,
     decode_txn,
+    encode_table,
     encode_txn,
 )
 
@@ -47,6 +49,7 @@ class TableState:
     last_metadata_version: int = 0
     oldest: int = 0
     trimmed: int = 0
+    durable_meta: TableMeta | None = None
 
 
 def live_entries(
@@ -103,6 +106,7 @@ class State:
         self.dirty = False
         self.tables: dict[str, TableState] = {}
         self.names: dict[str, str] = {}
+        self.namespaces: dict[str, Namespace] = {}
         self.open: dict[str, Txn] = {}
         self.ended: OrderedDict[str, Txn] = OrderedDict()
         self.leases: OrderedDict[str, int] = OrderedDict()
@@ -122,6 +126,12 @@ class State:
             table = self._load_table(cursor, raw_id)
             self.tables[table.meta.table_id] = table
             self.names[key[len(keys.NAMES) :].decode()] = table.meta.table_id
+            namespace, dot, _ = table.meta.name.partition(".")
+            if dot:  # a folder of before namespaces were kept has none for its tables
+                self.namespaces.setdefault(namespace, Namespace(namespace))
+        for _, kept in cursor.scan(keys.NAMESPACES, prefix_end(keys.NAMESPACES)):
+            known = decode_namespace(kept)
+            self.namespaces[known.name] = known
         for key, _ in cursor.scan(keys.OPEN, prefix_end(keys.OPEN)):
             raw = cursor.get(keys.txn_key(key[len(keys.OPEN) :]))
             if raw is not None:
@@ -146,7 +156,21 @@ class State:
             commits = keys.commits_prefix(raw_id)
             first, _ = next(iter(cursor.scan(commits, prefix_end(commits))))
             table.trimmed = keys.decode_version(first[-8:])
+        table.durable_meta = table.meta
         return table
+
+    def load_table(self, raw_id: bytes) -> TableState:
+        """A table as the store has it, dropped or not."""
+        return self._load_table(self.store.cursor(), raw_id)
+
+    def put_meta(self, table: TableState, meta: TableMeta, version: int) -> None:
+        """A table's metadata from a version on."""
+        raw = encode_table(meta)
+        self.batch.put(keys.table_key(table.raw_id, version), raw)
+        if meta.schema_version != table.meta.schema_version:
+            key = keys.schema_key(table.raw_id, meta.schema_version)
+            self.batch.put(key, keys.encode_version(version) + raw)
+        table.meta = meta
 
     def _load_staged(self, cursor: Cursor, txn: Txn) -> None:
         for table in txn.tables.values():
@@ -185,6 +209,7 @@ class State:
             table = self.tables.get(table_id)
             if table is not None:
                 table.durable, table.durable_time_us = table.head, table.last_time_us
+                table.durable_meta = table.meta
         self.changed.clear()
 
     def snapshots(self, table: TableState) -> StoreSnapshots:

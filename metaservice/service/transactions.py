@@ -29,7 +29,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
-from metaservice.store.records import encode_added, encode_chunk, encode_commit, encode_live, encode_table, join_chunk
+from metaservice.store.records import encode_added, encode_chunk, encode_commit, encode_live, join_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,15 +333,13 @@ class Transactions:
             batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
         if commit.change.operation is Operation.RESTORE:
             state.mark_restored(state.tables[commit.change.table_id], commit.added)
-        if commit.meta is not None:
-            batch.put(keys.table_key(raw, commit.version), encode_table(commit.meta))
 
     def _advance(self, commit: TableCommit) -> None:
         """The table as the next decision sees it."""
         state = self._state
         table = state.tables[commit.change.table_id]
         if commit.meta is not None:
-            table.meta = commit.meta
+            state.put_meta(table, commit.meta, commit.version)
         if commit.footprint.metadata_changed or commit.footprint.features_changed:
             table.last_metadata_version = commit.version
         table.head, table.last_time_us = commit.version, commit.time_us

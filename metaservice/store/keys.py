@@ -5,6 +5,8 @@ C                          time ceiling
 N name                     table id of a live name
 T table version            metadata from that version on
 D table                    dropped, and when
+U table schema version     metadata that came with it, and the version that made it; from schema version 2 on
+E name                     namespace
 L table version            commit
 K table version chunk      added entries of a large commit
 W table time               version with that commit time
@@ -31,6 +33,8 @@ from collections.abc import Iterable, Iterator
 CEILING = b"C"
 NAMES = b"N"
 TABLES = b"T"
+NAMESPACES = b"E"
+DROPPED = b"D"
 TRANSACTIONS = b"X"
 OPEN = b"O"
 DROPPED = b"D"
@@ -59,7 +63,19 @@ def table_key(table: bytes, version: int) -> bytes:
 
 
 def dropped_key(table: bytes) -> bytes:
-    return b"D" + table
+    return DROPPED + table
+
+
+def schemas_prefix(table: bytes) -> bytes:
+    return b"U" + table
+
+
+def schema_key(table: bytes, schema_version: int) -> bytes:
+    return b"U" + table + _Q.pack(schema_version)
+
+
+def namespace_key(name: str) -> bytes:
+    return NAMESPACES + name.encode()
 
 
 def commits_prefix(table: bytes) -> bytes:
@@ -196,7 +212,7 @@ def drop_begun_key(table: bytes) -> bytes:
 
 def record_prefixes(table: bytes) -> list[bytes]:
     """What a dropped table leaves besides its entries and its metadata."""
-    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H")]
+    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U")]
 
 
 def txn_time_ms(key: bytes) -> int:

@@ -13,6 +13,7 @@ from metaservice.core.model import (
     Footprint,
     GroupDone,
     Live,
+    Namespace,
     Operation,
     Principal,
     Profile,
@@ -22,6 +23,7 @@ from metaservice.core.model import (
     TableMeta,
 )
 from metaservice.core.partitions import Partitioning
+from metaservice.core.schema import Column
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable
 from protos.laketx.storage.v1 import records_pb2 as pb
 
@@ -272,7 +274,8 @@ def encode_table(meta: TableMeta) -> bytes:
     return pb.TableRecord(
         table_id=meta.table_id,
         name=meta.name,
-        columns=[pb.ColumnRecord(name=n, type=t, nullable=null, comment=c) for n, t, null, c in meta.columns],
+        columns=[_column_record(column) for column in meta.columns],
+        last_column_id=meta.last_column_id,
         partition_columns=meta.partitioning.names,
         primary_key=meta.primary_key,
         buckets=meta.buckets,
@@ -300,10 +303,42 @@ def decode_table(raw: bytes) -> TableMeta:
         dict(record.properties),
         frozenset(record.features),
         record.comment,
-        tuple((c.name, c.type, c.nullable, c.comment) for c in record.columns),
+        tuple(_column_from(column, at) for at, column in enumerate(record.columns, start=1)),
         record.create_time_us,
         record.digest,
+        record.last_column_id or len(record.columns),
     )
+
+
+def _column_record(column: Column) -> pb.ColumnRecord:
+    return pb.ColumnRecord(
+        name=column.name,
+        type=column.type,
+        nullable=column.nullable,
+        comment=column.comment,
+        column_id=column.column_id,
+        nested=[pb.NestedFieldRecord(path=path, field_id=number) for path, number in column.nested],
+    )
+
+
+def _column_from(record: pb.ColumnRecord, position: int) -> Column:
+    nested = tuple((one.path, one.field_id) for one in record.nested)
+    number = record.column_id or position
+    return Column(record.name, record.type, record.nullable, record.comment, number, nested)
+
+
+def encode_namespace(namespace: Namespace) -> bytes:
+    return pb.NamespaceRecord(
+        name=namespace.name,
+        properties=namespace.properties,
+        create_time_us=namespace.create_time_us,
+        digest=namespace.digest,
+    ).SerializeToString()
+
+
+def decode_namespace(raw: bytes) -> Namespace:
+    record = pb.NamespaceRecord.FromString(raw)
+    return Namespace(record.name, dict(record.properties), record.create_time_us, record.digest)
 
 
 def _encode_one_call(txn: Txn) -> bytes:

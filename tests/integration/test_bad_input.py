@@ -31,7 +31,7 @@ REFUSALS = {
 }
 IMPLEMENTED = {
     "TransactionService": None,
-    "CatalogService": {"CreateTable", "GetTable", "ListTables", "AlterTable", "DropTable"},
+    "CatalogService": None,
     "ReadService": {"ResolveVersion", "ListVersions", "ListFiles", "PinVersions", "RenewPin", "Unpin"},
     "MaintenanceService": {"ListPurgeable", "ConfirmPurged"},
     "AdminService": {"ListPins"},

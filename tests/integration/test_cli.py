@@ -51,6 +51,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 def built(shell: Shell, client: MetaClient) -> Lake:
     columns = [catalog_pb2.Column(name="id", type="bigint"), catalog_pb2.Column(name="day", type="date")]
     key = ["id"]
+    client.create_namespace("shop")
     orders = client.create_table(
         catalog_pb2.Table(name="shop.orders", columns=columns, partition_columns=["day"], primary_key=key, buckets=1)
     ).table_id

@@ -10,6 +10,7 @@ from uuid import UUID
 from metaservice.core.errors import MetaError
 from metaservice.core.model import Alteration, Change, Entry, FileKind, Operation, Principal, Profile, Scope, TableMeta
 from metaservice.core.partitions import Partitioning
+from metaservice.core.schema import Column
 from metaservice.core.transaction import Txn, TxnState
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Answer, Decider
@@ -113,7 +114,7 @@ class Rig:
 
     def create(self, name: str, retain_hours: int | None) -> str:
         properties = {} if retain_hours is None else {"data.retain.hours": str(retain_hours)}
-        columns = (("id", "bigint", True, ""), ("day", "string", True, ""))
+        columns = (Column("id", "bigint", True, "", 1), Column("day", "string", True, "", 2))
         parts, table_id = Partitioning((("day", "string"),)), self.uuid()
         meta = TableMeta(
             table_id, name, parts, (), 0, Profile.MAXCOMPUTE, 1, properties, frozenset(), "", columns, 0, name

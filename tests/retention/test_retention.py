@@ -7,7 +7,8 @@ import pytest
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Alteration, Operation
-from metaservice.core.retention import check_retain, is_held, retain_us
+from metaservice.core.properties import check_property
+from metaservice.core.retention import is_held, retain_us
 from metaservice.core.transaction import TxnState
 from metaservice.service.housekeeping import CLOCKS_AGREE, CLOCKS_DISAGREE, Keeping
 from metaservice.service.pins import PinRequest
@@ -51,7 +52,7 @@ def test_what_holds_an_interval(added: int, removed: int, horizon: int, held: li
 def test_retention_is_a_number_of_hours(value: str, hours: int) -> None:
     assert retain_us({"data.retain.hours": value}) == hours * 3_600_000_000
     if value and hours == 24:
-        check_refused(lambda: check_retain({"data.retain.hours": value}), ErrorKind.INVALID, "PROPERTY_INVALID")
+        check_refused(lambda: check_property("data.retain.hours", value), ErrorKind.INVALID, "PROPERTY_INVALID")
 
 
 def test_a_removed_file_dies_when_no_kept_version_holds_it() -> None:

@@ -11,6 +11,7 @@ from uuid import UUID
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Operation, Principal, Profile, TableMeta
 from metaservice.core.partitions import Partitioning
+from metaservice.core.schema import Column
 from metaservice.core.transaction import Txn
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Answer, Decider, Job
@@ -97,7 +98,7 @@ class World:
 
     def meta(self, spec: Spec) -> TableMeta:
         name = "keyed" if spec.keyed else "plain"
-        columns = (("id", "bigint", False, ""), ("p", "int", False, ""))
+        columns = (Column("id", "bigint", False), Column("p", "int", False))
         return TableMeta(
             spec.table_id,
             name,

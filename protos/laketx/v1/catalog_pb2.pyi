@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from protos.laketx.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
@@ -19,6 +20,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _CreateMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CreateModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CreateMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CREATE_MODE_UNSPECIFIED: _CreateMode.ValueType  # 0
+    """It fails."""
+    CREATE_MODE_IF_NOT_EXISTS: _CreateMode.ValueType  # 1
+    """It answers with the table that is there, whatever it looks like."""
+    CREATE_MODE_OR_REPLACE: _CreateMode.ValueType  # 2
+    """It empties and redefines the table that is there, in one commit; partition columns, key and buckets must be the same."""
+
+class CreateMode(_CreateMode, metaclass=_CreateModeEnumTypeWrapper):
+    """What a creation does where the name is taken."""
+
+CREATE_MODE_UNSPECIFIED: CreateMode.ValueType  # 0
+"""It fails."""
+CREATE_MODE_IF_NOT_EXISTS: CreateMode.ValueType  # 1
+"""It answers with the table that is there, whatever it looks like."""
+CREATE_MODE_OR_REPLACE: CreateMode.ValueType  # 2
+"""It empties and redefines the table that is there, in one commit; partition columns, key and buckets must be the same."""
+Global___CreateMode: _TypeAlias = CreateMode  # noqa: Y015
+
 @_typing.final
 class Column(_message.Message):
     """A column."""
@@ -30,6 +55,7 @@ class Column(_message.Message):
     NULLABLE_FIELD_NUMBER: _builtins.int
     COLUMN_ID_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
+    NESTED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name: letters, digits and _, up to 128."""
     type: _builtins.str
@@ -40,6 +66,10 @@ class Column(_message.Message):
     """Set by the server: stays through renames."""
     comment: _builtins.str
     """For people."""
+    @_builtins.property
+    def nested(self) -> _containers.RepeatedCompositeFieldContainer[Global___NestedField]:
+        """Set by the server: ids inside a nested type, by path, for example "address.zip", "element", "key", "value"."""
+
     def __init__(
         self,
         *,
@@ -48,14 +78,41 @@ class Column(_message.Message):
         nullable: _builtins.bool = ...,
         column_id: _builtins.int = ...,
         comment: _builtins.str = ...,
+        nested: _abc.Iterable[Global___NestedField] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["column_id", b"column_id", "comment", b"comment", "name", b"name", "nullable", b"nullable", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column_id", b"column_id", "comment", b"comment", "name", b"name", "nested", b"nested", "nullable", b"nullable", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Column: _TypeAlias = Column  # noqa: Y015
+
+@_typing.final
+class NestedField(_message.Message):
+    """A field inside a nested type."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    FIELD_ID_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Its path below the column."""
+    field_id: _builtins.int
+    """Its id, from the same numbers as columns'."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        field_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field_id", b"field_id", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NestedField: _TypeAlias = NestedField  # noqa: Y015
 
 @_typing.final
 class Table(_message.Message):
@@ -97,6 +154,8 @@ class Table(_message.Message):
     HEAD_VERSION_FIELD_NUMBER: _builtins.int
     HEAD_COMMIT_TIME_US_FIELD_NUMBER: _builtins.int
     CREATE_TIME_US_FIELD_NUMBER: _builtins.int
+    DROP_TIME_US_FIELD_NUMBER: _builtins.int
+    UNDROP_UNTIL_US_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """Set by the server."""
     name: _builtins.str
@@ -115,6 +174,10 @@ class Table(_message.Message):
     """Set by the server: commit time of the head."""
     create_time_us: _builtins.int
     """Set by the server."""
+    drop_time_us: _builtins.int
+    """Set by the server, for a dropped table: when."""
+    undrop_until_us: _builtins.int
+    """Set by the server, for a dropped table: until when it can be brought back."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:
         """Columns."""
@@ -152,12 +215,21 @@ class Table(_message.Message):
         head_version: _builtins.int = ...,
         head_commit_time_us: _builtins.int = ...,
         create_time_us: _builtins.int = ...,
+        drop_time_us: _builtins.int | None = ...,
+        undrop_until_us: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "drop_time_us", b"drop_time_us", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "features", b"features", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "schema_version", b"schema_version", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "drop_time_us", b"drop_time_us", "features", b"features", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__drop_time_us: _TypeAlias = _typing.Literal["drop_time_us"]  # noqa: Y015
+    _WhichOneofArgType__drop_time_us: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us"]  # noqa: Y015
+    _WhichOneofReturnType__undrop_until_us: _TypeAlias = _typing.Literal["undrop_until_us"]  # noqa: Y015
+    _WhichOneofArgType__undrop_until_us: _TypeAlias = _typing.Literal["_undrop_until_us", b"_undrop_until_us"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__drop_time_us) -> _WhichOneofReturnType__drop_time_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__undrop_until_us) -> _WhichOneofReturnType__undrop_until_us | None: ...
 
 Global___Table: _TypeAlias = Table  # noqa: Y015
 
@@ -170,8 +242,14 @@ class CreateTableRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     TABLE_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The client's own UUID: the same request again gets the same answer; also the table's id."""
+    mode: Global___CreateMode.ValueType
+    """Where the name is taken. With OR_REPLACE the request_id is a UUIDv7: also the replacement's transaction id."""
+    validate_only: _builtins.bool
+    """Only checks: answers with the table as it would be."""
     @_builtins.property
     def table(self) -> Global___Table:
         """The table, what the server sets left out."""
@@ -186,10 +264,12 @@ class CreateTableRequest(_message.Message):
         request_id: _builtins.str = ...,
         table: Global___Table | None = ...,
         principal: _common_pb2.Principal | None = ...,
+        mode: Global___CreateMode.ValueType = ...,
+        validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal", "table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal", "request_id", b"request_id", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mode", b"mode", "principal", b"principal", "request_id", b"request_id", "table", b"table", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -202,6 +282,9 @@ class CreateTableResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLE_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    created: _builtins.bool
+    """False where a table of the name was there before."""
     @_builtins.property
     def table(self) -> Global___Table:
         """It."""
@@ -210,10 +293,11 @@ class CreateTableResponse(_message.Message):
         self,
         *,
         table: Global___Table | None = ...,
+        created: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -227,21 +311,36 @@ class GetTableRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     TABLE_ID_FIELD_NUMBER: _builtins.int
+    SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name; or:"""
     table_id: _builtins.str
     """Its id."""
+    schema_version: _builtins.int
+    """Its metadata as of a schema version; or:"""
+    version: _builtins.int
+    """Its metadata as of an ID version; neither: the newest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         table_id: _builtins.str = ...,
+        schema_version: _builtins.int | None = ...,
+        version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_schema_version", b"_schema_version", "_version", b"_version", "schema_version", b"schema_version", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_schema_version", b"_schema_version", "_version", b"_version", "name", b"name", "schema_version", b"schema_version", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__schema_version: _TypeAlias = _typing.Literal["schema_version"]  # noqa: Y015
+    _WhichOneofArgType__schema_version: _TypeAlias = _typing.Literal["_schema_version", b"_schema_version"]  # noqa: Y015
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__schema_version) -> _WhichOneofReturnType__schema_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
 Global___GetTableRequest: _TypeAlias = GetTableRequest  # noqa: Y015
 
@@ -270,6 +369,102 @@ class GetTableResponse(_message.Message):
 Global___GetTableResponse: _TypeAlias = GetTableResponse  # noqa: Y015
 
 @_typing.final
+class ListSchemasRequest(_message.Message):
+    """Asks for the schemas of a table."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    page_size: _builtins.int
+    """At most so many; 0: 100."""
+    page_token: _builtins.str
+    """From the answer before."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSchemasRequest: _TypeAlias = ListSchemasRequest  # noqa: Y015
+
+@_typing.final
+class SchemaVersion(_message.Message):
+    """A version of a table's schema."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    PRIMARY_KEY_FIELD_NUMBER: _builtins.int
+    schema_version: _builtins.int
+    """The schema version, as files and transactions name it."""
+    version: _builtins.int
+    """The ID version from which on it was the newest."""
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:
+        """Columns."""
+
+    @_builtins.property
+    def primary_key(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the key columns then."""
+
+    def __init__(
+        self,
+        *,
+        schema_version: _builtins.int = ...,
+        version: _builtins.int = ...,
+        columns: _abc.Iterable[Global___Column] | None = ...,
+        primary_key: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "primary_key", b"primary_key", "schema_version", b"schema_version", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SchemaVersion: _TypeAlias = SchemaVersion  # noqa: Y015
+
+@_typing.final
+class ListSchemasResponse(_message.Message):
+    """Schemas."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEMAS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def schemas(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]:
+        """Oldest first."""
+
+    def __init__(
+        self,
+        *,
+        schemas: _abc.Iterable[Global___SchemaVersion] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "schemas", b"schemas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSchemasResponse: _TypeAlias = ListSchemasResponse  # noqa: Y015
+
+@_typing.final
 class ListTablesRequest(_message.Message):
     """Asks for tables."""
 
@@ -278,22 +473,26 @@ class ListTablesRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
+    INCLUDE_DROPPED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most so many; 0: 100."""
     page_token: _builtins.str
     """From the answer before."""
     namespace: _builtins.str
-    """Only of this namespace."""
+    """Only of this namespace; empty: of all, and those of none."""
+    include_dropped: _builtins.bool
+    """Dropped ones that can be brought back too, after the others."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         namespace: _builtins.str = ...,
+        include_dropped: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_dropped", b"include_dropped", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -338,12 +537,15 @@ class AlterTableRequest(_message.Message):
     ALTERATION_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     COMMIT_MESSAGE_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """The client's own UUIDv7: the transaction id of the alteration."""
     table_id: _builtins.str
     """The table."""
     commit_message: _builtins.str
     """What for."""
+    validate_only: _builtins.bool
+    """Only checks: answers with the table as it would be, and no version."""
     @_builtins.property
     def alteration(self) -> _common_pb2.Alteration:
         """What changes."""
@@ -360,10 +562,11 @@ class AlterTableRequest(_message.Message):
         alteration: _common_pb2.Alteration | None = ...,
         principal: _common_pb2.Principal | None = ...,
         commit_message: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["alteration", b"alteration", "principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alteration", b"alteration", "commit_message", b"commit_message", "principal", b"principal", "table_id", b"table_id", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alteration", b"alteration", "commit_message", b"commit_message", "principal", b"principal", "table_id", b"table_id", "txn_id", b"txn_id", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -525,21 +728,29 @@ class CreateNamespaceRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    IF_NOT_EXISTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
+    request_id: _builtins.str
+    """The client's own UUID: the same request again gets the same answer. Optional."""
+    if_not_exists: _builtins.bool
+    """Answers with the namespace that is there."""
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Properties."""
+        """Properties, under "user."."""
 
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        request_id: _builtins.str = ...,
+        if_not_exists: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "properties", b"properties"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["if_not_exists", b"if_not_exists", "name", b"name", "properties", b"properties", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -551,16 +762,125 @@ class CreateNamespaceResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    created: _builtins.bool
+    """False where it was there before."""
+    @_builtins.property
+    def namespace(self) -> Global___Namespace:
+        """It."""
+
     def __init__(
         self,
+        *,
+        namespace: Global___Namespace | None = ...,
+        created: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "namespace", b"namespace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreateNamespaceResponse: _TypeAlias = CreateNamespaceResponse  # noqa: Y015
+
+@_typing.final
+class Namespace(_message.Message):
+    """A namespace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PropertiesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PROPERTIES_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_US_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    create_time_us: _builtins.int
+    """When it was made; 0: not known."""
+    @_builtins.property
+    def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Properties."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        create_time_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_us", b"create_time_us", "name", b"name", "properties", b"properties"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Namespace: _TypeAlias = Namespace  # noqa: Y015
+
+@_typing.final
+class GetNamespaceRequest(_message.Message):
+    """Asks for a namespace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetNamespaceRequest: _TypeAlias = GetNamespaceRequest  # noqa: Y015
+
+@_typing.final
+class GetNamespaceResponse(_message.Message):
+    """A namespace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def namespace(self) -> Global___Namespace:
+        """It."""
+
+    def __init__(
+        self,
+        *,
+        namespace: Global___Namespace | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetNamespaceResponse: _TypeAlias = GetNamespaceResponse  # noqa: Y015
 
 @_typing.final
 class ListNamespacesRequest(_message.Message):
@@ -596,21 +916,27 @@ class ListNamespacesResponse(_message.Message):
 
     NAMES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    NAMESPACES_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Their names."""
 
+    @_builtins.property
+    def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___Namespace]:
+        """They, in the order of the names."""
+
     def __init__(
         self,
         *,
         names: _abc.Iterable[_builtins.str] | None = ...,
         next_page_token: _builtins.str = ...,
+        namespaces: _abc.Iterable[Global___Namespace] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "namespaces", b"namespaces", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

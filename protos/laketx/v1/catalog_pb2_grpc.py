@@ -50,6 +50,11 @@ class CatalogServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListTablesRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListTablesResponse.FromString,
                 _registered_method=True)
+        self.ListSchemas = channel.unary_unary(
+                '/laketx.v1.CatalogService/ListSchemas',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListSchemasRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListSchemasResponse.FromString,
+                _registered_method=True)
         self.AlterTable = channel.unary_unary(
                 '/laketx.v1.CatalogService/AlterTable',
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.AlterTableRequest.SerializeToString,
@@ -69,6 +74,11 @@ class CatalogServiceStub:
                 '/laketx.v1.CatalogService/CreateNamespace',
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateNamespaceRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateNamespaceResponse.FromString,
+                _registered_method=True)
+        self.GetNamespace = channel.unary_unary(
+                '/laketx.v1.CatalogService/GetNamespace',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetNamespaceRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetNamespaceResponse.FromString,
                 _registered_method=True)
         self.ListNamespaces = channel.unary_unary(
                 '/laketx.v1.CatalogService/ListNamespaces',
@@ -107,8 +117,15 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSchemas(self, request, context):
+        """Schema versions of a table, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AlterTable(self, request, context):
-        """Alters properties, profile, comment or features, as a commit of its own.
+        """Alters columns, properties, profile, comment or features, as a commit of its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,6 +147,13 @@ class CatalogServiceServicer:
 
     def CreateNamespace(self, request, context):
         """Makes a namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetNamespace(self, request, context):
+        """One namespace.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -167,6 +191,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListTablesRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListTablesResponse.SerializeToString,
             ),
+            'ListSchemas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSchemas,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListSchemasRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListSchemasResponse.SerializeToString,
+            ),
             'AlterTable': grpc.unary_unary_rpc_method_handler(
                     servicer.AlterTable,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.AlterTableRequest.FromString,
@@ -186,6 +215,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.CreateNamespace,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateNamespaceRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateNamespaceResponse.SerializeToString,
+            ),
+            'GetNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetNamespace,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetNamespaceRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetNamespaceResponse.SerializeToString,
             ),
             'ListNamespaces': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNamespaces,
@@ -280,6 +314,33 @@ class CatalogService:
             '/laketx.v1.CatalogService/ListTables',
             protos_dot_laketx_dot_v1_dot_catalog__pb2.ListTablesRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_catalog__pb2.ListTablesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSchemas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/ListSchemas',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ListSchemasRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ListSchemasResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -388,6 +449,33 @@ class CatalogService:
             '/laketx.v1.CatalogService/CreateNamespace',
             protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateNamespaceRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_catalog__pb2.CreateNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/GetNamespace',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.GetNamespaceRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.GetNamespaceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,14 +39,18 @@ class CatalogServiceStub:
     """One table, by name or id."""
     ListTables: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListTablesRequest, _catalog_pb2.ListTablesResponse]
     """Tables, by name."""
+    ListSchemas: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListSchemasRequest, _catalog_pb2.ListSchemasResponse]
+    """Schema versions of a table, oldest first."""
     AlterTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.AlterTableRequest, _catalog_pb2.AlterTableResponse]
-    """Alters properties, profile, comment or features, as a commit of its own."""
+    """Alters columns, properties, profile, comment or features, as a commit of its own."""
     DropTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropTableRequest, _catalog_pb2.DropTableResponse]
     """Drops a table; its open transactions end."""
     UndropTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.UndropTableRequest, _catalog_pb2.UndropTableResponse]
     """Brings a dropped table back, inside retention."""
     CreateNamespace: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.CreateNamespaceRequest, _catalog_pb2.CreateNamespaceResponse]
     """Makes a namespace."""
+    GetNamespace: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.GetNamespaceRequest, _catalog_pb2.GetNamespaceResponse]
+    """One namespace."""
     ListNamespaces: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListNamespacesRequest, _catalog_pb2.ListNamespacesResponse]
     """Namespaces, by name."""
     DropNamespace: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropNamespaceRequest, _catalog_pb2.DropNamespaceResponse]
@@ -63,14 +67,18 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     """One table, by name or id."""
     ListTables: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListTablesRequest, _catalog_pb2.ListTablesResponse]  # type: ignore[assignment]
     """Tables, by name."""
+    ListSchemas: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListSchemasRequest, _catalog_pb2.ListSchemasResponse]  # type: ignore[assignment]
+    """Schema versions of a table, oldest first."""
     AlterTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.AlterTableRequest, _catalog_pb2.AlterTableResponse]  # type: ignore[assignment]
-    """Alters properties, profile, comment or features, as a commit of its own."""
+    """Alters columns, properties, profile, comment or features, as a commit of its own."""
     DropTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropTableRequest, _catalog_pb2.DropTableResponse]  # type: ignore[assignment]
     """Drops a table; its open transactions end."""
     UndropTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.UndropTableRequest, _catalog_pb2.UndropTableResponse]  # type: ignore[assignment]
     """Brings a dropped table back, inside retention."""
     CreateNamespace: _aio.UnaryUnaryMultiCallable[_catalog_pb2.CreateNamespaceRequest, _catalog_pb2.CreateNamespaceResponse]  # type: ignore[assignment]
     """Makes a namespace."""
+    GetNamespace: _aio.UnaryUnaryMultiCallable[_catalog_pb2.GetNamespaceRequest, _catalog_pb2.GetNamespaceResponse]  # type: ignore[assignment]
+    """One namespace."""
     ListNamespaces: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListNamespacesRequest, _catalog_pb2.ListNamespacesResponse]  # type: ignore[assignment]
     """Namespaces, by name."""
     DropNamespace: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropNamespaceRequest, _catalog_pb2.DropNamespaceResponse]  # type: ignore[assignment]
@@ -104,12 +112,20 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         """Tables, by name."""
 
     @_abc_1.abstractmethod
+    def ListSchemas(
+        self,
+        request: _catalog_pb2.ListSchemasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.ListSchemasResponse, _abc.Awaitable[_catalog_pb2.ListSchemasResponse]]:
+        """Schema versions of a table, oldest first."""
+
+    @_abc_1.abstractmethod
     def AlterTable(
         self,
         request: _catalog_pb2.AlterTableRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.AlterTableResponse, _abc.Awaitable[_catalog_pb2.AlterTableResponse]]:
-        """Alters properties, profile, comment or features, as a commit of its own."""
+        """Alters columns, properties, profile, comment or features, as a commit of its own."""
 
     @_abc_1.abstractmethod
     def DropTable(
@@ -134,6 +150,14 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.CreateNamespaceResponse, _abc.Awaitable[_catalog_pb2.CreateNamespaceResponse]]:
         """Makes a namespace."""
+
+    @_abc_1.abstractmethod
+    def GetNamespace(
+        self,
+        request: _catalog_pb2.GetNamespaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.GetNamespaceResponse, _abc.Awaitable[_catalog_pb2.GetNamespaceResponse]]:
+        """One namespace."""
 
     @_abc_1.abstractmethod
     def ListNamespaces(

@@ -1004,6 +1004,7 @@ class Alteration(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     ADD_FEATURES_FIELD_NUMBER: _builtins.int
     REMOVE_FEATURES_FIELD_NUMBER: _builtins.int
+    SCHEMA_CHANGES_FIELD_NUMBER: _builtins.int
     profile: _builtins.str
     """New profile."""
     comment: _builtins.str
@@ -1024,6 +1025,10 @@ class Alteration(_message.Message):
     def remove_features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Features to turn off."""
 
+    @_builtins.property
+    def schema_changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaChange]:
+        """Changes of columns, one after the other."""
+
     def __init__(
         self,
         *,
@@ -1033,10 +1038,11 @@ class Alteration(_message.Message):
         comment: _builtins.str | None = ...,
         add_features: _abc.Iterable[_builtins.str] | None = ...,
         remove_features: _abc.Iterable[_builtins.str] | None = ...,
+        schema_changes: _abc.Iterable[Global___SchemaChange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_profile", b"_profile", "comment", b"comment", "profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_profile", b"_profile", "add_features", b"add_features", "comment", b"comment", "profile", b"profile", "remove_features", b"remove_features", "remove_properties", b"remove_properties", "set_properties", b"set_properties"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_profile", b"_profile", "add_features", b"add_features", "comment", b"comment", "profile", b"profile", "remove_features", b"remove_features", "remove_properties", b"remove_properties", "schema_changes", b"schema_changes", "set_properties", b"set_properties"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__comment: _TypeAlias = _typing.Literal["comment"]  # noqa: Y015
     _WhichOneofArgType__comment: _TypeAlias = _typing.Literal["_comment", b"_comment"]  # noqa: Y015
@@ -1048,6 +1054,276 @@ class Alteration(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__profile) -> _WhichOneofReturnType__profile | None: ...
 
 Global___Alteration: _TypeAlias = Alteration  # noqa: Y015
+
+@_typing.final
+class ColumnPlace(_message.Message):
+    """Where a column goes among its neighbours."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """Behind this one, by name; empty: to the front."""
+    def __init__(
+        self,
+        *,
+        after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ColumnPlace: _TypeAlias = ColumnPlace  # noqa: Y015
+
+@_typing.final
+class AddColumn(_message.Message):
+    """Adds a column or a field of a struct."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Its name; a field's path: names joined by dots, "element" below an array, "value" below a map."""
+    type: _builtins.str
+    """Type in Spark's words."""
+    comment: _builtins.str
+    """For people; columns only."""
+    @_builtins.property
+    def place(self) -> Global___ColumnPlace:
+        """Absent: at the end."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        type: _builtins.str = ...,
+        comment: _builtins.str = ...,
+        place: Global___ColumnPlace | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "path", b"path", "place", b"place", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddColumn: _TypeAlias = AddColumn  # noqa: Y015
+
+@_typing.final
+class DropColumn(_message.Message):
+    """Drops a column or field. Its id is never given again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Which one."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropColumn: _TypeAlias = DropColumn  # noqa: Y015
+
+@_typing.final
+class RenameColumn(_message.Message):
+    """Gives a column or field another name. It keeps its id."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Which one."""
+    name: _builtins.str
+    """The last part of its path from here on."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenameColumn: _TypeAlias = RenameColumn  # noqa: Y015
+
+@_typing.final
+class MoveColumn(_message.Message):
+    """Moves a column or field among its neighbours."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Which one."""
+    @_builtins.property
+    def place(self) -> Global___ColumnPlace:
+        """Where to; must be given."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        place: Global___ColumnPlace | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "place", b"place"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveColumn: _TypeAlias = MoveColumn  # noqa: Y015
+
+@_typing.final
+class WidenColumn(_message.Message):
+    """Gives a column or field a type that holds every value of the old one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Which one."""
+    type: _builtins.str
+    """Type in Spark's words."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WidenColumn: _TypeAlias = WidenColumn  # noqa: Y015
+
+@_typing.final
+class RelaxColumn(_message.Message):
+    """Lets a column or field take NULL."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Which one."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RelaxColumn: _TypeAlias = RelaxColumn  # noqa: Y015
+
+@_typing.final
+class CommentColumn(_message.Message):
+    """Sets a column's comment; no new schema version."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Which one."""
+    comment: _builtins.str
+    """The comment."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        comment: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommentColumn: _TypeAlias = CommentColumn  # noqa: Y015
+
+@_typing.final
+class SchemaChange(_message.Message):
+    """One change of a table's columns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADD_FIELD_NUMBER: _builtins.int
+    DROP_FIELD_NUMBER: _builtins.int
+    RENAME_FIELD_NUMBER: _builtins.int
+    MOVE_FIELD_NUMBER: _builtins.int
+    WIDEN_FIELD_NUMBER: _builtins.int
+    RELAX_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def add(self) -> Global___AddColumn:
+        """A new one; takes NULL."""
+
+    @_builtins.property
+    def drop(self) -> Global___DropColumn:
+        """One less."""
+
+    @_builtins.property
+    def rename(self) -> Global___RenameColumn:
+        """Another name."""
+
+    @_builtins.property
+    def move(self) -> Global___MoveColumn:
+        """Another place."""
+
+    @_builtins.property
+    def widen(self) -> Global___WidenColumn:
+        """A wider type."""
+
+    @_builtins.property
+    def relax(self) -> Global___RelaxColumn:
+        """NULL allowed."""
+
+    @_builtins.property
+    def comment(self) -> Global___CommentColumn:
+        """Another comment."""
+
+    def __init__(
+        self,
+        *,
+        add: Global___AddColumn | None = ...,
+        drop: Global___DropColumn | None = ...,
+        rename: Global___RenameColumn | None = ...,
+        move: Global___MoveColumn | None = ...,
+        widen: Global___WidenColumn | None = ...,
+        relax: Global___RelaxColumn | None = ...,
+        comment: Global___CommentColumn | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "comment", b"comment", "drop", b"drop", "kind", b"kind", "move", b"move", "relax", b"relax", "rename", b"rename", "widen", b"widen"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "comment", b"comment", "drop", b"drop", "kind", b"kind", "move", b"move", "relax", b"relax", "rename", b"rename", "widen", b"widen"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["add", "drop", "rename", "move", "widen", "relax", "comment"]  # noqa: Y015
+    _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
+
+Global___SchemaChange: _TypeAlias = SchemaChange  # noqa: Y015
 
 @_typing.final
 class AppVersion(_message.Message):

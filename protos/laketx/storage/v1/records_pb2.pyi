@@ -388,6 +388,8 @@ class ColumnRecord(_message.Message):
     TYPE_FIELD_NUMBER: _builtins.int
     NULLABLE_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
+    COLUMN_ID_FIELD_NUMBER: _builtins.int
+    NESTED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name."""
     type: _builtins.str
@@ -396,6 +398,12 @@ class ColumnRecord(_message.Message):
     """Whether it takes NULL."""
     comment: _builtins.str
     """For people."""
+    column_id: _builtins.int
+    """Its id; 0 in records of before ids were kept: its position, from 1."""
+    @_builtins.property
+    def nested(self) -> _containers.RepeatedCompositeFieldContainer[Global___NestedFieldRecord]:
+        """Ids inside a nested type."""
+
     def __init__(
         self,
         *,
@@ -403,14 +411,98 @@ class ColumnRecord(_message.Message):
         type: _builtins.str = ...,
         nullable: _builtins.bool = ...,
         comment: _builtins.str = ...,
+        column_id: _builtins.int = ...,
+        nested: _abc.Iterable[Global___NestedFieldRecord] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "name", b"name", "nullable", b"nullable", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column_id", b"column_id", "comment", b"comment", "name", b"name", "nested", b"nested", "nullable", b"nullable", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ColumnRecord: _TypeAlias = ColumnRecord  # noqa: Y015
+
+@_typing.final
+class NestedFieldRecord(_message.Message):
+    """A field inside a nested type."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    FIELD_ID_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Its path below the column, for example "address.zip" or "element"."""
+    field_id: _builtins.int
+    """Its id."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        field_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field_id", b"field_id", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NestedFieldRecord: _TypeAlias = NestedFieldRecord  # noqa: Y015
+
+@_typing.final
+class NamespaceRecord(_message.Message):
+    """A namespace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PropertiesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PROPERTIES_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_US_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    create_time_us: _builtins.int
+    """Creation time."""
+    digest: _builtins.bytes
+    """Digest of the request that made it."""
+    @_builtins.property
+    def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Properties."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        create_time_us: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_us", b"create_time_us", "digest", b"digest", "name", b"name", "properties", b"properties"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamespaceRecord: _TypeAlias = NamespaceRecord  # noqa: Y015
 
 @_typing.final
 class TableRecord(_message.Message):
@@ -451,6 +543,7 @@ class TableRecord(_message.Message):
     SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
     CREATE_TIME_US_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    LAST_COLUMN_ID_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """Its id."""
     name: _builtins.str
@@ -467,9 +560,11 @@ class TableRecord(_message.Message):
     """Creation time."""
     digest: _builtins.str
     """Digest of the request that made it."""
+    last_column_id: _builtins.int
+    """Highest id ever given to a column or field; 0: as many as there are columns."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___ColumnRecord]:
-        """Columns; the position is the column id."""
+        """Columns."""
 
     @_builtins.property
     def partition_columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -503,10 +598,11 @@ class TableRecord(_message.Message):
         schema_version: _builtins.int = ...,
         create_time_us: _builtins.int = ...,
         digest: _builtins.str = ...,
+        last_column_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "digest", b"digest", "features", b"features", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "schema_version", b"schema_version", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "digest", b"digest", "features", b"features", "last_column_id", b"last_column_id", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "schema_version", b"schema_version", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

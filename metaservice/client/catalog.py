@@ -1,0 +1,208 @@
+"""The catalog's calls: namespaces, tables, schemas. `MetaClient` has them all.
+
+client.create_namespace("shop", if_not_exists=True)
+table = client.create_table(catalog_pb2.Table(name="shop.orders", columns=[...]), if_not_exists=True)
+client.alter_columns(table.table_id, add_column("note", "string"), rename_column("pay", "salary"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+import grpc
+
+from metaservice.client.ids import uuid7
+from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc, common_pb2
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+PAGE_SIZE: Final = 500
+
+
+class CatalogCalls:
+    """Calls of CatalogService, typed; lists are read page by page as they are used."""
+
+    _catalog: catalog_pb2_grpc.CatalogServiceStub
+    _principal: common_pb2.Principal
+
+    def _call(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        decides: Sequence[str] = (),
+    ) -> Response:
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------------------------------------------- namespaces
+
+    def create_namespace(
+        self, name: str, *, properties: Mapping[str, str] | None = None, if_not_exists: bool = False
+    ) -> catalog_pb2.Namespace:
+        request = catalog_pb2.CreateNamespaceRequest(
+            name=name, properties=properties, request_id=uuid7(), if_not_exists=if_not_exists
+        )
+        return self._call(self._catalog.CreateNamespace, request).namespace
+
+    def get_namespace(self, name: str) -> catalog_pb2.Namespace:
+        return self._call(self._catalog.GetNamespace, catalog_pb2.GetNamespaceRequest(name=name)).namespace
+
+    def list_namespaces(self, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Namespace]:
+        """By name."""
+        request = catalog_pb2.ListNamespacesRequest(page_size=page_size)
+        while True:
+            page = self._call(self._catalog.ListNamespaces, request)
+            yield from page.namespaces
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def drop_namespace(self, name: str, *, validate_only: bool = False) -> None:
+        """Refused while tables live in it."""
+        self._call(
+            self._catalog.DropNamespace, catalog_pb2.DropNamespaceRequest(name=name, validate_only=validate_only)
+        )
+
+    # -------------------------------------------------------------------------------------------------------- tables
+
+    def create_table(
+        self,
+        table: catalog_pb2.Table,
+        *,
+        request_id: str | None = None,
+        if_not_exists: bool = False,
+        or_replace: bool = False,
+        validate_only: bool = False,
+    ) -> catalog_pb2.Table:
+        """The table; with validate_only as it would be.
+
+        Where the name is taken it is refused, or the table there answered, or that one emptied and redefined.
+        """
+        if if_not_exists and or_replace:
+            raise ValueError("if_not_exists or or_replace, not both")
+        mode = catalog_pb2.CREATE_MODE_UNSPECIFIED
+        if if_not_exists:
+            mode = catalog_pb2.CREATE_MODE_IF_NOT_EXISTS
+        elif or_replace:
+            mode = catalog_pb2.CREATE_MODE_OR_REPLACE
+        request = catalog_pb2.CreateTableRequest(
+            request_id=request_id or uuid7(),
+            table=table,
+            principal=self._principal,
+            mode=mode,
+            validate_only=validate_only,
+        )
+        return self._call(self._catalog.CreateTable, request).table
+
+    def get_table(
+        self, name: str = "", *, table_id: str = "", version: int | None = None, schema_version: int | None = None
+    ) -> catalog_pb2.Table:
+        """By name or id; with a version its metadata as of then."""
+        request = catalog_pb2.GetTableRequest(
+            name=name, table_id=table_id, version=version, schema_version=schema_version
+        )
+        return self._call(self._catalog.GetTable, request).table
+
+    def list_tables(
+        self, *, namespace: str = "", include_dropped: bool = False, page_size: int = PAGE_SIZE
+    ) -> Iterator[catalog_pb2.Table]:
+        """By name; dropped ones, which have a drop_time_us, come last."""
+        request = catalog_pb2.ListTablesRequest(
+            page_size=page_size, namespace=namespace, include_dropped=include_dropped
+        )
+        while True:
+            page = self._call(self._catalog.ListTables, request)
+            yield from page.tables
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def list_schemas(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.SchemaVersion]:
+        """Oldest first."""
+        request = catalog_pb2.ListSchemasRequest(table_id=table_id, page_size=page_size)
+        while True:
+            page = self._call(self._catalog.ListSchemas, request)
+            yield from page.schemas
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def alter_table(
+        self,
+        table_id: str,
+        alteration: common_pb2.Alteration,
+        *,
+        txn_id: str | None = None,
+        commit_message: str = "",
+        validate_only: bool = False,
+    ) -> catalog_pb2.AlterTableResponse:
+        """The table after it and its version; with validate_only as it would be."""
+        request = catalog_pb2.AlterTableRequest(
+            txn_id=txn_id or uuid7(),
+            table_id=table_id,
+            alteration=alteration,
+            principal=self._principal,
+            commit_message=commit_message,
+            validate_only=validate_only,
+        )
+        return self._call(self._catalog.AlterTable, request, decides=(request.txn_id,))
+
+    def alter_columns(
+        self, table_id: str, *changes: common_pb2.SchemaChange, commit_message: str = ""
+    ) -> catalog_pb2.Table:
+        """All of them in one commit, one after the other; the table after it."""
+        alteration = common_pb2.Alteration(schema_changes=changes)
+        return self.alter_table(table_id, alteration, commit_message=commit_message).table
+
+    def drop_table(self, table_id: str, *, validate_only: bool = False) -> int:
+        """How many open transactions ended with it, or would."""
+        request = catalog_pb2.DropTableRequest(
+            table_id=table_id, validate_only=validate_only, principal=self._principal
+        )
+        return self._call(self._catalog.DropTable, request).ended_transactions
+
+    def undrop_table(self, table_id: str) -> catalog_pb2.Table:
+        return self._call(self._catalog.UndropTable, catalog_pb2.UndropTableRequest(table_id=table_id)).table
+
+    def find_dropped_tables(self, name: str) -> list[catalog_pb2.Table]:
+        """Dropped tables of a name, the newest drop first."""
+        namespace = name.partition(".")[0] if "." in name else ""
+        tables = self.list_tables(namespace=namespace, include_dropped=True)
+        found = [table for table in tables if table.name == name and table.HasField("drop_time_us")]
+        return sorted(found, key=lambda table: -table.drop_time_us)
+
+
+def add_column(
+    path: str, type_name: str, *, comment: str = "", after: str = "", first: bool = False
+) -> common_pb2.SchemaChange:
+    """A column, or by a dotted path a field of a struct; it takes NULL. At the end unless said otherwise."""
+    place = common_pb2.ColumnPlace(after=after) if after or first else None
+    return common_pb2.SchemaChange(add=common_pb2.AddColumn(path=path, type=type_name, comment=comment, place=place))
+
+
+def drop_column(path: str) -> common_pb2.SchemaChange:
+    return common_pb2.SchemaChange(drop=common_pb2.DropColumn(path=path))
+
+
+def rename_column(path: str, name: str) -> common_pb2.SchemaChange:
+    """`name` replaces the last part of the path."""
+    return common_pb2.SchemaChange(rename=common_pb2.RenameColumn(path=path, name=name))
+
+
+def move_column(path: str, *, after: str = "") -> common_pb2.SchemaChange:
+    """Behind another of the same struct; to the front without one."""
+    return common_pb2.SchemaChange(move=common_pb2.MoveColumn(path=path, place=common_pb2.ColumnPlace(after=after)))
+
+
+def widen_column(path: str, type_name: str) -> common_pb2.SchemaChange:
+    return common_pb2.SchemaChange(widen=common_pb2.WidenColumn(path=path, type=type_name))
+
+
+def relax_column(path: str) -> common_pb2.SchemaChange:
+    """NULL is allowed from here on."""
+    return common_pb2.SchemaChange(relax=common_pb2.RelaxColumn(path=path))
+
+
+def comment_column(path: str, comment: str) -> common_pb2.SchemaChange:
+    return common_pb2.SchemaChange(comment=common_pb2.CommentColumn(path=path, comment=comment))

@@ -1,0 +1,164 @@
+"""CatalogService: convert, ask, convert."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import grpc
+
+from metaservice.core.errors import invalid
+from metaservice.core.model import Namespace
+from metaservice.rpc import answers, wire, wire_catalog
+from metaservice.rpc.calls import Calls
+from metaservice.rpc.paging import bound_start, bound_token, page_size
+from metaservice.rpc.wire_schema import column_messages
+from metaservice.service.state import TableState
+from metaservice.service.tables import Dropped
+from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc
+
+LIVE, DROPPED = b"n", b"d"
+UUID_BYTES = 16
+
+
+class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
+    """Namespaces and tables."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def CreateTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+        mode, meta = wire_catalog.create_mode(request), wire_catalog.new_table(request)
+        who = wire.principal(request.principal)
+        catalog = self._calls.catalog
+        if request.validate_only:
+            found = self._calls.decider.call(lambda: catalog.would_create(meta, mode))
+        else:
+            found = self._calls.decider.call(lambda: catalog.create_table(meta, who, mode))
+        table, created = cast(tuple[TableState, bool], found)
+        return catalog_pb2.CreateTableResponse(table=answers.table(table), created=created)
+
+    def GetTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+        if bool(request.name) == bool(request.table_id):
+            raise invalid("TABLE_NOT_NAMED", "give a name or an id")
+        table_id = wire.table_id(request.table_id) if request.table_id else ""
+        table = self._calls.reads.get_table(name=request.name, table_id=table_id)
+        by_schema, by_version = request.HasField("schema_version"), request.HasField("version")
+        if by_schema and by_version:
+            raise invalid("VERSION_TWICE", "a schema version or an ID version")
+        meta = None
+        if by_schema:
+            meta = self._calls.catalog.tables.at_schema_version(table, request.schema_version)
+        elif by_version:
+            version = self._calls.reads.check_version(table, request.version)
+            meta = self._calls.catalog.tables.at_version(table, version)
+        return catalog_pb2.GetTableResponse(table=answers.table(table, meta))
+
+    def ListTables(self, request: Any, context: grpc.ServicerContext) -> Any:
+        size, namespace = page_size(request.page_size), request.namespace
+        if namespace:
+            wire_catalog.namespace_name(namespace)
+            self._calls.decider.call(lambda: self._calls.catalog.namespaces.get(namespace))
+        filters = ("tables", namespace, str(request.include_dropped))
+        start = bound_start(request.page_token, *filters)
+        kind, after = start[:1], start[1:]
+        if start and not _is_place(kind, after):
+            raise invalid("PAGE_TOKEN_INVALID")
+        tables: list[catalog_pb2.Table] = []
+        place = b""
+        if kind != DROPPED:
+            live = self._calls.catalog.tables.list_live(namespace, after.decode(), size)
+            tables = [answers.table(one) for one in live]
+            if len(live) == size:
+                place = LIVE + live[-1].meta.name.encode()
+        if not place and request.include_dropped and len(tables) < size:
+            rest = size - len(tables)
+            from_id = after if kind == DROPPED else b""
+            dropped, last = self._calls.catalog.tables.list_dropped(namespace, from_id, rest)
+            tables += [_dropped_table(one) for one in dropped]
+            place = DROPPED + last if last else b""
+        return catalog_pb2.ListTablesResponse(tables=tables, next_page_token=bound_token(place, *filters))
+
+    def ListSchemas(self, request: Any, context: grpc.ServicerContext) -> Any:
+        table, size = (
+            self._calls.reads.get_table(table_id=wire.table_id(request.table_id)),
+            page_size(request.page_size),
+        )
+        start = bound_start(request.page_token, "schemas", request.table_id)
+        if start and not (start.isdigit() and len(start) <= 18):
+            raise invalid("PAGE_TOKEN_INVALID")
+        found = self._calls.catalog.tables.list_schemas(table, int(start or b"0"), size)
+        place = str(found[-1][1].schema_version).encode() if len(found) == size else b""
+        return catalog_pb2.ListSchemasResponse(
+            schemas=[
+                catalog_pb2.SchemaVersion(
+                    schema_version=meta.schema_version,
+                    version=version,
+                    columns=column_messages(meta.columns),
+                    primary_key=meta.primary_key,
+                )
+                for version, meta in found
+            ],
+            next_page_token=bound_token(place, "schemas", request.table_id),
+        )
+
+    def AlterTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.decider.call(lambda: self._calls.alter(request))
+
+    def DropTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+        table_id = wire.table_id(request.table_id)
+        dry = request.validate_only
+        ended = self._calls.decider.call(lambda: self._calls.catalog.drop(table_id, validate_only=dry))
+        return catalog_pb2.DropTableResponse(ended_transactions=ended)  # type: ignore[arg-type]
+
+    def UndropTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+        table_id = wire.table_id(request.table_id)
+        table = cast(TableState, self._calls.decider.call(lambda: self._calls.catalog.undrop(table_id)))
+        return catalog_pb2.UndropTableResponse(table=answers.table(table))
+
+    def CreateNamespace(self, request: Any, context: grpc.ServicerContext) -> Any:
+        wanted, relaxed = wire_catalog.new_namespace(request), request.if_not_exists
+        namespaces = self._calls.catalog.namespaces
+        found = self._calls.decider.call(lambda: namespaces.create(wanted, if_not_exists=relaxed))
+        namespace, created = cast(tuple[Namespace, bool], found)
+        return catalog_pb2.CreateNamespaceResponse(namespace=_namespace(namespace), created=created)
+
+    def GetNamespace(self, request: Any, context: grpc.ServicerContext) -> Any:
+        name = wire_catalog.namespace_name(request.name)
+        found = cast(Namespace, self._calls.decider.call(lambda: self._calls.catalog.namespaces.get(name)))
+        return catalog_pb2.GetNamespaceResponse(namespace=_namespace(found))
+
+    def ListNamespaces(self, request: Any, context: grpc.ServicerContext) -> Any:
+        size = page_size(request.page_size)
+        after = bound_start(request.page_token, "namespaces")
+        if after and not _is_name(after):
+            raise invalid("PAGE_TOKEN_INVALID")
+        listing = self._calls.catalog.namespaces.list_all
+        found = cast(list[Namespace], self._calls.decider.call(lambda: listing(after.decode(), size)))
+        names = [one.name for one in found]
+        place = names[-1].encode() if len(names) == size else b""
+        return catalog_pb2.ListNamespacesResponse(
+            names=names, namespaces=map(_namespace, found), next_page_token=bound_token(place, "namespaces")
+        )
+
+    def DropNamespace(self, request: Any, context: grpc.ServicerContext) -> Any:
+        name, dry = wire_catalog.namespace_name(request.name), request.validate_only
+        self._calls.decider.call(lambda: self._calls.catalog.namespaces.drop(name, validate_only=dry))
+        return catalog_pb2.DropNamespaceResponse()
+
+
+def _is_name(raw: bytes) -> bool:
+    return raw.isascii() and wire.TABLE_NAME.match(raw.decode()) is not None
+
+
+def _is_place(kind: bytes, after: bytes) -> bool:
+    return _is_name(after) if kind == LIVE else kind == DROPPED and len(after) == UUID_BYTES
+
+
+def _namespace(one: Namespace) -> catalog_pb2.Namespace:
+    return catalog_pb2.Namespace(name=one.name, properties=one.properties, create_time_us=one.create_time_us)
+
+
+def _dropped_table(one: Dropped) -> catalog_pb2.Table:
+    found = answers.table(one.table)
+    found.drop_time_us, found.undrop_until_us = one.drop_us, one.until_us
+    return found

@@ -1,0 +1,71 @@
+"""The catalog's requests, checked and in core's words."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from metaservice.core import limits
+from metaservice.core.errors import invalid
+from metaservice.core.model import Namespace, Profile, TableMeta
+from metaservice.core.partitions import Partitioning
+from metaservice.core.properties import check_user_property
+from metaservice.rpc import wire
+from metaservice.rpc.wire_schema import first_schema
+from metaservice.service.catalog import Mode
+from protos.laketx.v1 import catalog_pb2
+
+MODES = {0: Mode.CREATE, 1: Mode.IF_NOT_EXISTS, 2: Mode.OR_REPLACE}
+
+
+def create_mode(message: catalog_pb2.CreateTableRequest) -> Mode:
+    found = MODES.get(message.mode)
+    if found is None:
+        raise invalid("CREATE_MODE_INVALID", mode=message.mode)
+    if found is Mode.OR_REPLACE:
+        wire.txn_id(message.request_id)
+    return found
+
+
+def new_table(message: catalog_pb2.CreateTableRequest) -> TableMeta:
+    table = message.table
+    if not wire.TABLE_NAME.match(table.name):
+        raise invalid("NAME_INVALID", "letters, digits and _; at most one dot", name=table.name[:128])
+    if table.primary_key and not 1 <= table.buckets <= limits.BUCKETS_MAX:
+        raise invalid("BUCKETS_INVALID", buckets=table.buckets, most=limits.BUCKETS_MAX)
+    if not table.primary_key and table.buckets:
+        raise invalid("BUCKETS_INVALID", "an append table has none", buckets=table.buckets)
+    bare = TableMeta(
+        wire.table_id(message.request_id),
+        table.name,
+        Partitioning(()),
+        (),
+        table.buckets,
+        wire.profile(table.profile) if table.profile else Profile.MAXCOMPUTE,
+        0,
+        wire.table_properties(table.properties),
+        frozenset(wire.features(table.features)),
+        wire.text(table.comment, "comment"),
+        (),
+        0,
+        wire.digest(message).hex(),
+    )
+    return bare.with_schema(first_schema(table))
+
+
+def new_namespace(message: catalog_pb2.CreateNamespaceRequest) -> Namespace:
+    for name in message.properties:
+        check_user_property(name)
+    properties = wire.properties(message.properties)
+    if not message.request_id:
+        return Namespace(namespace_name(message.name), properties)
+    try:
+        UUID(message.request_id)
+    except ValueError:
+        raise invalid("REQUEST_ID_INVALID", "a UUID", request_id=message.request_id[:64]) from None
+    return Namespace(namespace_name(message.name), properties, digest=wire.digest(message))
+
+
+def namespace_name(name: str) -> str:
+    if not wire.NAME.match(name):
+        raise invalid("NAME_INVALID", "letters, digits and _", name=name[:128])
+    return name

@@ -1,0 +1,93 @@
+"""Columns and their changes: wire <-> core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metaservice.core import limits
+from metaservice.core.errors import invalid
+from metaservice.core.schema import (
+    Add,
+    Column,
+    Comment,
+    Drop,
+    Move,
+    Place,
+    Relax,
+    Rename,
+    Schema,
+    SchemaChange,
+    Widen,
+    make_schema,
+)
+from protos.laketx.v1 import catalog_pb2, common_pb2
+
+PATH_CHARS_MAX = limits.NAME_CHARS_MAX * limits.TYPE_DEPTH_MAX
+
+
+def first_schema(table: catalog_pb2.Table) -> Schema:
+    """The schema of a table to be made; ids are the server's to give."""
+    if len(table.columns) > limits.COLUMNS_MAX:
+        raise invalid("COLUMNS_INVALID", count=len(table.columns), most=limits.COLUMNS_MAX)
+    columns = [Column(one.name, one.type, one.nullable, _comment(one.comment)) for one in table.columns]
+    return make_schema(columns, tuple(table.partition_columns), tuple(table.primary_key))
+
+
+def schema_changes(messages: Sequence[common_pb2.SchemaChange]) -> tuple[SchemaChange, ...]:
+    if len(messages) > limits.SCHEMA_CHANGES_MAX:
+        raise invalid("TOO_MANY_SCHEMA_CHANGES", count=len(messages), most=limits.SCHEMA_CHANGES_MAX)
+    return tuple(_change(one) for one in messages)
+
+
+def column_messages(columns: Sequence[Column]) -> list[catalog_pb2.Column]:
+    return [
+        catalog_pb2.Column(
+            name=one.name,
+            type=one.type,
+            nullable=one.nullable,
+            column_id=one.column_id,
+            comment=one.comment,
+            nested=[catalog_pb2.NestedField(path=path, field_id=number) for path, number in one.nested],
+        )
+        for one in columns
+    ]
+
+
+def _change(message: common_pb2.SchemaChange) -> SchemaChange:
+    match message.WhichOneof("kind"):
+        case "add":
+            one = message.add
+            place = _place(one.place) if one.HasField("place") else None
+            return Add(_path(one.path), one.type, comment=_comment(one.comment), place=place)
+        case "drop":
+            return Drop(_path(message.drop.path))
+        case "rename":
+            return Rename(_path(message.rename.path), message.rename.name)
+        case "move":
+            if not message.move.HasField("place"):
+                raise invalid("PLACE_INVALID", "where to", column=message.move.path[:128])
+            return Move(_path(message.move.path), _place(message.move.place))
+        case "widen":
+            return Widen(_path(message.widen.path), message.widen.type)
+        case "relax":
+            return Relax(_path(message.relax.path))
+        case "comment":
+            return Comment(_path(message.comment.path), _comment(message.comment.comment))
+        case _:
+            raise invalid("SCHEMA_CHANGE_EMPTY")
+
+
+def _place(message: common_pb2.ColumnPlace) -> Place:
+    return Place(_path(message.after))
+
+
+def _path(path: str) -> str:
+    if len(path) > PATH_CHARS_MAX:
+        raise invalid("NAME_INVALID", "names joined by dots", name=path[:128])
+    return path
+
+
+def _comment(comment: str) -> str:
+    if len(comment) > limits.TEXT_CHARS_MAX:
+        raise invalid("TEXT_TOO_LONG", what="column comment", chars=len(comment), most=limits.TEXT_CHARS_MAX)
+    return comment

@@ -1,0 +1,117 @@
+"""Readers of the catalog: lists of tables, live and dropped, and a table's metadata as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.model import TableMeta
+from metaservice.core.properties import integer_property
+from metaservice.service.decider import Decider
+from metaservice.service.state import TableState
+from metaservice.store import keys
+from metaservice.store.port import Cursor, prefix_end
+from metaservice.store.records import decode_table
+
+HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A dropped table, and until when it can be brought back."""
+
+    table: TableState
+    drop_us: int
+
+    @property
+    def until_us(self) -> int:
+        return self.drop_us + integer_property(self.table.meta.properties, "data.retain.hours") * HOUR_US
+
+
+class Tables:
+    """What readers ask of the catalog."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+
+    def list_live(self, namespace: str, after: str, count: int) -> list[TableState]:
+        """Live ones by name."""
+        state = self._decider.state
+        prefix = f"{namespace}." if namespace else ""
+        names = nsmallest(count, (name for name in list(state.names) if name > after and name.startswith(prefix)))
+        found = [state.tables.get(state.names.get(name, "")) for name in names]
+        return [table for table in found if table is not None and table.durable >= 0]
+
+    def list_dropped(self, namespace: str, after: bytes, count: int) -> tuple[list[Dropped], bytes]:
+        """By id, and where to go on; empty at the end. Looks at a bounded number."""
+        state = self._decider.state
+        prefix = f"{namespace}." if namespace else ""
+        start = keys.dropped_key(after) + b"\x00" if after else keys.DROPPED
+        found: list[Dropped] = []
+        last = b""
+        seen = 0
+        for key, raw in islice(state.store.cursor().scan(start, prefix_end(keys.DROPPED)), limits.PAGE_SIZE_MAX * 10):
+            seen += 1
+            last = key[len(keys.DROPPED) :]
+            dropped = self.find_dropped(last, raw)
+            if dropped is not None and dropped.table.meta.name.startswith(prefix):
+                found.append(dropped)
+            if len(found) == count:
+                break
+        more = len(found) == count or seen == limits.PAGE_SIZE_MAX * 10
+        self.wait_for_durable()
+        return found, last if more else b""
+
+    def find_dropped(self, raw_id: bytes, raw: bytes) -> Dropped | None:
+        """What a record of a drop says; None where nothing is left of the table."""
+        state = self._decider.state
+        prefix = keys.table_prefix(raw_id)
+        if next(iter(state.store.cursor().scan(prefix, prefix_end(prefix))), None) is None:
+            return None
+        return Dropped(state.load_table(raw_id), keys.decode_version(raw[:8]))
+
+    def wait_for_durable(self) -> None:
+        """What was read before is durable after."""
+        self._decider.call(lambda: None)
+
+    def at_version(self, table: TableState, version: int) -> TableMeta:
+        """Its metadata as of a version that is durable."""
+        cursor = self._decider.state.store.cursor()
+        prefix = keys.table_prefix(table.raw_id)
+        for _, raw in cursor.scan_back(prefix, keys.table_key(table.raw_id, version + 1)):
+            return decode_table(raw)
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
+
+    def at_schema_version(self, table: TableState, schema_version: int) -> TableMeta:
+        """The metadata that came with a schema version."""
+        newest = (table.durable_meta or table.meta).schema_version
+        if not 1 <= schema_version <= newest:
+            raise invalid("SCHEMA_VERSION_INVALID", asked=schema_version, newest=newest)
+        cursor = self._decider.state.store.cursor()
+        for _, meta in _schemas(cursor, table, schema_version):
+            if meta.schema_version == schema_version:
+                return meta
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", schema_version=schema_version)
+
+    def list_schemas(self, table: TableState, after: int, count: int) -> list[tuple[int, TableMeta]]:
+        """Each schema version with the version that made it, oldest first."""
+        newest = (table.durable_meta or table.meta).schema_version
+        cursor = self._decider.state.store.cursor()
+        found = (one for one in _schemas(cursor, table, after + 1) if one[1].schema_version <= newest)
+        return list(islice(found, count))
+
+
+def _schemas(cursor: Cursor, table: TableState, first: int) -> Iterator[tuple[int, TableMeta]]:
+    """From a schema version on. The first one came with the table: its oldest record has it."""
+    if first <= 1:
+        metas = keys.table_prefix(table.raw_id)
+        for _, raw in cursor.scan(metas, prefix_end(metas)):
+            yield 0, decode_table(raw)
+            break
+    prefix = keys.schemas_prefix(table.raw_id)
+    for _, raw in cursor.scan(keys.schema_key(table.raw_id, first), prefix_end(prefix)):
+        yield keys.decode_version(raw[:8]), decode_table(raw[8:])
