@@ -31,3 +31,6 @@ TICK_ITEMS_MAX: Final = 200
 FOOTPRINTS_KEPT: Final = 4_096
 TIME_CEILING_STEP_US: Final = 1_000_000
 INLINE_ENTRIES_MAX: Final = 512
+ROW_ID_STEP: Final = 2**48  # what a restored table skips: more than its other history can have given since the backup
+BACKUP_PATH_CHARS_MAX: Final = 512
+CHECK_FINDINGS_MAX: Final = 100  # of one table, or of what belongs to none

@@ -15,6 +15,8 @@ A table app                application version
 X txn                      transaction
 O txn                      the transaction is open
 S txn table chunk          staged entries
+!epoch                     the history that this store tells
+!purge_hold                why nothing may be purged; absent: it may
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ NAMES = b"N"
 TABLES = b"T"
 TRANSACTIONS = b"X"
 OPEN = b"O"
+STAGED = b"S"
+EPOCH = b"!epoch"
+PURGE_HOLD = b"!purge_hold"
 
 _Q = struct.Struct(">Q")
 
@@ -123,3 +128,22 @@ def staged_prefix(txn: bytes, table: bytes | None = None) -> bytes:
 
 def staged_key(txn: bytes, table: bytes, chunk: int) -> bytes:
     return b"S" + txn + table + _Q.pack(chunk)
+
+
+def chunks_prefix(table: bytes) -> bytes:
+    return b"K" + table
+
+
+def split_versioned(key: bytes) -> tuple[bytes, int]:
+    """Table and version, or time, of a key that ends in it: T, L, W."""
+    return key[1:17], decode_version(key[17:25])
+
+
+def split_chunk(key: bytes) -> tuple[int, int]:
+    """Version and chunk of a key of added entries."""
+    return decode_version(key[17:25]), decode_version(key[25:33])
+
+
+def split_staged(key: bytes) -> tuple[bytes, bytes, int]:
+    """Transaction, table and chunk."""
+    return key[1:17], key[17:33], decode_version(key[33:41])
