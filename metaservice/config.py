@@ -24,9 +24,24 @@ class Settings:
     grace_s: float
     threads: int
     sessions_max: int
+    metrics_listen: str
+    backup_root: str
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
+    parser = build_parser(environment)
+    found = parser.parse_args(arguments)
+    if found.sessions_max >= found.threads:
+        parser.error("--threads must exceed --sessions-max")
+    if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
+        parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
+    if found.metrics_listen and not found.metrics_listen.rpartition(":")[2].isdecimal():
+        parser.error("--metrics-listen must be host:port")
+    return Settings(**vars(found))
+
+
+def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Every setting there is; docs/settings.md is made from it."""
     parser = argparse.ArgumentParser(prog="laketx serve", description="Runs MetaService.")
 
     def add(flag: str, default: object, kind: type, text: str) -> None:
@@ -44,9 +59,6 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     add("--grace-s", 10.0, float, "how long a stop waits for calls under way")
     add("--threads", 64, int, "threads that serve calls")
     add("--sessions-max", 40, int, "session streams at a time; each holds a thread")
-    found = parser.parse_args(arguments)
-    if found.sessions_max >= found.threads:
-        parser.error("--threads must exceed --sessions-max")
-    if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
-        parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
-    return Settings(**vars(found))
+    add("--metrics-listen", "", str, "address that serves metrics to Prometheus, port 0 picks a free one; empty: none")
+    add("--backup-root", "", str, "folder below which backups are made; empty: the data folder's name and -backups")
+    return parser

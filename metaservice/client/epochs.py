@@ -1,0 +1,45 @@
+"""Says with every call which history its caller means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+EXPECTED_EPOCH = "x-laketx-epoch"
+
+
+class _Details(grpc.ClientCallDetails):
+    """A call's details with one more pair of metadata."""
+
+    def __init__(self, details: grpc.ClientCallDetails, epoch: str) -> None:
+        self.method = details.method
+        self.timeout = details.timeout
+        self.metadata = [*(details.metadata or ()), (EXPECTED_EPOCH, epoch)]
+        self.credentials = details.credentials
+        self.wait_for_ready = getattr(details, "wait_for_ready", None)
+        self.compression = getattr(details, "compression", None)
+
+
+class _Expecting(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
+):
+    def __init__(self, epoch: str) -> None:
+        self._epoch = epoch
+
+    def _call(self, continuation: Callable[..., Any], details: grpc.ClientCallDetails, request: Any) -> Any:
+        return continuation(_Details(details, self._epoch), request)
+
+    intercept_unary_unary = _call
+    intercept_unary_stream = _call
+    intercept_stream_unary = _call
+    intercept_stream_stream = _call
+
+
+def expect_epoch(channel: grpc.Channel, epoch: str) -> grpc.Channel:
+    """The channel, with the epoch beside every call on it."""
+    return grpc.intercept_channel(channel, _Expecting(epoch))
