@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -16,7 +15,7 @@ class _Details(grpc.ClientCallDetails):
     def __init__(self, details: grpc.ClientCallDetails, epoch: str) -> None:
         self.method = details.method
         self.timeout = details.timeout
-        self.metadata = [*(details.metadata or ()), (EXPECTED_EPOCH, epoch)]
+        self.metadata = (*(details.metadata or ()), (EXPECTED_EPOCH, epoch))
         self.credentials = details.credentials
         self.wait_for_ready = getattr(details, "wait_for_ready", None)
         self.compression = getattr(details, "compression", None)
@@ -31,13 +30,17 @@ class _Expecting(
     def __init__(self, epoch: str) -> None:
         self._epoch = epoch
 
-    def _call(self, continuation: Callable[..., Any], details: grpc.ClientCallDetails, request: Any) -> Any:
-        return continuation(_Details(details, self._epoch), request)
+    def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(_Details(client_call_details, self._epoch), request)
 
-    intercept_unary_unary = _call
-    intercept_unary_stream = _call
-    intercept_stream_unary = _call
-    intercept_stream_stream = _call
+    def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(_Details(client_call_details, self._epoch), request)
+
+    def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
+        return continuation(_Details(client_call_details, self._epoch), request_iterator)
+
+    def intercept_stream_stream(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
+        return continuation(_Details(client_call_details, self._epoch), request_iterator)
 
 
 def expect_epoch(channel: grpc.Channel, epoch: str) -> grpc.Channel:
