@@ -73,10 +73,13 @@ class Backups:
             raise MetaError(ErrorKind.EXHAUSTED, "BACKUP_RUNNING", "one backup at a time")
         try:
             target = self._target(path)
-            made = self._made_before(target, request_id)
-            if made is not None:
-                return made
-            self._check_place(target)
+            try:
+                made = self._made_before(target, request_id)
+                if made is not None:
+                    return made
+                self._check_place(target)
+            except OSError as error:  # a name that the file system can't take
+                raise invalid("BACKUP_PATH_INVALID", path=path, error=error) from error
             self._check_room()
             if validate_only:
                 state = self._decider.state
@@ -110,18 +113,13 @@ class Backups:
         return self._done(target, manifest, 0) if manifest.request_id == request_id else None
 
     def _check_place(self, target: Path) -> None:
-        try:
-            if target.exists():
-                raise MetaError(ErrorKind.ALREADY_EXISTS, "BACKUP_EXISTS", path=target)
-            partial = _partial(target)
-            if partial.exists():
-                raise MetaError(
-                    ErrorKind.BLOCKED, "BACKUP_PARTIAL", "remove what an unfinished backup left", path=partial
-                )
-            if target.parent != self._place.root.resolve() and not target.parent.is_dir():
-                raise MetaError(ErrorKind.NOT_FOUND, "BACKUP_FOLDER_MISSING", path=target.parent)
-        except OSError as error:
-            raise invalid("BACKUP_PATH_INVALID", path=target, error=error) from error
+        if target.exists():
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "BACKUP_EXISTS", path=target)
+        partial = _partial(target)
+        if partial.exists():
+            raise MetaError(ErrorKind.BLOCKED, "BACKUP_PARTIAL", "remove what an unfinished backup left", path=partial)
+        if target.parent != self._place.root.resolve() and not target.parent.is_dir():
+            raise MetaError(ErrorKind.NOT_FOUND, "BACKUP_FOLDER_MISSING", path=target.parent)
 
     def _check_room(self) -> None:
         root = next(folder for folder in (self._place.root, *self._place.root.resolve().parents) if folder.is_dir())

@@ -61,7 +61,7 @@ class Check:
 
     def run(self, table_id: str = "") -> Iterator[Progress]:
         """The whole store, or one table; the last progress is done."""
-        chosen = [keys.uuid_bytes(table_id)] if table_id else _list_tables(self._cursor)
+        chosen = [keys.uuid_bytes(table_id)] if table_id else _list_tables(self._cursor, keys.TABLES)
         for raw_id in chosen:
             if table_id and not _any(self._cursor, keys.table_prefix(raw_id)):
                 raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
@@ -185,6 +185,7 @@ class Check:
         self, name: str, version: int, commit: LoggedCommit, times: _Beside, chunks: _Beside, *, first: bool
     ) -> None:
         """What stands beside a commit: its time, and its entries where they are many."""
+        first = first and version > 0  # only then there may be something older
         if times.skip_to(commit.time_us) and not first:
             self._problem("TIME_WITHOUT_COMMIT", table=name, before_version=version)
         if times.take(commit.time_us) != [version]:
@@ -203,6 +204,8 @@ class Check:
         gone = sum(not removed.is_delete_set for removed in commit.removed)
         if gone != commit.files_removed:
             self._problem("COUNTER_WRONG", table=name, version=version, files_removed=commit.files_removed, found=gone)
+        if (commit.altered or version == 0) and self._cursor.get(keys.table_key(raw_id, version)) is None:
+            self._problem("METADATA_MISSING", table=name, version=version)
         for app_id in commit.app_ids:
             if self._cursor.get(keys.app_key(raw_id, app_id)) is None:
                 self._problem("APPLICATION_ID_MISSING", table=name, version=version, app_id=app_id)
@@ -278,7 +281,10 @@ class Check:
             named.add(raw_id)
             if self._count():
                 yield
-        for raw_id in _list_tables(self._cursor):
+        for raw_id in _list_tables(self._cursor, keys.COMMITS):
+            if not _any(self._cursor, keys.table_prefix(raw_id)):
+                self._problem("LOG_WITHOUT_TABLE", table=_text(raw_id))
+        for raw_id in _list_tables(self._cursor, keys.TABLES):
             if raw_id not in named and self._cursor.get(keys.dropped_key(raw_id)) is None:
                 self._problem("TABLE_WITHOUT_NAME", table=_text(raw_id))
             if self._count():
@@ -339,7 +345,7 @@ class Check:
                 self._stager(_text(txn_id), _text(table))
             last = place
             try:
-                highest = max((_last_row_id(entry) for entry in entries_of(raw)), default=0)
+                highest = max(_last_row_id(entry) for entry in entries_of(raw))  # none is as bad as an unreadable one
             except ValueError as error:
                 self._problem("RECORD_UNREADABLE", record="staged", txn_id=_text(txn_id), chunk=chunk, error=error)
                 highest = 0
@@ -407,14 +413,13 @@ def _last_row_id(entry: Entry) -> int:
     return entry.first_row_id + entry.rows - 1 if entry.first_row_id and not entry.is_delete_set else 0
 
 
-def _list_tables(cursor: Cursor) -> Iterator[bytes]:
-    """By seeking from table to table, whatever lies between."""
-    start, end = keys.TABLES, prefix_end(keys.TABLES)
+def _list_tables(cursor: Cursor, kind: bytes) -> Iterator[bytes]:
+    """Whose keys of a kind there are: by seeking from table to table, whatever lies between."""
+    start, end = kind, prefix_end(kind)
     while (found := next(iter(cursor.scan(start, end)), None)) is not None:
         raw_id, _ = keys.split_versioned(found[0])
         yield raw_id
-        prefix = keys.table_prefix(raw_id)
-        start = prefix_end(prefix)
+        start = prefix_end(kind + raw_id)
 
 
 def _any(cursor: Cursor, prefix: bytes) -> bool:

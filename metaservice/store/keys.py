@@ -26,6 +26,7 @@ import struct
 CEILING = b"C"
 NAMES = b"N"
 TABLES = b"T"
+COMMITS = b"L"
 TRANSACTIONS = b"X"
 OPEN = b"O"
 STAGED = b"S"

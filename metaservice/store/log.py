@@ -23,6 +23,7 @@ class LoggedCommit:
     files_added: int
     files_removed: int
     app_ids: tuple[str, ...]
+    altered: bool
 
 
 def decode_logged(raw: bytes) -> LoggedCommit:
@@ -42,6 +43,7 @@ def decode_logged(raw: bytes) -> LoggedCommit:
         record.files_added,
         record.files_removed,
         summary.footprint.app_ids,
+        summary.footprint.altered,
     )
 
 

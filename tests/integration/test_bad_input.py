@@ -38,7 +38,7 @@ IMPLEMENTED = {
     "CatalogService": {"CreateTable", "GetTable", "ListTables", "AlterTable", "DropTable"},
     "ReadService": {"ResolveVersion", "ListVersions", "ListFiles"},
     "MaintenanceService": set[str](),
-    "AdminService": set[str](),
+    "AdminService": {"GetStatus", "Backup", "Check", "ReleasePurge"},
 }
 METHODS: list[MethodDescriptor] = [
     method
