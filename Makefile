@@ -41,8 +41,9 @@ protos: setup ## regenerate the Python beside the .proto files
 	@$(PY) -m tools.gen_protos
 
 .PHONY: docs
-docs: setup ## regenerate the documents that are made from code: docs/api.md
+docs: setup ## regenerate the documents that are made from code: docs/api.md, settings.md, metrics.md
 	@$(PY) -m tools.gen_api_docs
+	@$(PY) -m tools.gen_reference
 
 .PHONY: format
 format: setup ## format the code and apply the linter's safe fixes
@@ -63,6 +64,7 @@ check: setup ## format, lint, types, layers, generated code and documents: all a
 	@$(PY) -m tools.gen_protos --check
 	$(call step,documents are true)
 	@$(PY) -m tools.gen_api_docs --check
+	@$(PY) -m tools.gen_reference --check
 
 .PHONY: test
 test: check ## check, then every test but the long ones; ARGS="…" goes to pytest

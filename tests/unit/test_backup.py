@@ -1,0 +1,102 @@
+"""A backup that fails leaves nothing; two at a time are one too many."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from metaservice.core.errors import MetaError
+from metaservice.service.backup import Backups, Place
+from metaservice.service.decider import Decider
+from metaservice.service.state import State
+from metaservice.store.memory import MemoryStore
+
+TIMEOUT_S = 30.0
+
+
+class Clock:
+    def now_us(self) -> int:
+        return 1
+
+    def mono_ms(self) -> int:
+        return 1
+
+
+class SlowStore(MemoryStore):
+    """Waits inside of a checkpoint, then makes it or fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = threading.Event()
+        self.go_on = threading.Event()
+        self.failure: OSError | None = None
+
+    def checkpoint(self, path: Path) -> None:
+        self.inside.set()
+        assert self.go_on.wait(TIMEOUT_S)
+        super().checkpoint(path)
+        if self.failure is not None:
+            raise self.failure
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+@pytest.fixture
+def store() -> SlowStore:
+    return SlowStore()
+
+
+@pytest.fixture
+def backups(store: SlowStore, tmp_path: Path) -> Iterator[Backups]:
+    (tmp_path / "data").mkdir()
+    decider = Decider(lambda: State(store), lambda: None, fail)
+    decider.start()
+    yield Backups(decider, Clock(), Place(tmp_path / "data", tmp_path / "root", "1", 1, 0))
+    decider.stop()
+
+
+def test_a_backup_that_fails_leaves_nothing(backups: Backups, store: SlowStore, tmp_path: Path) -> None:
+    store.failure = OSError("no room")
+    store.go_on.set()
+    with pytest.raises(MetaError) as caught:
+        backups.backup("b", "", validate_only=False)
+    assert caught.value.reason == "BACKUP_FAILED"
+    assert list((tmp_path / "root").iterdir()) == []
+    assert list((tmp_path / "data").iterdir()) == []
+    store.failure = None
+    assert backups.backup("b", "", validate_only=False).path == tmp_path / "root" / "b"
+
+
+def test_what_a_dead_service_left_in_the_data_folder_is_in_no_later_backup(
+    backups: Backups, store: SlowStore, tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "backup.scratch").mkdir()
+    (tmp_path / "data" / "backup.scratch" / "old").write_text("x")
+    store.go_on.set()
+    made = backups.backup("b", "", validate_only=False).path
+    assert sorted(path.name for path in made.iterdir()) == ["entries", "laketx-backup.json"]
+
+
+def test_one_backup_at_a_time(backups: Backups, store: SlowStore) -> None:
+    first = threading.Thread(target=lambda: backups.backup("one", "", validate_only=False))
+    first.start()
+    assert store.inside.wait(TIMEOUT_S)
+    with pytest.raises(MetaError) as caught:
+        backups.backup("two", "", validate_only=False)
+    assert caught.value.reason == "BACKUP_RUNNING"
+    store.go_on.set()
+    first.join(TIMEOUT_S)
+    assert backups.backup("two", "", validate_only=False).tables == 0
+
+
+def test_a_backup_needs_room(store: SlowStore, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    decider = Decider(lambda: State(store), lambda: None, fail)
+    greedy = Backups(decider, Clock(), Place(tmp_path / "data", tmp_path / "a" / "b", "1", 1, 2**60))
+    with pytest.raises(MetaError) as caught:
+        greedy.backup("b", "", validate_only=True)
+    assert caught.value.reason == "BACKUP_NO_ROOM"
+    assert not (tmp_path / "a").exists()
