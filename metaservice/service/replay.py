@@ -4,18 +4,20 @@
     index    a is live since 7                   +7 a
              b was live from 3 until 7           +3 b   -7 b     (+3 b is what commit 3 must have told)
 
-A history may be cut at its old end: the index is not asked about what happened before the oldest commit that is kept.
+A history may be cut at its old end: the index is not asked about what happened before the oldest commit that is kept,
+and neither side about entries that were taken out at or below the horizon, which the purge takes from the index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from pyroaring import BitMap64
 
-from metaservice.core.model import Entry
+from metaservice.core import limits
+from metaservice.core.model import Entry, Removed
 from metaservice.store import keys
 from metaservice.store.log import LoggedCommit, decode_logged, entries_of
 from metaservice.store.port import Cursor, prefix_end
@@ -23,6 +25,7 @@ from metaservice.store.records import decode_live
 
 GROUPS = 4_096
 NOT_KNOWN = -1
+CHUNKS_MAX = limits.FILES_PER_TRANSACTION_MAX  # whatever a damaged record says
 Happening = tuple[str, bytes]
 
 
@@ -43,7 +46,14 @@ class Kept:
 
     oldest: int = NOT_KNOWN
     head: int = NOT_KNOWN
+    horizon: int = 0
     chunked: BitMap64 = field(default_factory=BitMap64)
+    dead: set[int] = field(default_factory=set)  # digests of lives that ended at or below the horizon
+
+    def bury(self, version: int, removed: Iterable[Removed]) -> None:
+        """What a commit took out."""
+        if version <= self.horizon:
+            self.dead.update(_life(gone.path, gone.partition, gone.bucket, gone.added) for gone in removed)
 
 
 class Sums:
@@ -75,16 +85,14 @@ def list_commits(cursor: Cursor, raw_id: bytes) -> Iterator[tuple[int, LoggedCom
             yield version, error
 
 
-def told_by_log(cursor: Cursor, raw_id: bytes) -> Iterator[Happening]:
+def told_by_log(cursor: Cursor, raw_id: bytes, kept: Kept) -> Iterator[Happening]:
     for version, commit in list_commits(cursor, raw_id):
         if isinstance(commit, ValueError):
             continue
-        for live in commit.added:
-            yield _added(live.entry, version, live.data_version)
-        for chunk in range(commit.chunks):
-            for entry in _chunk(cursor, raw_id, version, chunk):
-                yield _added(entry, version, NOT_KNOWN)
-        for gone in commit.removed:
+        for entry, data_version in _entries(cursor, raw_id, commit, version):
+            if not (kept.dead and _life(entry.path, entry.partition, entry.bucket, version) in kept.dead):
+                yield _added(entry, version, data_version)
+        for gone in commit.removed if version > kept.horizon else ():
             yield _removed(gone.path, gone.partition, gone.bucket, gone.added, version)
 
 
@@ -100,6 +108,8 @@ def list_indexed(cursor: Cursor, raw_id: bytes) -> Iterator[Indexed | ValueError
 
 def told_by_index(one: Indexed, kept: Kept) -> Iterator[Happening]:
     entry = one.entry
+    if one.removed and one.removed <= kept.horizon:
+        return
     if one.added >= kept.oldest:
         yield _added(entry, one.added, NOT_KNOWN if one.added in kept.chunked else one.data_version)
     if one.removed and one.removed >= kept.oldest:
@@ -120,6 +130,15 @@ def _indexed(raw_id: bytes, key: bytes, raw: bytes, *, live: bool) -> Indexed | 
     return Indexed(entry, found.data_version, max(found.added, 0), removed, key != right or wrong_end)
 
 
+def _entries(cursor: Cursor, raw_id: bytes, commit: LoggedCommit, version: int) -> Iterator[tuple[Entry, int]]:
+    """What a commit added, with data versions where it says them."""
+    for live in commit.added:
+        yield live.entry, live.data_version
+    for chunk in range(min(commit.chunks, CHUNKS_MAX)):
+        for entry in _chunk(cursor, raw_id, version, chunk):
+            yield entry, NOT_KNOWN
+
+
 def _chunk(cursor: Cursor, raw_id: bytes, version: int, chunk: int) -> Iterator[Entry]:
     raw = cursor.get(keys.chunk_key(raw_id, version, chunk))
     try:
@@ -138,6 +157,10 @@ def _added(entry: Entry, version: int, data_version: int) -> Happening:
 
 def _removed(path: str, partition: str, bucket: int, added: int, version: int) -> Happening:
     return f"version {version} removes {path} partition {partition} bucket {bucket}, which version {added} added", b""
+
+
+def _life(path: str, partition: str, bucket: int, added: int) -> int:
+    return _number((f"{path} {partition} {bucket} {added}", b""))
 
 
 def _number(happening: Happening) -> int:

@@ -15,6 +15,8 @@ A table app                application version
 X txn                      transaction
 O txn                      the transaction is open
 S txn table chunk          staged entries
+H table                    oldest version that is kept
+G table                    the purge of a dropped table has begun
 !epoch                     the history that this store tells
 !purge_hold                why nothing may be purged; absent: it may
 """
@@ -109,6 +111,14 @@ def past_key(table: bytes, removed: int, partition: str, bucket: int, path: str)
 
 def row_id_key(table: bytes) -> bytes:
     return b"R" + table
+
+
+def oldest_key(table: bytes) -> bytes:
+    return b"H" + table
+
+
+def drop_begun_key(table: bytes) -> bytes:
+    return b"G" + table
 
 
 def app_key(table: bytes, app_id: str) -> bytes:

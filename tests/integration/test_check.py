@@ -207,6 +207,27 @@ def test_a_history_that_was_cut_at_its_old_end_has_no_problems(entries: Entries)
             assert problems_of(MemoryStore(kept)) == [], oldest
 
 
+def test_what_retention_took_from_the_index_is_not_missed(few: Entries) -> None:
+    """Below the horizon any of what was taken out may be gone, while the log still has it; above it nothing may."""
+    for raw_id in {key[1:17] for key in few if key[:1] == b"P"}:
+        past = sorted(key for key in few if key.startswith(keys.past_prefix(raw_id)))
+        for horizon in range(keys.split_versioned(past[-1])[1] + 1):
+            kept = few | {keys.oldest_key(raw_id): keys.encode_version(horizon)}
+            assert problems_of(MemoryStore(kept)) == []
+            for number, key in enumerate(past):
+                if number % 2 or keys.split_versioned(key)[1] > horizon:
+                    kept.pop(key)
+            lost = [key for key in past if keys.split_versioned(key)[1] > horizon]
+            assert bool(problems_of(MemoryStore(kept))) == bool(lost)
+
+
+def test_the_records_of_a_table_that_is_being_purged_are_not_missed(few: Entries) -> None:
+    raw_id = one(few, b"D")[1:]
+    left = {key: value for key, value in few.items() if key[:17] != b"I" + raw_id}
+    assert problems_of(MemoryStore(left))
+    assert problems_of(MemoryStore(left | {keys.drop_begun_key(raw_id): b""})) == []
+
+
 def test_one_table_alone(entries: Entries) -> None:
     store = MemoryStore(entries)
     batch = Batch()
