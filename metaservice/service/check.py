@@ -345,9 +345,9 @@ class Check:
         for key, raw in self._scan(keys.STAGED):
             place = keys.split_staged(key)
             txn_id, table, chunk = place
-            if place[:2] != last[:2]:
-                self._stager(_text(txn_id), _text(table))
             is_first = place[:2] != last[:2]
+            if is_first:
+                self._stager(_text(txn_id), _text(table))
             is_open = self._cursor.get(keys.open_key(txn_id)) is not None
             following = last[2] + 1 if not is_first else 0 if is_open else chunk  # a sweep takes the first ones first
             if chunk != following:
@@ -359,7 +359,7 @@ class Check:
                 self._problem("RECORD_UNREADABLE", record="staged", txn_id=_text(txn_id), chunk=chunk, error=error)
                 highest = 0
             raw_next = self._cursor.get(keys.row_id_key(table))
-            if highest and (raw_next is None or highest >= keys.decode_version(raw_next)):
+            if raw_next is not None and highest >= keys.decode_version(raw_next):
                 self._problem("ROW_IDS_BEYOND_THE_NEXT", table=_text(table), txn_id=_text(txn_id), highest=highest)
             if self._count():
                 yield
