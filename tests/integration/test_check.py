@@ -110,6 +110,26 @@ def test_every_key_that_should_not_be_there_is_found(few: Entries) -> None:
     assert unfound == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "number", "word"),
+    [
+        (b"L", -1, "LOG_CUT_SHORT"),
+        (b"L", -2, "VERSIONS_MISSING"),
+        (b"L", -2, "COMMIT_MISSING"),
+        (b"W", -1, "TIME_NOT_FOUND"),
+        (b"I", 0, "LOG_AND_INDEX_DIFFER"),
+        (b"P", 0, "LOG_AND_INDEX_DIFFER"),
+        (b"A", 0, "APPLICATION_ID_MISSING"),
+        (b"T", 0, "METADATA_MISSING"),
+        (b"N", 0, "TABLE_WITHOUT_NAME"),
+        (b"O", 0, "TRANSACTION_STATE_WRONG"),
+    ],
+)
+def test_a_lost_key_is_called_by_its_name(few: Entries, kind: bytes, number: int, word: str) -> None:
+    lost = one(few, kind, number)
+    assert word in words_of({key: value for key, value in few.items() if key != lost})
+
+
 def test_lost_and_foreign_chunks_are_found(entries: Entries) -> None:
     for key in (one(entries, b"K"), one(entries, b"K", -1)):
         assert words_of({other: value for other, value in entries.items() if other != key}) & {"CHUNKS_WRONG"}
