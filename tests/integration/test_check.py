@@ -114,8 +114,8 @@ def test_every_key_that_should_not_be_there_is_found(few: Entries) -> None:
     ("kind", "number", "word"),
     [
         (b"L", -1, "LOG_CUT_SHORT"),
-        (b"L", -2, "VERSIONS_MISSING"),
-        (b"L", -2, "COMMIT_MISSING"),
+        (b"L", 2, "VERSIONS_MISSING"),
+        (b"L", 2, "COMMIT_MISSING"),
         (b"W", -1, "TIME_NOT_FOUND"),
         (b"I", 0, "LOG_AND_INDEX_DIFFER"),
         (b"P", 0, "LOG_AND_INDEX_DIFFER"),
