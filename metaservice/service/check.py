@@ -35,8 +35,8 @@ from metaservice.store.log import LoggedCommit, entries_of
 from metaservice.store.port import Cursor, prefix_end
 from metaservice.store.records import decode_table, decode_txn
 
-STEP_ENTRIES = 256
-STEPS_PER_PROGRESS = 64
+STEP_ENTRIES = 64
+STEPS_PER_PROGRESS = 256
 
 
 @dataclass(slots=True)
@@ -205,9 +205,9 @@ class Check:
     def _commit(self, raw_id: bytes, name: str, version: int, commit: LoggedCommit) -> None:
         if commit.version != version:
             self._problem("COMMIT_OF_ANOTHER_VERSION", table=name, version=version, found=commit.version)
-        files = sum(not live.entry.is_delete_set for live in commit.added)
-        if not commit.chunks and files != commit.files_added:
-            self._problem("COUNTER_WRONG", table=name, version=version, files_added=commit.files_added, found=files)
+        found = commit.files_inline
+        if not commit.chunks and found != commit.files_added:
+            self._problem("COUNTER_WRONG", table=name, version=version, files_added=commit.files_added, found=found)
         gone = sum(not removed.is_delete_set for removed in commit.removed)
         if gone != commit.files_removed:
             self._problem("COUNTER_WRONG", table=name, version=version, files_removed=commit.files_removed, found=gone)

@@ -132,8 +132,11 @@ def _indexed(raw_id: bytes, key: bytes, raw: bytes, *, live: bool) -> Indexed | 
 
 def _entries(cursor: Cursor, raw_id: bytes, commit: LoggedCommit, version: int) -> Iterator[tuple[Entry, int]]:
     """What a commit added, with data versions where it says them."""
-    for live in commit.added:
-        yield live.entry, live.data_version
+    try:
+        for live in commit.list_added():
+            yield live.entry, live.data_version
+    except ValueError:
+        return  # what follows is then in the index alone
     for chunk in range(min(commit.chunks, CHUNKS_MAX)):
         for entry in _chunk(cursor, raw_id, version, chunk):
             yield entry, NOT_KNOWN

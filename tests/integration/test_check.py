@@ -155,6 +155,8 @@ def test_lost_and_foreign_chunks_are_found(entries: Entries) -> None:
         (b"L", records.CommitRecord, lambda r: setattr(r, "files_added", 77), "COUNTER_WRONG"),
         (b"L", records.CommitRecord, lambda r: setattr(r, "files_removed", 77), "COUNTER_WRONG"),
         (b"L", records.CommitRecord, lambda r: setattr(r, "added_chunks", 7), "CHUNKS_WRONG"),
+        (b"L", records.CommitRecord, lambda r: setattr(r.added[0], "kind", 77), "LOG_AND_INDEX_DIFFER"),
+        (b"L", records.CommitRecord, lambda r: setattr(r.added[0], "rows", 77), "LOG_AND_INDEX_DIFFER"),
         (b"L", records.CommitRecord, lambda r: r.app_ids.append("nobody"), "APPLICATION_ID_MISSING"),
         (b"K", records.ChunkRecord, lambda r: r.entries.pop(), "LOG_AND_INDEX_DIFFER"),
         (b"T", records.TableRecord, lambda r: setattr(r, "table_id", "other"), "METADATA_OF_ANOTHER_TABLE"),
