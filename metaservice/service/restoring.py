@@ -67,9 +67,11 @@ def _end_transactions(cursor: Cursor, now_us: int) -> Iterator[tuple[bytes, byte
         elif txn.adoptable:
             txn.adoptable = False
             yield key, encode_txn(txn)
-    for prefix in (keys.OPEN, keys.STAGED):
-        for key, _ in cursor.scan(prefix, prefix_end(prefix)):
-            yield key, None
+    for key, _ in cursor.scan(keys.OPEN, prefix_end(keys.OPEN)):
+        yield key, None
+        staged = keys.staged_prefix(key[len(keys.OPEN) :])
+        for chunk, _ in cursor.scan(staged, prefix_end(staged)):
+            yield chunk, None
 
 
 def _skip_row_ids(cursor: Cursor) -> Iterator[tuple[bytes, bytes | None]]:

@@ -10,9 +10,12 @@ import pytest
 
 from metaservice.core.errors import MetaError
 from metaservice.service.check import Check
+from metaservice.service.restoring import begin_history
 from metaservice.store import keys
+from metaservice.store.history import read_history, read_purge_hold
 from metaservice.store.memory import MemoryStore
 from metaservice.store.port import Batch, Store
+from metaservice.store.records import decode_txn
 from metaservice.store.rocks import RocksStore
 from protos.laketx.storage.v1 import records_pb2 as records
 from protos.laketx.v1 import transaction_pb2
@@ -248,6 +251,22 @@ def test_the_records_of_a_table_that_is_being_purged_are_not_missed(few: Entries
     left = {key: value for key, value in few.items() if key[:17] != b"I" + raw_id}
     assert problems_of(MemoryStore(left))
     assert problems_of(MemoryStore(left | {keys.drop_begun_key(raw_id): b""})) == []
+
+
+def test_a_store_that_begins_another_history_is_sound(few: Entries) -> None:
+    """No transaction is open or can be adopted; what lost ones staged stays, for the purge to find."""
+    store = MemoryStore(few)
+    assert begin_history(store, "aa", 7).epoch == "2-aa"
+    after = dict(store.cursor().scan(b"\x01", b"\xff"))
+    assert problems_of(store) == []
+    txns = {key[1:]: decode_txn(raw) for key, raw in after.items() if key[:1] == b"X"}
+    was_open = {key[1:] for key in few if key[:1] == b"O"}
+    assert [key for key in after if key[:1] == b"O"] == []
+    assert {txns[raw_id].abort_reason for raw_id in was_open} == {"HISTORY_CHANGED"}
+    assert not any(txn.adoptable for txn in txns.values())
+    staged = {key[1:17] for key in few if key[:1] == b"S"}
+    assert {key[1:17] for key in after if key[:1] == b"S"} == staged - was_open != staged
+    assert (read_history(store).since_us, "1-0" in read_purge_hold(store)) == (7, True)
 
 
 def test_one_table_alone(entries: Entries) -> None:
