@@ -46,6 +46,7 @@ docs: setup ## regenerate the documents that are made from code: references, tab
 	@$(PY) -m tools.gen_cli_docs
 	@$(PY) -m tools.gen_rule_docs
 	@$(PY) -m tools.gen_timeline
+	@$(PY) -m tools.gen_reference
 
 .PHONY: format
 format: setup ## format the code and apply the linter's safe fixes
@@ -69,6 +70,7 @@ check: setup ## format, lint, types, layers, generated code and documents: all a
 	@$(PY) -m tools.gen_rule_docs --check
 	@$(PY) -m tools.gen_timeline --check
 	@$(PY) -m tools.gen_cli_docs --check
+	@$(PY) -m tools.gen_reference --check
 
 .PHONY: test
 test: check ## check, then every test but the long ones; ARGS="…" goes to pytest

@@ -1,11 +1,14 @@
-"""`python -m metaservice`: the server, as `laketx serve` starts it."""
+"""`python -m metaservice`: the server, as `laketx serve` starts it; `restore` and `check` for a folder without one."""
 
 from __future__ import annotations
 
 import sys
 
+from metaservice import offline
 from metaservice.config import read_settings
 from metaservice.wiring import serve
 
 if __name__ == "__main__":
+    if sys.argv[1:2] and sys.argv[1] in offline.COMMANDS:
+        sys.exit(offline.main(sys.argv[1], sys.argv[2:]))
     sys.exit(serve(read_settings(sys.argv[1:])))

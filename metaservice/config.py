@@ -25,6 +25,8 @@ class Settings:
     grace_s: float
     threads: int
     sessions_max: int
+    metrics_listen: str
+    backup_root: str
     adopt_grace_ms: int
     clock_tolerance_ms: int
     purge_delay_ms: int
@@ -34,7 +36,22 @@ class Settings:
         return Keeping(self.outcome_keep_ms, self.adopt_grace_ms, self.clock_tolerance_ms, self.purge_delay_ms)
 
 
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
+    parser = build_parser(environment)
+    found = parser.parse_args(arguments)
+    if found.sessions_max >= found.threads:
+        parser.error("--threads must exceed --sessions-max")
+    if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
+        parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
+    if min(found.adopt_grace_ms, found.clock_tolerance_ms, found.purge_delay_ms) < 0:
+        parser.error("--adopt-grace-ms, --clock-tolerance-ms and --purge-delay-ms must not be negative")
+    if found.metrics_listen and not found.metrics_listen.rpartition(":")[2].isdecimal():
+        parser.error("--metrics-listen must be host:port")
+    return Settings(**vars(found))
+
+
 def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Every setting there is; docs/settings.md is made from it."""
     parser = argparse.ArgumentParser(prog="laketx serve", description="Runs MetaService.")
 
     def add(flag: str, default: object, kind: type, text: str) -> None:
@@ -55,16 +72,6 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--adopt-grace-ms", limits.ADOPT_GRACE_MS, int, "how long the staged files of a lost race may be taken over")
     add("--clock-tolerance-ms", limits.CLOCK_TOLERANCE_MS, int, "the wall clock's jump at which the purge halts")
     add("--purge-delay-ms", limits.PURGE_DELAY_MS, int, "how long after a start nothing is retired")
+    add("--metrics-listen", "", str, "address that serves metrics to Prometheus, port 0 picks a free one; empty: none")
+    add("--backup-root", "", str, "folder below which backups are made; empty: the data folder's name and -backups")
     return parser
-
-
-def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
-    parser = build_parser(environment)
-    found = parser.parse_args(arguments)
-    if found.sessions_max >= found.threads:
-        parser.error("--threads must exceed --sessions-max")
-    if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
-        parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
-    if min(found.adopt_grace_ms, found.clock_tolerance_ms, found.purge_delay_ms) < 0:
-        parser.error("--adopt-grace-ms, --clock-tolerance-ms and --purge-delay-ms must not be negative")
-    return Settings(**vars(found))

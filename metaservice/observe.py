@@ -1,14 +1,45 @@
-"""Names of the events that are logged, one JSON object a line on stderr."""
+"""What can be observed: events (one JSON object a line on stderr) and metrics (Prometheus), each named here alone.
+
+The decider's counters are integers that its thread alone changes, so a commit costs a few additions and no lock; a
+scrape reads them as they are. What many threads change has a lock of its own.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from metaservice.core.transaction import Txn, TxnState
 
 STARTED = "started"
 STOPPED = "stopped"
 BROKEN = "broken_invariant"
+REFUSED = "refused"
+REOPEN_FAILED = "store_reopen_failed"
+METRICS_LISTEN = "metrics_listen"
+BACKUP_MADE = "backup_made"
+BACKUP_FAILED = "backup_failed"
+RESTORED = "restored"
+PURGE_RELEASED = "purge_released"
+
+EVENTS: Final[Mapping[str, str]] = {
+    STARTED: "The service takes calls: its address, its data folder.",
+    STOPPED: "It has ended as it was asked to; everything is durable.",
+    BROKEN: "It contradicts itself and ends at once with exit code 70; the next start reads the log. Report it.",
+    REFUSED: "A call was refused: method, request id, reason, facts.",
+    REOPEN_FAILED: "The store failed and can't be opened again yet; it is tried every half second.",
+    METRICS_LISTEN: "Metrics are served: at which address.",
+    BACKUP_MADE: "A backup is complete: path, bytes, for how long the decider stood still.",
+    BACKUP_FAILED: "A backup ended half-way and what it had written was removed: path, error.",
+    RESTORED: "A data folder was made from a backup: both paths, the epoch before and after.",
+    PURGE_RELEASED: "An operator let the purge begin again: the reason why it had waited.",
+}
 
 
 def set_up_logging() -> None:
@@ -21,3 +52,226 @@ def set_up_logging() -> None:
 
 def event(name: str, **facts: object) -> None:
     logging.getLogger("laketx").info(json.dumps({"event": name, **facts}, default=str))
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A name, what kind of number it is, what it says, and by what it is told apart."""
+
+    name: str
+    kind: str
+    says: str
+    labels: tuple[str, ...] = ()
+
+
+COMMITS = Metric("laketx_commits_total", "counter", "Durable commits of tables, by operation.", ("operation",))
+TRANSACTIONS = Metric("laketx_transactions_total", "counter", "Transactions that ended, by how.", ("state",))
+CONFLICTS = Metric("laketx_conflicts_total", "counter", "Transactions that lost a race, by rule.", ("rule",))
+REBASED = Metric("laketx_rebased_commits_total", "counter", "Commits that were rebased over others.")
+REBASED_OVER = Metric("laketx_rebased_over_total", "counter", "Commits that others were rebased over.")
+JOBS = Metric("laketx_decider_jobs_total", "counter", "Jobs that the decider answered.")
+REFUSALS = Metric(
+    "laketx_decider_refusals_total",
+    "counter",
+    "Jobs that the decider refused, by reason: single calls and those on session streams.",
+    ("reason",),
+)
+GROUP_JOBS = Metric("laketx_group_jobs", "histogram", "Jobs made durable by one sync.")
+GROUP_SECONDS = Metric("laketx_group_seconds", "histogram", "From a group's first job to its durable answers.")
+CALL_SECONDS = Metric(
+    "laketx_call_seconds", "histogram", "Single calls, from request to answer, by method.", ("method",)
+)
+CALL_ERRORS = Metric(
+    "laketx_call_errors_total", "counter", "Calls and streams refused, by method and reason.", ("method", "reason")
+)
+STREAMS = Metric("laketx_streams", "gauge", "Streams open now, by method; Session and Watch among them.", ("method",))
+TABLES = Metric("laketx_tables", "gauge", "Tables that are there.")
+OPEN_TRANSACTIONS = Metric("laketx_open_transactions", "gauge", "Transactions open now.")
+OLDEST_TRANSACTION_SECONDS = Metric(
+    "laketx_oldest_open_transaction_seconds", "gauge", "Age of the oldest open transaction; 0: there is none."
+)
+STORE_BYTES = Metric("laketx_store_bytes", "gauge", "Bytes of the store on disk.")
+LOG_BYTES = Metric("laketx_store_log_bytes", "gauge", "Bytes of the store's write-ahead log.")
+ROOM_BYTES = Metric(
+    "laketx_store_room_bytes", "gauge", "Room for the log and all else until new work is refused; negative: it is."
+)
+READ_ONLY = Metric("laketx_read_only", "gauge", "1 while new work is refused.")
+PURGE_HELD = Metric("laketx_purge_held", "gauge", "1 while the purge waits for an operator.")
+START_SECONDS = Metric("laketx_start_time_seconds", "gauge", "When the service started, since 1970.")
+
+METRICS: Final = (
+    COMMITS,
+    TRANSACTIONS,
+    CONFLICTS,
+    REBASED,
+    REBASED_OVER,
+    JOBS,
+    REFUSALS,
+    GROUP_JOBS,
+    GROUP_SECONDS,
+    CALL_SECONDS,
+    CALL_ERRORS,
+    STREAMS,
+    TABLES,
+    OPEN_TRANSACTIONS,
+    OLDEST_TRANSACTION_SECONDS,
+    STORE_BYTES,
+    LOG_BYTES,
+    ROOM_BYTES,
+    READ_ONLY,
+    PURGE_HELD,
+    START_SECONDS,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Histogram:
+    """Counts by upper bound; the last count is of what lies above all of them."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total: float = 0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class DeciderMetrics:
+    """Changed by the decider's thread alone."""
+
+    def __init__(self) -> None:
+        self.commits: dict[str, int] = {}
+        self.states: dict[str, int] = {}
+        self.conflicts: dict[str, int] = {}
+        self.refusals: dict[str, int] = {}
+        self.rebased = 0
+        self.rebased_over = 0
+        self.jobs = 0
+        self.group_jobs = Histogram(SIZES)
+        self.group_seconds = Histogram(SECONDS)
+
+    def count_group(self, jobs: int, ended: Sequence[Txn], seconds: float) -> None:
+        self.jobs += jobs
+        if jobs:
+            self.group_jobs.observe(jobs)
+            self.group_seconds.observe(seconds)
+        for txn in ended:
+            if not txn.adopted_by:  # it had ended before
+                self._count_end(txn)
+
+    def _count_end(self, txn: Txn) -> None:
+        state = txn.state
+        _bump(self.states, state.name)
+        if state is TxnState.COMMITTED:
+            for outcome in txn.outcomes:
+                if outcome.already_applied:
+                    continue
+                _bump(self.commits, txn.tables[outcome.table_id].operation.name)
+                if outcome.rebased_over:
+                    self.rebased += 1
+                    self.rebased_over += outcome.rebased_over
+        elif txn.conflict is not None:
+            _bump(self.conflicts, txn.conflict.rule.name)
+
+    def count_refusal(self, reason: str) -> None:
+        _bump(self.refusals, reason)
+
+
+class CallMetrics:
+    """Changed by the threads that serve calls."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.seconds: dict[str, Histogram] = {}
+        self.errors: dict[tuple[str, str], int] = {}
+        self.streams: dict[str, int] = {}
+
+    def count_call(self, method: str, seconds: float) -> None:
+        with self._lock:
+            found = self.seconds.get(method)
+            if found is None:
+                found = self.seconds[method] = Histogram(SECONDS)
+            found.observe(seconds)
+
+    def count_error(self, method: str, reason: str) -> None:
+        with self._lock:
+            self.errors[method, reason] = self.errors.get((method, reason), 0) + 1
+
+    def count_stream(self, method: str, step: int) -> None:
+        with self._lock:
+            self.streams[method] = self.streams.get(method, 0) + step
+
+
+class Metrics:
+    """All of them; `gauges` are asked at the scrape."""
+
+    def __init__(self, decider: DeciderMetrics) -> None:
+        self.decider = decider
+        self.calls = CallMetrics()
+        self.gauges: dict[Metric, Callable[[], float]] = {}
+
+    def render(self) -> str:
+        """Prometheus's text format, version 0.0.4."""
+        decider, calls = self.decider, self.calls
+        lines: list[str] = []
+        by_label: Mapping[Metric, Mapping[str, int]] = {
+            COMMITS: decider.commits,
+            TRANSACTIONS: decider.states,
+            CONFLICTS: decider.conflicts,
+            REFUSALS: decider.refusals,
+            STREAMS: calls.streams,
+        }
+        plain = {REBASED: decider.rebased, REBASED_OVER: decider.rebased_over, JOBS: decider.jobs}
+        histograms = {GROUP_JOBS: decider.group_jobs, GROUP_SECONDS: decider.group_seconds}
+        for metric in METRICS:
+            lines.append(f"# HELP {metric.name} {metric.says}")
+            lines.append(f"# TYPE {metric.name} {metric.kind}")
+            if metric in by_label:
+                lines += [_line(metric, (key,), value) for key, value in _copied(by_label[metric])]
+            elif metric in plain:
+                lines.append(_line(metric, (), plain[metric]))
+            elif metric in histograms:
+                lines += _histogram_lines(metric, "", histograms[metric])
+            elif metric is CALL_SECONDS:
+                for method, histogram in _copied(calls.seconds):
+                    lines += _histogram_lines(metric, f'method="{_escaped(method)}"', histogram)
+            elif metric is CALL_ERRORS:
+                lines += [_line(metric, key, value) for key, value in _copied(calls.errors)]
+            elif metric in self.gauges:
+                lines.append(_line(metric, (), self.gauges[metric]()))
+        return "\n".join(lines) + "\n"
+
+
+def _bump(counts: dict[str, int], key: str) -> None:
+    counts[key] = counts.get(key, 0) + 1
+
+
+def _copied(counts: Mapping[K, V]) -> list[tuple[K, V]]:
+    """In one step of the interpreter: others change it meanwhile."""
+    return list(counts.items())
+
+
+def _line(metric: Metric, values: Sequence[str], number: float) -> str:
+    pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(metric.labels, values, strict=True))
+    return f"{metric.name}{{{pairs}}} {number}" if pairs else f"{metric.name} {number}"
+
+
+def _histogram_lines(metric: Metric, label: str, histogram: Histogram) -> Iterator[str]:
+    below, comma, braced = 0, "," if label else "", f"{{{label}}}" if label else ""
+    for bound, count in zip([*histogram.bounds, "+Inf"], list(histogram.counts), strict=True):
+        below += count
+        yield f'{metric.name}_bucket{{{label}{comma}le="{bound}"}} {below}'
+    yield f"{metric.name}_sum{braced} {histogram.total}"
+    yield f"{metric.name}_count{braced} {below}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -10,28 +10,35 @@ import time
 import traceback
 import uuid
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from metaservice.config import Settings
-from metaservice.observe import BROKEN, STARTED, STOPPED, event, set_up_logging
+from metaservice.observe import BROKEN, METRICS_LISTEN, REOPEN_FAILED, STARTED, STOPPED, event, set_up_logging
 from metaservice.rpc.calls import Calls
+from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.keeping import KeepingCalls
 from metaservice.rpc.server import Server, ServerSettings
+from metaservice.service.backup import Place
 from metaservice.service.catalog import Catalog
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.housekeeping import Housekeeping
+from metaservice.service.operators import Operators
 from metaservice.service.pins import Pins
 from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
 from metaservice.service.transactions import Transactions
+from metaservice.store.history import ensure_history
 from metaservice.store.port import Store, StoreFailed, StoreUnusable
-from metaservice.store.rocks import RocksStore
+from metaservice.store.rocks import FORMAT_SUPPORTED, RocksStore
 
 EXIT_BROKEN = 70
 EXIT_UNUSABLE = 74
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 REOPEN_TRIES_MAX = 600
+CHECK_PAUSE_S = 0.002
 
 
 class RealClocks:
@@ -57,6 +64,7 @@ class Service:
 
     decider: Decider
     calls: Calls
+    operators: Operators
 
 
 def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> Service:
@@ -70,7 +78,26 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
     pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room)
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event)
     keeping = KeepingCalls(decider, pins, Purge(decider))
-    return Service(decider, Calls(decider, transactions, catalog, Reads(decider, clocks), keeping))
+    operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S))
+    return Service(decider, Calls(decider, transactions, catalog, Reads(decider, clocks), keeping), operators)
+
+
+def _place(settings: Settings) -> Place:
+    data = settings.data.resolve()
+    root = Path(settings.backup_root) if settings.backup_root else data.with_name(f"{data.name}-backups")
+    return Place(data, root, product_version(), FORMAT_SUPPORTED, settings.reserve_bytes)
+
+
+def product_version() -> str:
+    try:
+        return version("laketx")
+    except PackageNotFoundError:  # run from a tree that was never installed
+        return "unknown"
+
+
+def fresh_history_id() -> str:
+    """What tells one history from every other one."""
+    return uuid.uuid4().hex[:12]
 
 
 class OpenState:
@@ -88,7 +115,7 @@ class OpenState:
             try:
                 return self._open()
             except (StoreFailed, StoreUnusable, OSError) as error:
-                event("store_reopen_failed", error=repr(error))
+                event(REOPEN_FAILED, error=repr(error))
                 time.sleep(0.5)
         raise RuntimeError("the store can't be opened again")
 
@@ -96,6 +123,7 @@ class OpenState:
         most = self._settings.store_bytes_max
         self._store = RocksStore(self._settings.data, bytes_max=most or None)
         try:
+            ensure_history(self._store, fresh_history_id())
             return State(self._store)
         except BaseException:
             self._store.close()
@@ -114,7 +142,8 @@ def serve(settings: Settings) -> int:
         sys.stderr.write(f"laketx: {error}\n")
         return EXIT_UNUSABLE
     edge = ServerSettings(settings.listen, settings.threads, settings.sessions_max)
-    server = Server(service.calls, edge, lambda: uuid.uuid4().hex, fail_stop)
+    server = Server(service.calls, service.operators, edge, lambda: uuid.uuid4().hex, fail_stop)
+    exporter = _build_exporter(settings, service.operators)
     service.decider.start()
     server.start()
     host = settings.listen.rsplit(":", 1)[0]
@@ -123,6 +152,17 @@ def serve(settings: Settings) -> int:
     event(STARTED, listen=f"{host}:{server.port}", data=settings.data)
     signal.sigwait(STOP_SIGNALS)
     server.stop(settings.grace_s)
+    if exporter is not None:
+        exporter.stop()
     service.decider.stop()
     event(STOPPED)
     return 0
+
+
+def _build_exporter(settings: Settings, operators: Operators) -> Exporter | None:
+    if not settings.metrics_listen:
+        return None
+    exporter = Exporter(settings.metrics_listen, operators.metrics.render)
+    exporter.start()
+    event(METRICS_LISTEN, listen=f"{settings.metrics_listen.rpartition(':')[0]}:{exporter.port}")
+    return exporter

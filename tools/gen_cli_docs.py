@@ -57,7 +57,7 @@ def section(parser: Parser) -> Iterator[str]:
     if details:
         yield "\n" + "\n".join(f"{example(line)}  " for line in details.splitlines()).rstrip()
     if parser.passes_on:
-        actions = build_serve_parser({})._actions  # noqa: SLF001 - argparse has no other way
+        actions = build_serve_parser({})._actions
         own: list[argparse.Action] = [each for each in actions if each.dest != "help"]
     else:
         own = parser.own_actions()

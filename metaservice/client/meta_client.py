@@ -15,6 +15,7 @@ from typing import Final, Self, TypeVar, cast
 import grpc
 
 from metaservice.client.catalog import CatalogCalls
+from metaservice.client.epochs import expect_epoch
 from metaservice.client.errors import (
     ConflictError,
     MetaServiceError,
@@ -52,7 +53,11 @@ BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
 class MetaClient(CatalogCalls):
-    """A connection to MetaService."""
+    """A connection to MetaService.
+
+    With `expected_epoch` every call is refused (HISTORY_CHANGED) by a service that tells another history: one that was
+    restored from a backup. Who keeps versions, pins or cursors beyond a call wants that.
+    """
 
     def __init__(
         self,
@@ -64,12 +69,13 @@ class MetaClient(CatalogCalls):
         call_timeout_s: float = CALL_TIMEOUT_S,
         retry_budget_s: float = RETRY_BUDGET_S,
         use_session: bool = True,
+        expected_epoch: str = "",
     ) -> None:
         self._principal = common_pb2.Principal(name=principal, client=client_name)
         self._client_features = list(client_features)
         self._timeout_s = call_timeout_s
         self._retries = Retries(retry_budget_s)
-        self._channel = grpc.insecure_channel(
+        channel = grpc.insecure_channel(
             address,
             options=[
                 ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -80,6 +86,7 @@ class MetaClient(CatalogCalls):
                 ("grpc.use_local_subchannel_pool", 1),  # two clients of a process don't share a connection
             ],
         )
+        self._channel = expect_epoch(channel, expected_epoch) if expected_epoch else channel
         self._transactions = transaction_pb2_grpc.TransactionServiceStub(self._channel)
         self._catalog = catalog_pb2_grpc.CatalogServiceStub(self._channel)
         self._reads = read_pb2_grpc.ReadServiceStub(self._channel)
@@ -365,6 +372,29 @@ class MetaClient(CatalogCalls):
 
     def get_status(self) -> admin_pb2.GetStatusResponse:
         return self._call(self._admin.GetStatus, admin_pb2.GetStatusRequest())
+
+    def backup(
+        self, path: str, *, request_id: str | None = None, validate_only: bool = False
+    ) -> admin_pb2.BackupResponse:
+        """Copies the store to a folder on the server, below its backup root; takes as long as it takes."""
+        request = admin_pb2.BackupRequest(path=path, request_id=request_id or uuid7(), validate_only=validate_only)
+
+        def attempt() -> admin_pb2.BackupResponse:
+            try:
+                return self._admin.Backup(request, timeout=None)
+            except grpc.RpcError as error:
+                raise decode_rpc_error(error) from error
+
+        return self._retries.run(attempt)
+
+    def check(self, table_id: str = "") -> Iterator[admin_pb2.CheckResponse]:
+        """Checks the store, or one table, in parts as it goes; the last one is done."""
+        return self._stream(self._admin.Check, admin_pb2.CheckRequest(table_id=table_id))
+
+    def release_purge(self, *, validate_only: bool = False) -> str:
+        """Why the purge had waited; empty: it had not."""
+        request = admin_pb2.ReleasePurgeRequest(validate_only=validate_only)
+        return self._call(self._admin.ReleasePurge, request).reason
 
     # ------------------------------------------------------------------------------------------------------- one call
 

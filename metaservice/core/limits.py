@@ -53,3 +53,6 @@ OUTCOME_MARGIN_MS: Final = 24 * 3_600_000  # a wall clock that goes back must no
 CLOCK_TOLERANCE_MS: Final = 60_000
 ADOPT_GRACE_MS: Final = 24 * 3_600_000
 PURGE_DELAY_MS: Final = 60_000
+ROW_ID_STEP: Final = 2**48  # what a restored table skips: more than its other history can have given since the backup
+BACKUP_PATH_CHARS_MAX: Final = 512
+CHECK_FINDINGS_MAX: Final = 100  # of one table, or of what belongs to none

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import Conflict, Entry, Operation, Principal, Read
+
+HISTORY_CHANGED: Final = "HISTORY_CHANGED"
 
 
 class TxnState(IntEnum):
@@ -85,6 +88,15 @@ def check_txn_age(txn_id: str, now_ms: int, keep_ms: int) -> None:
         raise invalid("TRANSACTION_ID_IN_FUTURE", "the id's time lies ahead of the service's", txn_id=txn_id)
 
 
+def unknown_txn(txn_id: str, epoch: str, since_us: int) -> MetaError:
+    """An id that is older than this history was begun in another one, if ever."""
+    if txn_time_ms(txn_id) * 1000 < since_us:
+        return MetaError(
+            ErrorKind.STALE, HISTORY_CHANGED, "the service was restored from a backup", txn_id=txn_id, epoch=epoch
+        )
+    return MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
+
+
 def check_open(txn: Txn) -> None:
     """Refuse what only an open transaction may do."""
     match txn.state:
@@ -93,7 +105,8 @@ def check_open(txn: Txn) -> None:
         case TxnState.EXPIRED:
             raise MetaError(ErrorKind.STALE, "TRANSACTION_EXPIRED", "its lease ran out", txn_id=txn.txn_id)
         case TxnState.ABORTED:
-            reason = "TABLE_DROPPED" if txn.abort_reason == "TABLE_DROPPED" else "TRANSACTION_ABORTED"
+            known = txn.abort_reason in ("TABLE_DROPPED", HISTORY_CHANGED)
+            reason = txn.abort_reason if known else "TRANSACTION_ABORTED"
             kind = ErrorKind.BLOCKED if reason == "TABLE_DROPPED" else ErrorKind.STALE
             raise MetaError(kind, reason, txn_id=txn.txn_id, why=txn.abort_reason)
         case TxnState.COMMITTED | TxnState.CONFLICT:

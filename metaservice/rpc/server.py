@@ -19,17 +19,21 @@ from grpc_reflection.v1alpha import reflection
 from grpc_status import rpc_status
 
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.observe import REFUSED
 from metaservice.rpc import answers
+from metaservice.rpc.admin import OperatorServicer
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.catalog import CatalogServicer
+from metaservice.rpc.epochs import Epochs
+from metaservice.rpc.measuring import Measuring
 from metaservice.rpc.servicers import (
-    AdminServicer,
     MaintenanceServicer,
     ReadServicer,
     TransactionServicer,
 )
 from metaservice.rpc.session import Sessions
 from metaservice.service.failures import as_refusal
+from metaservice.service.operators import Operators
 from protos.laketx.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -126,7 +130,7 @@ class Edge(grpc.ServerInterceptor):
             return
         log.info(
             json.dumps(
-                {"event": "refused", "method": method, "request_id": request_id, "reason": error.reason, **error.facts}
+                {"event": REFUSED, "method": method, "request_id": request_id, "reason": error.reason, **error.facts}
             )
         )
         context.set_trailing_metadata((("x-request-id", request_id),))
@@ -161,6 +165,7 @@ class Server:
     def __init__(
         self,
         calls: Calls,
+        operators: Operators,
         settings: ServerSettings,
         next_id: Callable[[], str],
         fail_stop: Callable[[BaseException], None],
@@ -168,7 +173,7 @@ class Server:
         most = settings.message_bytes_max
         self._server = grpc.server(
             ThreadPoolExecutor(settings.threads, thread_name_prefix="rpc"),
-            interceptors=[Edge(next_id, fail_stop)],
+            interceptors=[Edge(next_id, fail_stop), Measuring(operators.metrics.calls), Epochs(operators.epoch)],
             options=[
                 ("grpc.max_receive_message_length", most),
                 ("grpc.max_send_message_length", most),
@@ -184,7 +189,7 @@ class Server:
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)
         read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls), self._server)  # type: ignore[abstract]
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)  # type: ignore[abstract]
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls), self._server)  # type: ignore[abstract]
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(OperatorServicer(calls, operators), self._server)
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], self._server)

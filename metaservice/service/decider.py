@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.observe import DeciderMetrics
 from metaservice.service.state import State
 from metaservice.store.port import StoreFailed
 
@@ -74,6 +76,7 @@ class Decider:
         self._stopping = False
         self.groups = 0
         self.jobs = 0
+        self.metrics = DeciderMetrics()
         self.state = reopen()
         self._thread = threading.Thread(target=self._run, name="decider", daemon=True)
 
@@ -122,12 +125,14 @@ class Decider:
 
     def _group(self, jobs: list[Job]) -> None:
         answers: dict[Sink, list[Answer]] = {}
+        begun_ns = time.perf_counter_ns()
         try:
             for sink, token, run in jobs:
                 try:
                     result: object = run()
                 except MetaError as refusal:
                     result = refusal
+                    self.metrics.count_refusal(refusal.reason)
                 answers.setdefault(sink, []).append((token, result))
             self._tick()
             self.state.make_durable()
@@ -138,6 +143,13 @@ class Decider:
         self.jobs += len(jobs)
         for sink, given in answers.items():
             sink(given)
+        self._measure(len(jobs), begun_ns)
+
+    def _measure(self, jobs: int, begun_ns: int) -> None:
+        """Behind the answers, so that nobody waits for it."""
+        state = self.state
+        ended, state.ended_now = state.ended_now, []
+        self.metrics.count_group(jobs, ended, (time.perf_counter_ns() - begun_ns) / 1e9)
 
     def _after_failure(self, jobs: list[Job]) -> None:
         """What was written is not known: nobody is told anything but to ask again."""

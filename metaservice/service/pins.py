@@ -13,6 +13,7 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import Principal
 from metaservice.core.retention import Pin
+from metaservice.core.transaction import HISTORY_CHANGED, txn_time_ms
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.state import State
@@ -95,6 +96,9 @@ class Pins:
         """The lease granted from here on."""
         pin = self._state.pins.pins.get(pin_id)
         if pin is None:
+            history = self._state.history
+            if txn_time_ms(pin_id) * 1000 < history.since_us:
+                raise MetaError(ErrorKind.STALE, HISTORY_CHANGED, "it holds no version of this history", pin_id=pin_id)
             raise MetaError(ErrorKind.NOT_FOUND, "PIN_UNKNOWN", "it was ended, or ran out", pin_id=pin_id)
         granted_ms = self._granted(lease_ms, pin.lease_ms)
         self._state.pins.lease(pin_id, self._clocks.mono_ms() + granted_ms)

@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
+from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.service.decider import Decider
+from metaservice.service.state import State
 from metaservice.store import keys
+from metaservice.store.history import read_purge_hold
 from metaservice.store.port import prefix_end
 
 
@@ -21,6 +24,7 @@ class Purge:
         """Paths of a table, which may have been dropped, in order."""
         state, table = self._decider.state, keys.uuid_bytes(table_id)
         state.flush()
+        _check_hold(state)
         prefix = keys.purgeable_prefix(table)
         start = keys.purgeable_key(table, after) + b"\x00" if after else prefix
         found = islice(state.store.cursor().scan(start, prefix_end(prefix)), count)
@@ -47,3 +51,9 @@ class Purge:
         table = keys.uuid_bytes(table_id)
         for path in paths:
             self._decider.state.batch.delete(keys.purgeable_key(table, path))
+
+
+def _check_hold(state: State) -> None:
+    why = read_purge_hold(state.store)
+    if why:
+        raise MetaError(ErrorKind.BLOCKED, "PURGE_HELD", "the purge waits for an operator", why=why)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Footprint, Live, Namespace, TableMeta
-from metaservice.core.transaction import Txn, TxnState
+from metaservice.core.transaction import Txn, TxnState, unknown_txn
 from metaservice.service.pinbook import PinBook
 from metaservice.store import keys
+from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Cursor, Store, prefix_end
 from metaservice.store.records import (
     added_chunks,
@@ -115,6 +116,8 @@ class State:
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
         self.pins = PinBook(store.cursor())
+        self.ended_now: list[Txn] = []
+        self.history = read_history(store)
         self._load()
 
     def _load(self) -> None:
@@ -274,7 +277,7 @@ class State:
     def get_txn(self, txn_id: str) -> Txn:
         txn = self.find_txn(txn_id)
         if txn is None:
-            raise MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
+            raise unknown_txn(txn_id, self.history.epoch, self.history.since_us)
         return txn
 
     def put_txn(self, txn: Txn) -> None:
@@ -289,6 +292,7 @@ class State:
             self.batch.delete(keys.open_key(raw))
             self.leases.pop(txn.txn_id, None)
         self.ended[txn.txn_id] = txn
+        self.ended_now.append(txn)
 
     def winners(self, table: TableState, after: int) -> list[Footprint]:
         """The commits since a version, in version order."""

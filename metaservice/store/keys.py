@@ -23,6 +23,8 @@ B table partition bucket path          how often a RESTORE brought the entry bac
 Y txn table chunk          staged entries of an ended transaction, on their way to the purge list
 Z table path               on the purge list, and since when
 G table                    the purge of a dropped table has begun
+!epoch                     the history that this store tells
+!purge_hold                why nothing may be purged; absent: it may
 """
 
 from __future__ import annotations
@@ -35,13 +37,15 @@ NAMES = b"N"
 TABLES = b"T"
 NAMESPACES = b"E"
 DROPPED = b"D"
+COMMITS = b"L"
 TRANSACTIONS = b"X"
 OPEN = b"O"
-DROPPED = b"D"
 STAGED = b"S"
 PINS = b"V"
 DYING = b"Y"
 PURGEABLE = b"Z"
+EPOCH = b"!epoch"
+PURGE_HOLD = b"!purge_hold"
 
 _Q = struct.Struct(">Q")
 
@@ -218,3 +222,22 @@ def record_prefixes(table: bytes) -> list[bytes]:
 def txn_time_ms(key: bytes) -> int:
     """The time inside the id of a transaction's key."""
     return int.from_bytes(key[1:7], "big")
+
+
+def chunks_prefix(table: bytes) -> bytes:
+    return b"K" + table
+
+
+def split_versioned(key: bytes) -> tuple[bytes, int]:
+    """Table and version, or time, of a key that ends in it: T, L, W."""
+    return key[1:17], decode_version(key[17:25])
+
+
+def split_chunk(key: bytes) -> tuple[int, int]:
+    """Version and chunk of a key of added entries."""
+    return decode_version(key[17:25]), decode_version(key[25:33])
+
+
+def split_staged(key: bytes) -> tuple[bytes, bytes, int]:
+    """Transaction, table and chunk."""
+    return key[1:17], key[17:33], decode_version(key[33:41])

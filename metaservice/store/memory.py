@@ -92,8 +92,14 @@ class MemoryStore(Store):
         pairs = (line.split(" ") for line in lines)
         return cls({bytes.fromhex(key): bytes.fromhex(value) for key, value in pairs})
 
+    def write_out(self) -> None:
+        self.refuse_if_failed()
+
     def size_bytes(self) -> int:
         return self._size_bytes
+
+    def log_bytes(self) -> int:
+        return 0
 
     def free_bytes(self) -> int:
         return sys.maxsize if self.bytes_max is None else self.bytes_max - self._size_bytes

@@ -77,7 +77,16 @@ class Store(Protocol):
         Raises OSError when the copy could not be made. Any thread may call it while another writes.
         """
 
+    def write_out(self) -> None:
+        """Move what is in memory to disk, so that the next checkpoint has less to do. Any thread may call it.
+
+        Raises OSError when it could not be done.
+        """
+
     def size_bytes(self) -> int: ...
+
+    def log_bytes(self) -> int:
+        """Bytes of the write-ahead log: what a start after a crash replays."""
 
     def free_bytes(self) -> int:
         """Room left: on the file system, or below a configured maximum, whichever is less; may be negative."""

@@ -111,12 +111,26 @@ class RocksStore(Store):
             raise OSError(f"no checkpoint was made: {error}") from error
         _sync_folder(path.parent)
 
+    def write_out(self) -> None:
+        self.refuse_if_failed()
+        try:
+            self._db.flush()
+        except Exception as error:
+            raise OSError(f"memory was not written out: {error}") from error
+
     def size_bytes(self) -> int:
         size = 0
         with os.scandir(self._path) as files:
             for file in files:
                 with contextlib.suppress(FileNotFoundError):  # compaction deletes files meanwhile
                     size += file.stat().st_size
+        return size
+
+    def log_bytes(self) -> int:
+        size = 0
+        for log in self._path.glob("*.log"):
+            with contextlib.suppress(FileNotFoundError):  # a flush deletes logs meanwhile
+                size += log.stat().st_size
         return size
 
     def free_bytes(self) -> int:

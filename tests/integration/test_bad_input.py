@@ -34,7 +34,7 @@ IMPLEMENTED = {
     "CatalogService": None,
     "ReadService": {"ResolveVersion", "ListVersions", "ListFiles", "PinVersions", "RenewPin", "Unpin"},
     "MaintenanceService": {"ListPurgeable", "ConfirmPurged"},
-    "AdminService": {"ListPins"},
+    "AdminService": {"ListPins", "GetStatus", "Backup", "Check", "ReleasePurge"},
 }
 METHODS: list[MethodDescriptor] = [
     method

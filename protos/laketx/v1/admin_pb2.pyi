@@ -47,6 +47,21 @@ class GetStatusResponse(_message.Message):
     OPEN_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     STORE_BYTES_FIELD_NUMBER: _builtins.int
     READ_ONLY_REASON_FIELD_NUMBER: _builtins.int
+    STORE_FORMAT_FIELD_NUMBER: _builtins.int
+    START_TIME_US_FIELD_NUMBER: _builtins.int
+    UPTIME_MS_FIELD_NUMBER: _builtins.int
+    HISTORY_EPOCH_FIELD_NUMBER: _builtins.int
+    HISTORY_TIME_US_FIELD_NUMBER: _builtins.int
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    WATCHERS_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    LOG_BYTES_FIELD_NUMBER: _builtins.int
+    FREE_BYTES_FIELD_NUMBER: _builtins.int
+    RESERVE_BYTES_FIELD_NUMBER: _builtins.int
+    OLDEST_OPEN_TXN_ID_FIELD_NUMBER: _builtins.int
+    OLDEST_OPEN_BEGIN_TIME_US_FIELD_NUMBER: _builtins.int
+    PURGE_HOLD_REASON_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The software's version."""
     tables: _builtins.int
@@ -57,6 +72,38 @@ class GetStatusResponse(_message.Message):
     """Bytes of the store."""
     read_only_reason: _builtins.str
     """Why it is read-only; empty: it is not."""
+    store_format: _builtins.int
+    """Format of the store."""
+    start_time_us: _builtins.int
+    """When the service started."""
+    uptime_ms: _builtins.int
+    """For how long it has been up, by a clock that never jumps."""
+    history_epoch: _builtins.str
+    """The history that the store tells: page tokens, pins, cursors and transactions of another one are refused. A call
+    that names another one in its metadata, as `x-laketx-epoch`, is refused too.
+    """
+    history_time_us: _builtins.int
+    """When this history began, by a restore from a backup; 0: with the store."""
+    sessions: _builtins.int
+    """Session streams open now."""
+    watchers: _builtins.int
+    """Watch streams open now."""
+    jobs: _builtins.int
+    """Jobs answered since the start."""
+    groups: _builtins.int
+    """Groups of jobs, each made durable by one sync."""
+    log_bytes: _builtins.int
+    """Bytes of the store's write-ahead log."""
+    free_bytes: _builtins.int
+    """Room left on the disk, or below the configured maximum."""
+    reserve_bytes: _builtins.int
+    """Room below which new work is refused."""
+    oldest_open_txn_id: _builtins.str
+    """The open transaction that began first; empty: none is open."""
+    oldest_open_begin_time_us: _builtins.int
+    """When it began."""
+    purge_hold_reason: _builtins.str
+    """Why the purge waits for an operator; empty: it does not."""
     def __init__(
         self,
         *,
@@ -65,10 +112,25 @@ class GetStatusResponse(_message.Message):
         open_transactions: _builtins.int = ...,
         store_bytes: _builtins.int = ...,
         read_only_reason: _builtins.str = ...,
+        store_format: _builtins.int = ...,
+        start_time_us: _builtins.int = ...,
+        uptime_ms: _builtins.int = ...,
+        history_epoch: _builtins.str = ...,
+        history_time_us: _builtins.int = ...,
+        sessions: _builtins.int = ...,
+        watchers: _builtins.int = ...,
+        jobs: _builtins.int = ...,
+        groups: _builtins.int = ...,
+        log_bytes: _builtins.int = ...,
+        free_bytes: _builtins.int = ...,
+        reserve_bytes: _builtins.int = ...,
+        oldest_open_txn_id: _builtins.str = ...,
+        oldest_open_begin_time_us: _builtins.int = ...,
+        purge_hold_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["open_transactions", b"open_transactions", "read_only_reason", b"read_only_reason", "store_bytes", b"store_bytes", "tables", b"tables", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -183,16 +245,24 @@ class BackupRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """A folder on the server that does not exist yet."""
+    """A folder on the server that does not exist yet: below the service's backup root, relative to it or absolute."""
+    request_id: _builtins.str
+    """The same request again gets the same answer, when it is complete. A UUID; empty: no repeat is recognised."""
+    validate_only: _builtins.bool
+    """Only check path and room."""
     def __init__(
         self,
         *,
         path: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -205,16 +275,40 @@ class BackupResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BYTES_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
+    HISTORY_EPOCH_FIELD_NUMBER: _builtins.int
+    BEGIN_TIME_US_FIELD_NUMBER: _builtins.int
+    END_TIME_US_FIELD_NUMBER: _builtins.int
+    STALLED_US_FIELD_NUMBER: _builtins.int
     bytes: _builtins.int
-    """Its bytes."""
+    """Its bytes; at a validation, the store's."""
+    path: _builtins.str
+    """Where it is."""
+    tables: _builtins.int
+    """Tables in it."""
+    history_epoch: _builtins.str
+    """The history that it tells."""
+    begin_time_us: _builtins.int
+    """When it was begun. It shows the store as of one moment between begin and end."""
+    end_time_us: _builtins.int
+    """When its files were complete."""
+    stalled_us: _builtins.int
+    """For how long no commit was decided."""
     def __init__(
         self,
         *,
         bytes: _builtins.int = ...,
+        path: _builtins.str = ...,
+        tables: _builtins.int = ...,
+        history_epoch: _builtins.str = ...,
+        begin_time_us: _builtins.int = ...,
+        end_time_us: _builtins.int = ...,
+        stalled_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time_us", b"begin_time_us", "bytes", b"bytes", "end_time_us", b"end_time_us", "history_epoch", b"history_epoch", "path", b"path", "stalled_us", b"stalled_us", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -250,22 +344,74 @@ class CheckResponse(_message.Message):
 
     TABLES_CHECKED_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
+    ENTRIES_READ_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
     tables_checked: _builtins.int
     """Tables checked so far."""
+    entries_read: _builtins.int
+    """Entries read so far."""
+    done: _builtins.bool
+    """The last part."""
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Differences found, a line each."""
+        """Differences found since the part before, a line each: a word that stays, then facts as `name=value`."""
 
     def __init__(
         self,
         *,
         tables_checked: _builtins.int = ...,
         problems: _abc.Iterable[_builtins.str] | None = ...,
+        entries_read: _builtins.int = ...,
+        done: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["problems", b"problems", "tables_checked", b"tables_checked"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "entries_read", b"entries_read", "problems", b"problems", "tables_checked", b"tables_checked"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckResponse: _TypeAlias = CheckResponse  # noqa: Y015
+
+@_typing.final
+class ReleasePurgeRequest(_message.Message):
+    """Asks for the end of the hold."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    """Change nothing; only say why it waits."""
+    def __init__(
+        self,
+        *,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleasePurgeRequest: _TypeAlias = ReleasePurgeRequest  # noqa: Y015
+
+@_typing.final
+class ReleasePurgeResponse(_message.Message):
+    """The purge may begin."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Why it had waited; empty: it had not."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleasePurgeResponse: _TypeAlias = ReleasePurgeResponse  # noqa: Y015

@@ -55,6 +55,11 @@ class AdminServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.CheckRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.CheckResponse.FromString,
                 _registered_method=True)
+        self.ReleasePurge = channel.unary_unary(
+                '/laketx.v1.AdminService/ReleasePurge',
+                request_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -89,6 +94,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReleasePurge(self, request, context):
+        """Lets the purge begin again, which waits since the store was restored from a backup.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +123,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Check,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.CheckRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.CheckResponse.SerializeToString,
+            ),
+            'ReleasePurge': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleasePurge,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +239,33 @@ class AdminService:
             '/laketx.v1.AdminService/Check',
             protos_dot_laketx_dot_v1_dot_admin__pb2.CheckRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_admin__pb2.CheckResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleasePurge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.AdminService/ReleasePurge',
+            protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeResponse.FromString,
             options,
             channel_credentials,
             insecure,

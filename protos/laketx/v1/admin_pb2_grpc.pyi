@@ -41,6 +41,8 @@ class AdminServiceStub:
     """Copies the store to a folder while commits go on."""
     Check: _grpc.UnaryStreamMultiCallable[_admin_pb2.CheckRequest, _admin_pb2.CheckResponse]
     """Replays the log against the index and reports differences."""
+    ReleasePurge: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReleasePurgeRequest, _admin_pb2.ReleasePurgeResponse]
+    """Lets the purge begin again, which waits since the store was restored from a backup."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -55,6 +57,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Copies the store to a folder while commits go on."""
     Check: _aio.UnaryStreamMultiCallable[_admin_pb2.CheckRequest, _admin_pb2.CheckResponse]  # type: ignore[assignment]
     """Replays the log against the index and reports differences."""
+    ReleasePurge: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReleasePurgeRequest, _admin_pb2.ReleasePurgeResponse]  # type: ignore[assignment]
+    """Lets the purge begin again, which waits since the store was restored from a backup."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Shows and keeps the service's health."""
@@ -90,5 +94,13 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_pb2.CheckResponse], _abc.AsyncIterator[_admin_pb2.CheckResponse]]:
         """Replays the log against the index and reports differences."""
+
+    @_abc_1.abstractmethod
+    def ReleasePurge(
+        self,
+        request: _admin_pb2.ReleasePurgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ReleasePurgeResponse, _abc.Awaitable[_admin_pb2.ReleasePurgeResponse]]:
+        """Lets the purge begin again, which waits since the store was restored from a backup."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -977,3 +977,33 @@ class PinRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PinRecord: _TypeAlias = PinRecord  # noqa: Y015
+
+@_typing.final
+class HistoryRecord(_message.Message):
+    """Which history the store tells. A restored backup tells another one than the store that it was taken from."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNTER_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    SINCE_US_FIELD_NUMBER: _builtins.int
+    counter: _builtins.int
+    """Counts the restores, from 1."""
+    id: _builtins.str
+    """Tells apart two stores that were restored from one backup."""
+    since_us: _builtins.int
+    """When this history began; 0: with the store."""
+    def __init__(
+        self,
+        *,
+        counter: _builtins.int = ...,
+        id: _builtins.str = ...,
+        since_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counter", b"counter", "id", b"id", "since_us", b"since_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HistoryRecord: _TypeAlias = HistoryRecord  # noqa: Y015

@@ -1,0 +1,156 @@
+"""What is done to a data folder while no service runs on it: restore it from a backup, check it.
+
+    python -m metaservice restore --backup BACKUP --data DATA
+    python -m metaservice check --data DATA
+
+Both end with 0, with 1 where they refuse or find something, with 74 where a folder can't be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.observe import RESTORED, event, set_up_logging
+from metaservice.service.check import Check
+from metaservice.service.restoring import begin_history, list_differences
+from metaservice.service.state import State
+from metaservice.store import folders
+from metaservice.store.folders import BackupUnusable, Manifest
+from metaservice.store.port import Store, StoreFailed, StoreUnusable
+from metaservice.store.rocks import RocksStore
+from metaservice.wiring import EXIT_UNUSABLE, RealClocks, fresh_history_id
+
+ROOM_TO_RESTORE_BYTES = 64 << 20
+EXIT_REFUSED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A data folder made from a backup."""
+
+    manifest: Manifest
+    epoch: str
+
+
+def main(command: str, arguments: Sequence[str]) -> int:
+    set_up_logging()
+    try:
+        return COMMANDS[command](arguments)
+    except (MetaError, BackupUnusable) as error:
+        sys.stderr.write(f"laketx {command}: {error}\n")
+        return EXIT_REFUSED
+    except (StoreUnusable, StoreFailed, OSError) as error:
+        sys.stderr.write(f"laketx {command}: {error}\n")
+        return EXIT_UNUSABLE
+
+
+def run_restore(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="laketx restore", description="Makes a data folder from a backup.")
+    parser.add_argument("--backup", type=Path, required=True, help="folder of the backup")
+    parser.add_argument("--data", type=Path, required=True, help="folder to make: not there yet, or empty")
+    parser.add_argument("--no-check", action="store_true", help="don't check the restored store, take it as it is")
+    parser.add_argument("--dry-run", action="store_true", help="only check the backup and the room")
+    found = parser.parse_args(arguments)
+    if found.dry_run:
+        manifest = check_backup(found.backup, found.data)
+        said = f"{len(manifest.heads)} tables, {manifest.size_bytes} bytes, history {manifest.epoch}: can be restored"
+    else:
+        now_us = RealClocks().now_us()
+        done = restore(found.backup, found.data, fresh_history_id(), now_us, check=not found.no_check)
+        said = f"{len(done.manifest.heads)} tables restored to {found.data}, history {done.epoch}; the purge waits"
+    sys.stdout.write(said + "\n")
+    return 0
+
+
+def run_check(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="laketx check", description="Checks a data folder that no service runs on.")
+    parser.add_argument("--data", type=Path, required=True, help="the data folder")
+    found = parser.parse_args(arguments)
+    if not (found.data / "CURRENT").exists():
+        raise MetaError(ErrorKind.NOT_FOUND, "STORE_MISSING", "no data folder", path=found.data)
+    with _opened(found.data) as store:
+        problems, last = 0, None
+        for last in Check(store.cursor(), _no_pause).run():
+            problems += len(last.problems)
+            sys.stdout.writelines(f"{problem}\n" for problem in last.problems)
+    assert last is not None
+    sys.stdout.write(f"{last.tables} tables, {last.entries} entries, {problems} problems\n")
+    return EXIT_REFUSED if problems else 0
+
+
+def check_backup(backup: Path, data: Path) -> Manifest:
+    """The manifest of a backup that is whole and would find room. Raises BackupUnusable, MetaError."""
+    manifest = folders.read_manifest(backup)
+    folders.check_files(backup, manifest)
+    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+        raise MetaError(ErrorKind.ALREADY_EXISTS, "DATA_EXISTS", "restore into a folder that isn't there", path=data)
+    if _partial(data).exists():
+        raise MetaError(ErrorKind.BLOCKED, "RESTORE_PARTIAL", "remove what was left", path=_partial(data))
+    if not data.parent.is_dir():
+        raise MetaError(ErrorKind.NOT_FOUND, "FOLDER_MISSING", path=data.parent)
+    needed, free = manifest.size_bytes + ROOM_TO_RESTORE_BYTES, folders.free_bytes(data.parent)
+    if free < needed:
+        raise MetaError(ErrorKind.EXHAUSTED, "RESTORE_NO_ROOM", needed_bytes=needed, free_bytes=free)
+    return manifest
+
+
+def restore(backup: Path, data: Path, ident: str, now_us: int, *, check: bool = True) -> Restored:
+    """Copy, begin a new history, check; the folder gets its name when all is done. The backup stays as it is."""
+    data = data.resolve()
+    manifest = check_backup(backup, data)
+    partial = _partial(data)
+    try:
+        folders.copy_files(backup, partial)
+        with _opened(partial) as store:
+            if check:
+                _refuse_problems(
+                    backup, (each for one in Check(store.cursor(), _no_pause).run() for each in one.problems)
+                )
+            history = begin_history(store, ident, now_us)
+            _refuse_problems(backup, list_differences(State(store), manifest.heads))
+        if data.exists():
+            data.rmdir()
+        partial.rename(data)
+        folders.sync_path(data.parent)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    event(RESTORED, backup=backup, data=data, epoch_before=manifest.epoch, epoch=history.epoch)
+    return Restored(manifest, history.epoch)
+
+
+def _refuse_problems(backup: Path, problems: Iterator[str]) -> None:
+    for problem in problems:
+        raise BackupUnusable("BACKUP_DAMAGED", path=backup, found=problem)
+
+
+def _list_problems(store: Store) -> Iterator[str]:
+    for progress in Check(store.cursor(), _no_pause).run():
+        yield from progress.problems
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Store]:
+    store = RocksStore(path)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _partial(data: Path) -> Path:
+    return data.with_name(data.name + folders.PARTIAL)
+
+
+def _no_pause() -> None:
+    """Nobody else works on the folder."""
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"restore": run_restore, "check": run_check}

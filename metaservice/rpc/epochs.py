@@ -1,0 +1,91 @@
+"""What clients hold of another history is refused: an interceptor, so that no method has to think of it.
+
+A page token carries the epoch in front of what its method put into it: `2-9f31c0d47a55.ZXZlbnRz`. A client that holds
+versions, pins or cursors says in the metadata of a call, `x-laketx-epoch`, which history it means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.transaction import HISTORY_CHANGED
+
+EXPECTED_EPOCH = "x-laketx-epoch"
+EPOCH_CHARS_MAX = 64
+_SEALED = re.compile(r"(?P<epoch>\d{1,19}-[0-9a-f]{1,32})\.(?P<token>.+)\Z", re.DOTALL)
+
+
+class Epochs(grpc.ServerInterceptor):
+    """Stands inside of whatever turns refusals into statuses."""
+
+    def __init__(self, epoch: Callable[[], str]) -> None:
+        self._epoch = epoch
+
+    def intercept_service(self, continuation: Any, details: Any) -> Any:
+        handler = continuation(details)
+        if handler is None or details.method.startswith("/grpc."):
+            return handler
+        expected = str(dict(details.invocation_metadata or ()).get(EXPECTED_EPOCH, ""))[:EPOCH_CHARS_MAX]
+        if handler.unary_unary:
+            return handler._replace(unary_unary=self._paged(handler.unary_unary, expected))
+        if not expected:
+            return handler
+        if handler.stream_unary:
+            return handler._replace(stream_unary=self._checked(handler.stream_unary, expected))
+        if handler.unary_stream:
+            return handler._replace(unary_stream=self._streamed(handler.unary_stream, expected))
+        return handler._replace(stream_stream=self._streamed(handler.stream_stream, expected))
+
+    def _paged(self, call: Any, expected: str) -> Any:
+        def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
+            epoch = self._epoch()
+            check_epoch(expected, epoch)
+            token = getattr(request, "page_token", "")
+            if token:
+                request.page_token = open_token(token, epoch)
+            answer = call(request, context)
+            following = getattr(answer, "next_page_token", "")
+            if following:
+                answer.next_page_token = f"{epoch}.{following}"
+            return answer
+
+        return wrapped
+
+    def _checked(self, call: Any, expected: str) -> Any:
+        def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
+            check_epoch(expected, self._epoch())
+            return call(request, context)
+
+        return wrapped
+
+    def _streamed(self, call: Any, expected: str) -> Any:
+        def wrapped(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+            check_epoch(expected, self._epoch())
+            yield from call(request, context)
+
+        return wrapped
+
+
+def check_epoch(expected: str, epoch: str) -> None:
+    if expected not in ("", epoch):
+        raise MetaError(
+            ErrorKind.STALE,
+            HISTORY_CHANGED,
+            "the service tells another history: it was restored from a backup",
+            expected=expected,
+            epoch=epoch,
+        )
+
+
+def open_token(token: str, epoch: str) -> str:
+    """What a method had put into a page token of this history."""
+    sealed = _SEALED.match(token)
+    if sealed is None:
+        raise invalid("PAGE_TOKEN_INVALID")
+    check_epoch(sealed["epoch"], epoch)
+    return sealed["token"]

@@ -1,0 +1,135 @@
+"""What operators ask for: the service in numbers, a check, the release of the purge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from metaservice.core.transaction import Txn
+from metaservice.observe import (
+    LOG_BYTES,
+    OLDEST_TRANSACTION_SECONDS,
+    OPEN_TRANSACTIONS,
+    PURGE_HELD,
+    READ_ONLY,
+    ROOM_BYTES,
+    START_SECONDS,
+    STORE_BYTES,
+    TABLES,
+    Metrics,
+)
+from metaservice.service.backup import Backups, Place
+from metaservice.service.check import Check, Progress
+from metaservice.service.clocks import Clocks
+from metaservice.service.decider import Decider
+from metaservice.store.history import put_purge_hold, read_purge_hold
+
+SESSION = "/laketx.v1.TransactionService/Session"
+WATCH = "/laketx.v1.ReadService/Watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The service in numbers; the wire's GetStatusResponse says what each means."""
+
+    version: str
+    store_format: int
+    start_time_us: int
+    uptime_ms: int
+    history_epoch: str
+    history_time_us: int
+    tables: int
+    open_transactions: int
+    sessions: int
+    watchers: int
+    jobs: int
+    groups: int
+    store_bytes: int
+    log_bytes: int
+    free_bytes: int
+    reserve_bytes: int
+    read_only_reason: str
+    oldest_open_txn_id: str
+    oldest_open_begin_time_us: int
+    purge_hold_reason: str
+
+
+class Operators:
+    """The use cases of AdminService."""
+
+    def __init__(self, decider: Decider, clocks: Clocks, place: Place, pause: Callable[[], None]) -> None:
+        self._decider = decider
+        self._clocks = clocks
+        self._place = place
+        self._pause = pause
+        self._start_us = clocks.now_us()
+        self._start_mono_ms = clocks.mono_ms()
+        self.backups = Backups(decider, clocks, place)
+        self.metrics = Metrics(decider.metrics)
+        self.metrics.gauges.update(
+            {
+                START_SECONDS: lambda: self._start_us / 1e6,
+                TABLES: lambda: len(decider.state.tables),
+                OPEN_TRANSACTIONS: lambda: len(decider.state.open),
+                OLDEST_TRANSACTION_SECONDS: self._oldest_seconds,
+                STORE_BYTES: lambda: decider.state.store.size_bytes(),  # noqa: PLW0108 - after a failure it is another
+                LOG_BYTES: lambda: decider.state.store.log_bytes(),  # noqa: PLW0108 - likewise
+                ROOM_BYTES: self._room_bytes,
+                READ_ONLY: lambda: int(self._room_bytes() <= 0),
+                PURGE_HELD: lambda: int(bool(read_purge_hold(decider.state.store))),
+            }
+        )
+
+    def epoch(self) -> str:
+        return self._decider.state.history.epoch
+
+    def status(self) -> Status:
+        state, streams = self._decider.state, self.metrics.calls.streams
+        store, oldest = state.store, self._oldest()
+        free_bytes = store.free_bytes()
+        return Status(
+            version=self._place.version,
+            store_format=self._place.store_format,
+            start_time_us=self._start_us,
+            uptime_ms=self._clocks.mono_ms() - self._start_mono_ms,
+            history_epoch=state.history.epoch,
+            history_time_us=state.history.since_us,
+            tables=len(state.tables),
+            open_transactions=len(state.open),
+            sessions=streams.get(SESSION, 0),
+            watchers=streams.get(WATCH, 0),
+            jobs=self._decider.jobs,
+            groups=self._decider.groups,
+            store_bytes=store.size_bytes(),
+            log_bytes=store.log_bytes(),
+            free_bytes=free_bytes,
+            reserve_bytes=self._place.reserve_bytes,
+            read_only_reason="" if free_bytes > self._place.reserve_bytes else "DISK_FULL",
+            oldest_open_txn_id=oldest.txn_id if oldest is not None else "",
+            oldest_open_begin_time_us=oldest.begin_us if oldest is not None else 0,
+            purge_hold_reason=read_purge_hold(store),
+        )
+
+    def check(self, table_id: str) -> Iterator[Progress]:
+        """As of now, while commits go on."""
+        cursor = self._decider.state.store.cursor()
+        return Check(cursor, self._pause).run(table_id)
+
+    def release_purge(self, *, validate_only: bool) -> str:
+        """On the decider's thread: why the purge had waited."""
+        state = self._decider.state
+        state.flush()
+        reason = read_purge_hold(state.store)
+        if reason and not validate_only:
+            put_purge_hold(state.batch, "")
+        return reason
+
+    def _oldest(self) -> Txn | None:
+        return min(list(self._decider.state.open.values()), key=lambda txn: txn.begin_us, default=None)
+
+    def _oldest_seconds(self) -> float:
+        oldest = self._oldest()
+        return max(0.0, (self._clocks.now_us() - oldest.begin_us) / 1e6) if oldest is not None else 0.0
+
+    def _room_bytes(self) -> int:
+        return self._decider.state.store.free_bytes() - self._place.reserve_bytes

@@ -1,0 +1,63 @@
+"""A table's log as it is stored, commit by commit with everything that it added: what a check replays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from metaservice.core.model import Entry, Live, Removed
+from metaservice.store.records import decode_chunk, decode_commit, entry_from
+from protos.laketx.storage.v1 import records_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedCommit:
+    """A commit record; `list_added` gives what stands in the record itself, `chunks` count what stands beside it."""
+
+    version: int
+    time_us: int
+    txn_id: str
+    files_inline: int
+    chunks: int
+    removed: tuple[Removed, ...]
+    files_added: int
+    files_removed: int
+    app_ids: tuple[str, ...]
+    altered: bool
+    _added: Sequence[pb.EntryRecord]
+
+    def list_added(self) -> Iterator[Live]:
+        for record in self._added:
+            yield Live(entry_from(record), record.data_version, record.added)
+
+
+def decode_logged(raw: bytes) -> LoggedCommit:
+    """Raises ValueError where the bytes are no commit."""
+    try:
+        record = pb.CommitRecord.FromString(raw)
+        added = list(record.added)
+        record.ClearField("added")
+        footprint = decode_commit(record.SerializeToString()).footprint
+    except Exception as error:
+        raise ValueError(f"no commit record: {error}") from error
+    return LoggedCommit(
+        record.version,
+        record.time_us,
+        record.txn_id,
+        sum(not entry.is_delete_set for entry in added),
+        record.added_chunks,
+        footprint.removed,
+        record.files_added,
+        record.files_removed,
+        footprint.app_ids,
+        footprint.altered,
+        added,
+    )
+
+
+def entries_of(raw: bytes) -> Iterator[Entry]:
+    """The entries of a chunk. Raises ValueError where the bytes are none."""
+    try:
+        yield from decode_chunk(raw)
+    except Exception as error:
+        raise ValueError(f"no chunk of entries: {error}") from error

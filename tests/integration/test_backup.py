@@ -1,0 +1,441 @@
+"""Backups under load, restored: one moment between begin and end. What belongs to the other history is refused."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import grpc
+import pytest
+
+from metaservice.client import MetaClient, MetaServiceError
+from metaservice.offline import restore
+from metaservice.store import folders
+from metaservice.store.folders import BackupUnusable
+from protos.laketx.v1 import admin_pb2, catalog_pb2, common_pb2, read_pb2, transaction_pb2
+from protos.laketx.v1.admin_pb2_grpc import AdminServiceStub
+from tests.conformance.play import new_uuid7
+from tests.conformance.server import ROOT
+from tests.integration.service import TIMEOUT_S, Service, Stubs, append_request, data_file, reason_of, service
+
+WRITERS = 4
+COMMITS_BEFORE = 40
+CODE = grpc.StatusCode
+
+
+class Load:
+    """Writers that append to one table, and commit to two at once, until told to stop."""
+
+    def __init__(self, stubs: Stubs, one: str, other: str) -> None:
+        self.stubs = stubs
+        self.tables = (one, other)
+        self.acked: list[str] = []
+        self.enough = threading.Event()
+        self._done = threading.Event()
+        self._failures: list[BaseException] = []
+        self._threads = [threading.Thread(target=self._run, args=(bool(n % 2),)) for n in range(WRITERS)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join(TIMEOUT_S)
+        assert self._failures == []
+
+    def _run(self, both: bool) -> None:
+        try:
+            while not self._done.is_set():
+                self.acked.append(self._both() if both else self._one())
+                if len(self.acked) >= COMMITS_BEFORE:
+                    self.enough.set()
+        except BaseException as error:  # noqa: BLE001 - the test's own thread reports it
+            self._failures.append(error)
+            self.enough.set()
+
+    def _one(self) -> str:
+        txn_id = new_uuid7()
+        self.stubs.append(self.tables[0], txn_id)
+        return txn_id
+
+    def _both(self) -> str:
+        txn_id = self.stubs.begin(*self.tables, operation=common_pb2.OPERATION_CUSTOM)
+        files = [common_pb2.Change(table_id=each, files=[data_file(txn_id)], changes_data=True) for each in self.tables]
+        self.stubs.commit(txn_id, *files)
+        return txn_id
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A service whose backup was taken under load and restored, and what was known on the way."""
+
+    backup: Path
+    data: Path
+    address: str
+    stubs: Stubs
+    restored: Stubs
+    tables: tuple[str, str]
+    answer: admin_pb2.BackupResponse
+    acked_before: frozenset[str]
+    heads_after: dict[str, int]
+    old_token: str
+    old_epoch: str
+    open_before: str
+    begun_after: str
+    restored_address: str
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copied]:
+    folder = tmp_path_factory.mktemp("backup")
+    with service(folder / "live", "--lease-ms", "600000") as (running, stubs):
+        admin = AdminServiceStub(stubs.channel)
+        profile = "delta_write_serializable"
+        tables = (stubs.create("one", profile=profile), stubs.create("two", profile=profile))
+        open_before = stubs.begin(tables[0])
+        stubs.register(open_before, tables[0], data_file(open_before))
+        with Load(stubs, *tables) as load:
+            assert load.enough.wait(TIMEOUT_S)
+            acked = frozenset(load.acked)
+            answer = admin.Backup(admin_pb2.BackupRequest(path="b"), timeout=TIMEOUT_S)
+            heads = {each: stubs.list_versions(each)[-1].version for each in tables}
+        begun_after = stubs.begin(tables[0])
+        page = stubs.reads.ListVersions(read_pb2.ListVersionsRequest(table_id=tables[0], page_size=1))
+        epoch = admin.GetStatus(admin_pb2.GetStatusRequest()).history_epoch
+        data = folder / "restored"
+        run = offline("restore", "--backup", answer.path, "--data", str(data))
+        assert run.returncode == 0, run.stderr
+        with service(data) as (again, restored):
+            yield Copied(
+                Path(answer.path),
+                data,
+                running.address,
+                stubs,
+                restored,
+                tables,
+                answer,
+                acked,
+                heads,
+                page.next_page_token,
+                epoch,
+                open_before,
+                begun_after,
+                again.address,
+            )
+
+
+def offline(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "metaservice", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+
+
+def refused(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    error: object = caught.value
+    assert isinstance(error, grpc.Call)
+    return error.code(), reason_of(caught.value)
+
+
+def logged(stubs: Stubs, table_id: str) -> list[read_pb2.Version]:
+    return stubs.list_versions(table_id)
+
+
+def test_a_backup_shows_one_moment_between_begin_and_end(copied: Copied) -> None:
+    heads = {}
+    for table in copied.tables:
+        there, here = logged(copied.stubs, table), logged(copied.restored, table)
+        assert here == there[: len(here)], "the same commits, up to some version"
+        heads[table] = here[-1].version
+        assert heads[table] <= copied.heads_after[table]
+        files = copied.stubs.list_files(table, heads[table])
+        assert sorted(map(str, copied.restored.list_files(table))) == sorted(map(str, files))
+    restored = {version.txn_id for table in copied.tables for version in logged(copied.restored, table)}
+    assert copied.acked_before <= restored, "what was acknowledged before the backup began is in it"
+    manifest = json.loads((copied.backup / folders.MANIFEST).read_text(encoding="utf-8"))
+    assert {head["table_id"]: head["version"] for head in manifest["heads"]} == heads
+
+
+def test_no_transaction_over_two_tables_was_cut_in_half(copied: Copied) -> None:
+    one, two = ([version.txn_id for version in logged(copied.restored, table)[1:]] for table in copied.tables)
+    both = [txn_id for txn_id in one if txn_id in set(two)]
+    assert both == two, "whatever the second table has, the first has too, in this order"
+    begun_over_both = {txn.txn_id for txn in copied.restored.list_txns() if len(txn.tables) == 2 and txn.state == 2}
+    assert begun_over_both == set(two)
+
+
+def test_the_answer_says_what_was_made(copied: Copied) -> None:
+    answer = copied.answer
+    assert (answer.tables, answer.history_epoch) == (2, copied.old_epoch)
+    assert 0 < answer.begin_time_us <= answer.end_time_us
+    assert (
+        answer.bytes
+        == sum(file.stat().st_size for file in copied.backup.iterdir() if file.suffix != ".json")
+        + (copied.backup / "rocksdict-config.json").stat().st_size
+    )
+    assert not list(copied.backup.parent.glob("*.partial"))
+
+
+def test_the_restored_store_is_sound(copied: Copied) -> None:
+    parts = list(AdminServiceStub(copied.restored.channel).Check(admin_pb2.CheckRequest(), timeout=TIMEOUT_S))
+    assert [problem for part in parts for problem in part.problems] == []
+    assert parts[-1].done
+    assert parts[-1].tables_checked == 2
+
+
+def test_a_restored_store_tells_another_history_and_its_purge_waits(copied: Copied) -> None:
+    admin = AdminServiceStub(copied.restored.channel)
+    status = admin.GetStatus(admin_pb2.GetStatusRequest())
+    assert copied.old_epoch.startswith("1-")
+    assert status.history_epoch.startswith("2-")
+    assert status.history_time_us > copied.answer.end_time_us
+    assert status.open_transactions == 0
+    assert copied.old_epoch in status.purge_hold_reason
+    assert admin.ReleasePurge(admin_pb2.ReleasePurgeRequest(validate_only=True)).reason == status.purge_hold_reason
+    assert admin.ReleasePurge(admin_pb2.ReleasePurgeRequest()).reason == status.purge_hold_reason
+    assert admin.ReleasePurge(admin_pb2.ReleasePurgeRequest()).reason == ""
+    assert admin.GetStatus(admin_pb2.GetStatusRequest()).purge_hold_reason == ""
+
+
+def test_two_restores_of_one_backup_tell_two_histories(copied: Copied, tmp_path: Path) -> None:
+    one = restore(copied.backup, tmp_path / "one", "aa", 1)
+    two = restore(copied.backup, tmp_path / "two", "bb", 1)
+    assert (one.epoch, two.epoch) == ("2-aa", "2-bb")
+
+
+def test_page_tokens_of_the_other_history_are_refused(copied: Copied) -> None:
+    request = read_pb2.ListVersionsRequest(table_id=copied.tables[0], page_token=copied.old_token)
+    assert copied.stubs.reads.ListVersions(request).versions
+    assert refused(lambda: copied.restored.reads.ListVersions(request)) == (CODE.ABORTED, "HISTORY_CHANGED")
+    own = copied.restored.reads.ListVersions(read_pb2.ListVersionsRequest(table_id=copied.tables[0], page_size=1))
+    request.page_token = own.next_page_token
+    assert copied.restored.reads.ListVersions(request).versions
+    for bad in ("x", "MQ==", ".", own.next_page_token.partition(".")[2], own.next_page_token.partition(".")[0] + "."):
+        request.page_token = bad
+        assert refused(lambda: copied.restored.reads.ListVersions(request)) == (
+            CODE.INVALID_ARGUMENT,
+            "PAGE_TOKEN_INVALID",
+        )
+
+
+def test_transactions_of_the_other_history_are_refused(copied: Copied) -> None:
+    for txn_id in (copied.open_before, copied.begun_after):
+        change = common_pb2.Change(table_id=copied.tables[0], files=[data_file(txn_id, "z")])
+        assert refused(lambda: copied.restored.commit(txn_id, change)) == (  # noqa: B023 - called at once
+            CODE.ABORTED,
+            "HISTORY_CHANGED",
+        )
+        renew = transaction_pb2.RenewTransactionRequest(txn_id=txn_id)
+        assert refused(lambda: copied.restored.txns.RenewTransaction(renew))[1] == "HISTORY_CHANGED"  # noqa: B023
+    assert refused(lambda: copied.restored.get(new_uuid7()))[1] == "TRANSACTION_UNKNOWN"
+    answer = copied.stubs.commit(copied.begun_after, common_pb2.Change(table_id=copied.tables[0]))
+    assert answer.WhichOneof("outcome") == "committed", "the other history goes on as before"
+
+
+def test_row_ids_skip_what_the_other_history_may_have_given(copied: Copied) -> None:
+    table = copied.tables[0]
+    highest = max(entry.file.first_row_id for entry in copied.stubs.list_files(table))
+    txn_id = new_uuid7()
+    copied.restored.append(table, txn_id)
+    mine = next(e.file for e in copied.restored.list_files(table) if e.file.path.startswith(txn_id))
+    assert mine.first_row_id > highest + 2**47
+
+
+@pytest.mark.parametrize("use_session", [True, False])
+def test_a_client_that_expects_the_other_history_is_refused_everywhere(copied: Copied, use_session: bool) -> None:
+    table = copied.tables[0]
+    with MetaClient(copied.address, expected_epoch=copied.old_epoch, use_session=use_session) as client:
+        assert client.ping(b"x") == b"x"
+        assert client.get_status().history_epoch == copied.old_epoch
+        client.append(table, append_request(table, (txn_id := new_uuid7())).files, txn_id=txn_id)
+    calls: list[Callable[[MetaClient], object]] = [
+        lambda client: client.get_status(),
+        lambda client: list(client.list_files(table)),
+        lambda client: list(client.list_versions(table)),
+        lambda client: client.append(table, [], txn_id=new_uuid7()),
+    ]
+    options = {"expected_epoch": copied.old_epoch, "use_session": use_session, "retry_budget_s": 1.0}
+    with MetaClient(copied.restored_address, **options) as client:  # type: ignore[arg-type]
+        for call in calls:
+            with pytest.raises(MetaServiceError) as caught:
+                call(client)
+            assert caught.value.reason == "HISTORY_CHANGED"
+            assert caught.value.facts["expected"] == copied.old_epoch
+
+
+def test_an_epoch_outlives_a_restart(tmp_path: Path) -> None:
+    epochs = []
+    for _ in range(2):
+        with service(tmp_path / "db") as (_, stubs):
+            status = AdminServiceStub(stubs.channel).GetStatus(admin_pb2.GetStatusRequest())
+            epochs.append(status.history_epoch)
+    assert epochs[0] == epochs[1]
+
+
+# -- what a restore refuses --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def backup(copied: Copied, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(copied.backup, tmp_path / "backup"))
+
+
+def largest(backup: Path) -> Path:
+    return max(backup.glob("*.sst"), key=lambda path: path.stat().st_size)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+def rewrite(backup: Path, change: Callable[[dict[str, object]], object]) -> None:
+    path = backup / folders.MANIFEST
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    change(manifest)
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def move_head(manifest: dict[str, object]) -> None:
+    heads = manifest["heads"]
+    assert isinstance(heads, list)
+    heads[0]["version"] += 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda b: truncate(largest(b)), "BACKUP_DAMAGED"),
+        (lambda b: flip(largest(b)), "BACKUP_DAMAGED"),
+        (lambda b: largest(b).unlink(), "BACKUP_DAMAGED"),
+        (lambda b: (b / "000099.sst").write_bytes(b"x"), "BACKUP_DAMAGED"),
+        (lambda b: truncate(b / folders.MANIFEST), "BACKUP_DAMAGED"),
+        (lambda b: (b / folders.MANIFEST).write_text("[]"), "BACKUP_DAMAGED"),
+        (lambda b: (b / folders.MANIFEST).write_bytes(b"\xff"), "BACKUP_DAMAGED"),
+        (lambda b: (b / folders.MANIFEST).unlink(), "BACKUP_INCOMPLETE"),
+        (lambda b: rewrite(b, lambda m: m.update(format=2)), "FORMAT_TOO_NEW"),
+        (lambda b: rewrite(b, move_head), "BACKUP_DAMAGED"),
+        (lambda b: rewrite(b, lambda m: m.update(heads=[])), "BACKUP_DAMAGED"),
+    ],
+)
+def test_a_backup_that_is_not_whole_is_refused(
+    backup: Path, tmp_path: Path, damage: Callable[[Path], object], reason: str
+) -> None:
+    damage(backup)
+    with pytest.raises(BackupUnusable) as caught:
+        restore(backup, tmp_path / "data", "aa", 1)
+    assert caught.value.reason == reason
+    assert [path.name for path in tmp_path.iterdir()] == ["backup"], "nothing is left behind"
+
+
+def test_a_restore_never_writes_over_anything(backup: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "mine").write_text("x")
+    run = offline("restore", "--backup", str(backup), "--data", str(data))
+    assert (run.returncode, "DATA_EXISTS" in run.stderr) == (1, True)
+    (data / "mine").unlink()
+    dry = offline("restore", "--backup", str(backup), "--data", str(data), "--dry-run")
+    assert (dry.returncode, list(data.iterdir())) == (0, [])
+    assert restore(backup, data, "aa", 1).epoch == "2-aa"
+    assert restore(backup, tmp_path / "again", "cc", 1).epoch == "2-cc", "the backup stays as it was"
+
+
+def test_a_check_of_a_folder_says_what_it_found_by_its_exit_code(backup: Path, tmp_path: Path) -> None:
+    restore(backup, tmp_path / "data", "aa", 1)
+    run = offline("check", "--data", str(tmp_path / "data"))
+    assert (run.returncode, run.stdout.split(",")[0]) == (0, "2 tables")
+    missing = offline("check", "--data", str(tmp_path / "nothing"))
+    assert (missing.returncode, "STORE_MISSING" in missing.stderr) == (1, True)
+    assert not (tmp_path / "nothing").exists()
+
+
+# -- what a backup refuses ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, AdminServiceStub, Path]]:
+    folder = tmp_path_factory.mktemp("small")
+    with service(folder / "db", "--backup-root", str(folder / "root")) as (running, stubs):
+        stubs.create("t")
+        yield running, AdminServiceStub(stubs.channel), folder / "root"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("", "BACKUP_PATH_INVALID"),
+        (".", "BACKUP_PATH_OUTSIDE"),
+        ("..", "BACKUP_PATH_OUTSIDE"),
+        ("../other", "BACKUP_PATH_OUTSIDE"),
+        ("a/../../other", "BACKUP_PATH_OUTSIDE"),
+        ("/tmp/elsewhere", "BACKUP_PATH_OUTSIDE"),
+        ("link/inside", "BACKUP_PATH_OUTSIDE"),
+        ("a\x00b", "BACKUP_PATH_INVALID"),
+        ("x" * 300, "BACKUP_PATH_INVALID"),
+        ("x" * 5000, "BACKUP_PATH_INVALID"),
+        ("x.partial", "BACKUP_PATH_INVALID"),
+        ("no/such/folder", "BACKUP_FOLDER_MISSING"),
+        ("taken", "BACKUP_EXISTS"),
+        ("half", "BACKUP_PARTIAL"),
+    ],
+)
+def test_where_no_backup_can_be(
+    small: tuple[Service, AdminServiceStub, Path], tmp_path: Path, path: str, reason: str
+) -> None:
+    running, admin, root = small
+    (root / "taken").mkdir(parents=True, exist_ok=True)
+    (root / "half.partial").mkdir(exist_ok=True)
+    if not (root / "link").exists():
+        (root / "link").symlink_to(tmp_path)
+    before = sorted(root.rglob("*"))
+    for dry in (True, False):
+        request = admin_pb2.BackupRequest(path=path, validate_only=dry)
+        assert refused(lambda: admin.Backup(request, timeout=TIMEOUT_S))[1] == reason  # noqa: B023 - called at once
+    assert sorted(root.rglob("*")) == before
+    running.running()
+
+
+def test_a_validation_makes_nothing(small: tuple[Service, AdminServiceStub, Path]) -> None:
+    _, admin, root = small
+    answer = admin.Backup(admin_pb2.BackupRequest(path="wished", validate_only=True), timeout=TIMEOUT_S)
+    assert answer.bytes > 0
+    assert not (root / "wished").exists()
+
+
+def test_the_same_request_gets_the_same_backup(small: tuple[Service, AdminServiceStub, Path]) -> None:
+    running, _, root = small
+    with MetaClient(running.address) as client:
+        name, request_id = "mine", new_uuid7()
+        first = client.backup(name, request_id=request_id)
+        again = client.backup(str(root / name), request_id=request_id)
+        first.stalled_us = 0
+        assert again == first
+        with pytest.raises(MetaServiceError) as caught:
+            client.backup(name)
+        assert caught.value.reason == "BACKUP_EXISTS"
+        assert [part.done for part in client.check()][-1:] == [True]
+        assert client.release_purge() == ""
+
+
+def test_a_name_of_many_pages_goes_on_where_it_was(small: tuple[Service, AdminServiceStub, Path]) -> None:
+    running, _, _ = small
+    with MetaClient(running.address) as client:
+        for number in range(3):
+            client.create_table(
+                catalog_pb2.Table(name=f"p{number}", columns=[catalog_pb2.Column(name="i", type="int")])
+            )
+        assert [table.name for table in client.list_tables(page_size=1)] == ["p0", "p1", "p2", "t"]

@@ -1,0 +1,41 @@
+"""Counting: what ended is counted once, text is escaped, a commit costs little."""
+
+from metaservice.core.model import Operation, Principal
+from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable
+from metaservice.observe import CallMetrics, DeciderMetrics, Histogram, Metrics
+
+
+def committed(*, rebased_over: int = 0, already_applied: bool = False) -> Txn:
+    table = TxnTable("t", Operation.INSERT, 0, 1)
+    outcome = TableOutcome("t", 1, True, rebased_over, already_applied)
+    return Txn("x", {"t": table}, Principal(), "", {}, 0, b"", state=TxnState.COMMITTED, outcomes=(outcome,))
+
+
+def test_commits_and_rebases_are_counted_by_operation() -> None:
+    metrics = DeciderMetrics()
+    metrics.count_group(3, [committed(), committed(rebased_over=4), committed(already_applied=True)], 0.001)
+    assert metrics.commits == {"INSERT": 2}
+    assert (metrics.rebased, metrics.rebased_over, metrics.jobs) == (1, 4, 3)
+    assert metrics.states == {"COMMITTED": 3}
+
+
+def test_an_adopted_transaction_had_ended_before() -> None:
+    metrics = DeciderMetrics()
+    adopted = committed()
+    adopted.adopted_by = "y"
+    metrics.count_group(1, [adopted], 0.001)
+    assert (metrics.commits, metrics.states) == ({}, {})
+
+
+def test_a_value_on_a_bound_counts_below_it() -> None:
+    histogram = Histogram((1, 2, 4))
+    for value in (1, 2, 2, 5):
+        histogram.observe(value)
+    assert (histogram.counts, histogram.total) == ([1, 2, 0, 1], 10)
+
+
+def test_labels_are_escaped() -> None:
+    metrics = Metrics(DeciderMetrics())
+    metrics.calls = CallMetrics()
+    metrics.calls.count_error('a"b\\c\nd', "R")
+    assert 'laketx_call_errors_total{method="a\\"b\\\\c\\nd",reason="R"} 1' in metrics.render().splitlines()
