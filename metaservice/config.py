@@ -24,6 +24,7 @@ class Settings:
     grace_s: float
     threads: int
     sessions_max: int
+    watchers_max: int
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
@@ -44,9 +45,12 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     add("--grace-s", 10.0, float, "how long a stop waits for calls under way")
     add("--threads", 64, int, "threads that serve calls")
     add("--sessions-max", 40, int, "session streams at a time; each holds a thread")
+    add("--watchers-max", 256, int, "watches at a time; each holds a thread beside --threads")
     found = parser.parse_args(arguments)
     if found.sessions_max >= found.threads:
         parser.error("--threads must exceed --sessions-max")
     if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
         parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
+    if found.watchers_max < 0:
+        parser.error("--watchers-max must not be negative")
     return Settings(**vars(found))

@@ -20,7 +20,9 @@ from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
+from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
+from metaservice.service.waiting import Bells
 from metaservice.store.port import Store, StoreFailed, StoreUnusable
 from metaservice.store.rocks import RocksStore
 
@@ -56,10 +58,12 @@ class Service:
 
 
 def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> Service:
-    decider = Decider(open_state.again, lambda: transactions.tick(), fail_stop)  # noqa: PLW0108 - made below
+    bells = Bells(lambda: decider.state.tables)
+    decider = Decider(open_state.again, lambda: transactions.tick(), fail_stop, bells.ring)  # noqa: PLW0108 - made below
     transactions = Transactions(decider, clocks, settings.lease_ms, settings.outcome_keep_ms, settings.reserve_bytes)
     catalog = Catalog(decider, transactions, clocks)
-    return Service(decider, Calls(decider, transactions, catalog, Reads(decider, clocks)))
+    calls = Calls(decider, transactions, catalog, Reads(decider, clocks), Timeline(decider), bells)
+    return Service(decider, calls)
 
 
 class OpenState:
@@ -97,9 +101,10 @@ def serve(settings: Settings) -> int:
     except StoreUnusable as error:
         sys.stderr.write(f"laketx: {error}\n")
         return EXIT_UNUSABLE
-    edge = ServerSettings(settings.listen, settings.threads, settings.sessions_max)
+    edge = ServerSettings(settings.listen, settings.threads, settings.sessions_max, settings.watchers_max)
     server = Server(service.calls, edge, lambda: uuid.uuid4().hex, fail_stop)
     service.decider.start()
+    service.calls.bells.start()
     server.start()
     host = settings.listen.rsplit(":", 1)[0]
     sys.stdout.write(f"listening on {host}:{server.port}\n")

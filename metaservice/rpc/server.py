@@ -29,6 +29,7 @@ from metaservice.rpc.servicers import (
     TransactionServicer,
 )
 from metaservice.rpc.session import Sessions
+from metaservice.rpc.watching import Watches
 from metaservice.service.failures import as_refusal
 from protos.laketx.v1 import (
     admin_pb2,
@@ -45,6 +46,7 @@ from protos.laketx.v1 import (
 
 log = logging.getLogger("laketx.rpc")
 SESSION = "/laketx.v1.TransactionService/Session"
+WATCH = "/laketx.v1.ReadService/Watch"
 SERVICES = [
     transaction_pb2.DESCRIPTOR.services_by_name["TransactionService"].full_name,
     catalog_pb2.DESCRIPTOR.services_by_name["CatalogService"].full_name,
@@ -61,6 +63,7 @@ class ServerSettings:
     listen: str
     threads: int = 64
     sessions_max: int = 40
+    watchers_max: int = 256
     message_bytes_max: int = 16 * 1024 * 1024
 
 
@@ -92,7 +95,8 @@ class Edge(grpc.ServerInterceptor):
             )
         streamed = self._streamed(handler.unary_stream or handler.stream_stream, method, request_id)
         make = grpc.unary_stream_rpc_method_handler if handler.unary_stream else grpc.stream_stream_rpc_method_handler
-        return make(streamed, handler.request_deserializer, handler.response_serializer)
+        encode = None if method == WATCH else handler.response_serializer  # its answers are bytes already
+        return make(streamed, handler.request_deserializer, encode)
 
     def _single(self, call: Any, method: str, request_id: str) -> Any:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
@@ -144,22 +148,25 @@ class Server:
     ) -> None:
         most = settings.message_bytes_max
         self._server = grpc.server(
-            ThreadPoolExecutor(settings.threads, thread_name_prefix="rpc"),
+            ThreadPoolExecutor(settings.threads + settings.watchers_max, thread_name_prefix="rpc"),
             interceptors=[Edge(next_id, fail_stop)],
             options=[
                 ("grpc.max_receive_message_length", most),
                 ("grpc.max_send_message_length", most),
                 ("grpc.so_reuseport", 0),
                 ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.keepalive_time_ms", 30_000),  # a watcher that vanished gives its place back
+                ("grpc.keepalive_timeout_ms", 20_000),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
             ],
         )
         sessions = Sessions(calls, settings.sessions_max)
+        self._watches = Watches(calls, settings.watchers_max)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, sessions), self._server
         )
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)  # type: ignore[abstract]
-        read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls), self._server)  # type: ignore[abstract]
+        read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), self._server)  # type: ignore[abstract]
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(), self._server)  # type: ignore[abstract]
         admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(), self._server)  # type: ignore[abstract]
         self._health = health.HealthServicer()
@@ -175,4 +182,5 @@ class Server:
     def stop(self, grace_s: float) -> None:
         """Take no new calls, let those under way end."""
         self._health.enter_graceful_shutdown()
+        self._watches.stop()
         self._server.stop(grace_s).wait()

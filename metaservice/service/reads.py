@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import CommitSummary, Live
-from metaservice.core.transaction import Txn
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.state import TableState, live_entries
 from metaservice.store import keys
-from metaservice.store.port import prefix_end
-from metaservice.store.records import decode_commit, decode_txn
+from metaservice.store.records import decode_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +94,5 @@ class Reads:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
         return decode_commit(raw)
 
-    def list_versions(self, table: TableState, below: int | None, count: int) -> list[CommitSummary]:
-        """Newest first, from below a version on."""
-        top = table.durable if below is None else min(table.durable, below - 1)
-        cursor = self._decider.state.store.cursor()
-        start, end = keys.commit_key(table.raw_id, 0), keys.commit_key(table.raw_id, top + 1)
-        found = []
-        for _, raw in cursor.scan_back(start, end):
-            found.append(decode_commit(raw))
-            if len(found) == count:
-                break
-        return found
-
     def list_files(self, table: TableState, version: int) -> Iterator[Live]:
         return live_entries(self._decider.state.store.cursor(), table.raw_id, version)
-
-    def list_txns(self, below: str) -> Iterator[Txn]:
-        """Newest id first."""
-        cursor = self._decider.state.store.cursor()
-        end = keys.txn_key(keys.uuid_bytes(below)) if below else prefix_end(keys.TRANSACTIONS)
-        for _, raw in cursor.scan_back(keys.TRANSACTIONS, end):
-            yield decode_txn(raw)
