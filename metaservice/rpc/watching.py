@@ -107,9 +107,10 @@ class Watches:
                 yield frame
             if found is None:
                 raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
-            if rests:
+            if rests:  # and then look again at all that may have woken it
                 waiter.sleep(pace * min(REST_S_MAX, REST_S_PER_WATCHER * self._open))
-            bells.wait(waiter, table_id, after)
+            else:
+                bells.wait(waiter, table_id, after)
 
     def _find(self, table_id: str) -> TableState | None:
         """None where the table was dropped, durably."""
