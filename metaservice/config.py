@@ -25,6 +25,7 @@ class Settings:
     threads: int
     sessions_max: int
     watchers_max: int
+    idle_exit_s: float
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
@@ -37,7 +38,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         )
 
     add("--data", "./laketx-data", Path, "folder of the metadata store")
-    add("--listen", "127.0.0.1:7070", str, "address; port 0 picks a free one")
+    add("--listen", "127.0.0.1:7070", str, "address, host:port or unix:path; port 0 picks a free one")
     add("--lease-ms", limits.LEASE_MS, int, "how long a transaction lives without renewal")
     add("--outcome-keep-ms", limits.OUTCOME_KEEP_MS, int, "how long outcomes are kept")
     add("--store-bytes-max", 0, int, "most bytes of the store; 0: as much as the disk has")
@@ -46,11 +47,12 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     add("--threads", 64, int, "threads that serve calls")
     add("--sessions-max", 40, int, "session streams at a time; each holds a thread")
     add("--watchers-max", 256, int, "watches at a time; each holds a thread beside --threads")
+    add("--idle-exit-s", 0.0, float, "end after so long without a call or an open transaction; 0: never")
     found = parser.parse_args(arguments)
     if found.sessions_max >= found.threads:
         parser.error("--threads must exceed --sessions-max")
     if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
         parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
-    if found.watchers_max < 0:
-        parser.error("--watchers-max must not be negative")
+    if found.watchers_max < 0 or found.idle_exit_s < 0:
+        parser.error("--watchers-max and --idle-exit-s must not be negative")
     return Settings(**vars(found))

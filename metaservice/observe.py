@@ -8,6 +8,7 @@ import sys
 
 STARTED = "started"
 STOPPED = "stopped"
+IDLE = "idle"
 BROKEN = "broken_invariant"
 
 

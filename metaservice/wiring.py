@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass
 
 from metaservice.config import Settings
-from metaservice.observe import BROKEN, STARTED, STOPPED, event, set_up_logging
+from metaservice.observe import BROKEN, IDLE, STARTED, STOPPED, event, set_up_logging
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.service.catalog import Catalog
@@ -102,16 +102,32 @@ def serve(settings: Settings) -> int:
         sys.stderr.write(f"laketx: {error}\n")
         return EXIT_UNUSABLE
     edge = ServerSettings(settings.listen, settings.threads, settings.sessions_max, settings.watchers_max)
-    server = Server(service.calls, edge, lambda: uuid.uuid4().hex, fail_stop)
+    try:
+        server = Server(service.calls, edge, lambda: uuid.uuid4().hex, fail_stop)
+    except RuntimeError as error:  # gRPC raises nothing narrower
+        sys.stderr.write(f"laketx: {error}\n")
+        return EXIT_UNUSABLE
     service.decider.start()
     service.calls.bells.start()
     server.start()
-    host = settings.listen.rsplit(":", 1)[0]
-    sys.stdout.write(f"listening on {host}:{server.port}\n")
+    sys.stdout.write(f"listening on {server.address}\n")
     sys.stdout.flush()
-    event(STARTED, listen=f"{host}:{server.port}", data=settings.data)
-    signal.sigwait(STOP_SIGNALS)
+    event(STARTED, listen=server.address, data=settings.data, pid=os.getpid())
+    wait_for_end(service, server, settings.idle_exit_s)
     server.stop(settings.grace_s)
     service.decider.stop()
     event(STOPPED)
     return 0
+
+
+def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:
+    """Until a stop signal comes, or nobody has needed the service for long enough."""
+    if not idle_exit_s:
+        signal.sigwait(STOP_SIGNALS)
+        return
+    left_s = idle_exit_s
+    while signal.sigtimedwait(STOP_SIGNALS, left_s) is None:
+        left_s = idle_exit_s if service.decider.state.open else server.activity.close_if_idle(idle_exit_s)
+        if not left_s:
+            event(IDLE, idle_s=idle_exit_s)
+            return

@@ -63,11 +63,13 @@ class MetaClient:
         call_timeout_s: float = CALL_TIMEOUT_S,
         retry_budget_s: float = RETRY_BUDGET_S,
         use_session: bool = True,
+        revive: Callable[[], None] | None = None,
     ) -> None:
+        """`revive` is called before a failed call is repeated: it may bring the service back."""
         self._principal = common_pb2.Principal(name=principal, client=client_name)
         self._client_features = list(client_features)
         self._timeout_s = call_timeout_s
-        self._retries = Retries(retry_budget_s)
+        self._retries = Retries(retry_budget_s, revive=revive)
         self._closed = False
         self._channel = grpc.insecure_channel(
             address,
@@ -76,7 +78,7 @@ class MetaClient:
                 ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.min_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 2_000),
+                ("grpc.max_reconnect_backoff_ms", 2_000 if revive is None else 200),
                 ("grpc.keepalive_time_ms", 30_000),  # a watch must notice that the service is gone
                 ("grpc.keepalive_timeout_ms", 20_000),
                 ("grpc.use_local_subchannel_pool", 1),  # two clients of a process don't share a connection

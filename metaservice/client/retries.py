@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from metaservice.client.errors import CommitOutcomeUnknownError, ErrorKind, MetaServiceError
@@ -38,6 +39,11 @@ SAYS_NOTHING: Final = frozenset(
 )
 
 
+def _sleep_and_revive(sleep: Callable[[float], None], revive: Callable[[], None], delay_s: float) -> None:
+    sleep(delay_s)
+    revive()
+
+
 class Retries:
     """Repeats a call within a budget of time, measured from its first failure."""
 
@@ -48,9 +54,11 @@ class Retries:
         sleep: Callable[[float], None] = time.sleep,
         monotonic_s: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
+        revive: Callable[[], None] | None = None,
     ) -> None:
+        """`revive` is called after each pause."""
         self._budget_s = budget_s
-        self._sleep = sleep
+        self._sleep = sleep if revive is None else partial(_sleep_and_revive, sleep, revive)
         self._monotonic_s = monotonic_s
         self._chance = chance
 

@@ -20,6 +20,7 @@ from grpc_status import rpc_status
 
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.rpc import answers
+from metaservice.rpc.activity import Activity
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.servicers import (
     AdminServicer,
@@ -70,7 +71,10 @@ class ServerSettings:
 class Edge(grpc.ServerInterceptor):
     """Turns refusals into statuses, logs calls with their request id, and stops the process on the unexpected."""
 
-    def __init__(self, next_id: Callable[[], str], fail_stop: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, next_id: Callable[[], str], fail_stop: Callable[[BaseException], None], activity: Activity
+    ) -> None:
+        self._activity = activity
         self._next_id = next_id
         self._fail_stop = fail_stop
 
@@ -101,7 +105,11 @@ class Edge(grpc.ServerInterceptor):
     def _single(self, call: Any, method: str, request_id: str) -> Any:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
             try:
-                return call(request, context)
+                self._activity.begin()
+                try:
+                    return call(request, context)
+                finally:
+                    self._activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
                 self._refuse(error, context, method, request_id)
 
@@ -110,7 +118,11 @@ class Edge(grpc.ServerInterceptor):
     def _streamed(self, call: Any, method: str, request_id: str) -> Any:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
             try:
-                yield from call(request, context)
+                self._activity.begin()
+                try:
+                    yield from call(request, context)
+                finally:
+                    self._activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
                 self._refuse(error, context, method, request_id)
 
@@ -146,10 +158,11 @@ class Server:
         next_id: Callable[[], str],
         fail_stop: Callable[[BaseException], None],
     ) -> None:
+        self.activity = Activity()
         most = settings.message_bytes_max
         self._server = grpc.server(
             ThreadPoolExecutor(settings.threads + settings.watchers_max, thread_name_prefix="rpc"),
-            interceptors=[Edge(next_id, fail_stop)],
+            interceptors=[Edge(next_id, fail_stop, self.activity)],
             options=[
                 ("grpc.max_receive_message_length", most),
                 ("grpc.max_send_message_length", most),
@@ -172,7 +185,9 @@ class Server:
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], self._server)
-        self.port = self._server.add_insecure_port(settings.listen)
+        port = self._server.add_insecure_port(settings.listen)
+        is_socket = settings.listen.startswith("unix:")
+        self.address = settings.listen if is_socket else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
 
     def start(self) -> None:
         self._server.start()

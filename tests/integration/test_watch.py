@@ -1,4 +1,4 @@
-"""Watchers see every commit of a table once and in order, through kills, reconnects and the ends that a watch can have."""
+"""Watchers see every commit of a table once and in order, through kills, reconnects and every end of a watch."""
 
 import itertools
 import threading
@@ -161,10 +161,9 @@ def test_a_dropped_table_ends_its_watches_after_the_last_commit(tmp_path: Path) 
             assert next(each).versions == []
         write(client, table_id, 20)
         stubs.catalog.DropTable(catalog_pb2.DropTableRequest(table_id=table_id), timeout=TIMEOUT_S)
-        seen = []
+        seen: list[int] = []
         with pytest.raises(grpc.RpcError) as caught:
-            for answer in answers:
-                seen += [version.version for version in answer.versions]
+            seen.extend(version.version for answer in answers for version in answer.versions)
         assert seen == list(range(21))
         assert (code_of(caught.value).name, reason_of(caught.value)) == ("FAILED_PRECONDITION", "TABLE_DROPPED")
         with pytest.raises(BlockedError, match="TABLE_DROPPED"):
@@ -183,7 +182,7 @@ def test_a_graceful_stop_ends_idle_watches_at_once(tmp_path: Path) -> None:
 
 
 def test_watchers_leave_the_threads_of_calls_alone(tmp_path: Path) -> None:
-    with service(tmp_path / "db", "--threads", "2", "--sessions-max", "1") as (server, stubs):
+    with service(tmp_path / "db", "--threads", "2", "--sessions-max", "1") as (_, stubs):
         table_id = stubs.create("t")
         watches = [watch(stubs, table_id) for _ in range(60)]
         for each in watches:
