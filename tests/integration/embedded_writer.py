@@ -13,7 +13,12 @@ IDLE_EXIT_S = 2.0
 
 def main(folder: str) -> None:
     done = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), done.set()), daemon=True).start()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        done.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
     acked: dict[str, int] = {}
     while not done.is_set() or not acked:
         with open_folder(folder, idle_exit_s=IDLE_EXIT_S) as client:

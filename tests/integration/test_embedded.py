@@ -114,7 +114,7 @@ def test_a_client_outlives_its_server(lake: Path) -> None:
 def test_a_server_that_nobody_needs_ends_and_the_next_caller_starts_another(lake: Path) -> None:
     pids = set()
     versions = []
-    for number in range(6):
+    for number in range(4):
         with open_folder(lake, idle_exit_s=0.1) as client:
             table_id = client.get_table("t").table_id if number else create(client)
             versions.append(client.append(table_id, []).tables[0].version)
@@ -124,8 +124,8 @@ def test_a_server_that_nobody_needs_ends_and_the_next_caller_starts_another(lake
                 WAIT.wait(0.01)
         else:
             WAIT.wait(0.1)  # about when it ends
-    assert versions == list(range(1, 7))
-    assert len(pids) >= 3
+    assert versions == list(range(1, 5))
+    assert len(pids) >= 2
 
 
 def test_an_open_client_keeps_its_server(lake: Path) -> None:
