@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from metaservice.client import GoneError, InvalidError, MetaClient
 from metaservice.config import read_settings
 from metaservice.core import limits
+from metaservice.rpc import watching
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.store import keys
 from metaservice.wiring import OpenState, RealClocks, Service, build_service
@@ -192,3 +193,39 @@ def test_a_watch_below_what_is_kept_says_what_is_kept(past: Past) -> None:
             next(past.client.watch(table_id, after_version=after))
         assert caught.value.facts["oldest"] == "3"
     assert next(past.client.watch(table_id, after_version=2)).version == 3
+
+
+@given(
+    moves=st.lists(st.tuples(st.integers(0, 4), st.integers(0, COMMITS)), max_size=40),
+    frame_most=st.integers(1, 9),
+    cache_most=st.integers(1, 12),
+    cache_bytes=st.sampled_from([1, 300, 1 << 20]),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_watchers_share_is_the_log(
+    past: Past,
+    monkeypatch: pytest.MonkeyPatch,
+    moves: list[tuple[int, int]],
+    frame_most: int,
+    cache_most: int,
+    cache_bytes: int,
+) -> None:
+    """Watchers that are at different places see the head move and take frames in any order."""
+    for name, most in [
+        ("FRAME_VERSIONS_MAX", frame_most),
+        ("CACHE_VERSIONS_MAX", cache_most),
+        ("CACHE_BYTES_MAX", cache_bytes),
+    ]:
+        monkeypatch.setattr(watching, name, most)
+    watches = watching.Watches(past.service.calls, 1)
+    table = past.service.calls.reads.get_table(table_id=past.table_id)
+    log = past.versions[::-1]
+    at = [-1, 0, 7, 20, 33]
+    head = 0
+    for who, step in moves:
+        head = min(COMMITS, head + step // 8)
+        if at[who] < head:
+            frame, last = watches._frame(table, at[who], head)
+            assert list(read_pb2.WatchResponse.FromString(frame).versions) == log[at[who] + 1 : last + 1]
+            assert at[who] < last <= min(head, at[who] + frame_most)
+            at[who] = last
