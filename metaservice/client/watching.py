@@ -33,7 +33,12 @@ def watch(
     """Ends when the client is closed; raises what repeating doesn't help, or when nothing came for too long."""
     request = read_pb2.WatchRequest(table_id=table_id, after_version=after_version)
     while not is_closed():
-        stream = open_stream(request)
+        try:
+            stream = open_stream(request)
+        except ValueError:  # gRPC's word for a channel that was closed meanwhile
+            if is_closed():
+                return
+            raise
         try:
             for response in stream:
                 patience.rewarded()
