@@ -7,6 +7,7 @@ session stream is parsed by us.
 import math
 import random
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ REFUSALS = {
 IMPLEMENTED = {
     "TransactionService": None,
     "CatalogService": {"CreateTable", "GetTable", "ListTables", "AlterTable", "DropTable"},
-    "ReadService": {"ResolveVersion", "ListVersions", "ListFiles"},
+    "ReadService": {"ResolveVersion", "ListVersions", "ListFiles", "Watch"},
     "MaintenanceService": set[str](),
     "AdminService": set[str](),
 }
@@ -186,6 +187,8 @@ def call_of(world: World, method: MethodDescriptor) -> Callable[[Any], list[Any]
         return lambda request: [many(iter([request]), timeout=TIMEOUT_S)]
     if method.server_streaming:
         stream = channel.unary_stream(path, encode, give)
+        if method.name == "Watch":  # it has no end
+            return lambda request: list(islice(stream(request, timeout=TIMEOUT_S), 1))
         return lambda request: list(stream(request, timeout=TIMEOUT_S))
     single = channel.unary_unary(path, encode, give)
     return lambda request: [single(request, timeout=TIMEOUT_S)]
