@@ -36,7 +36,7 @@ SPREAD: Final = 0.618  # so that watchers who were woken together don't stay tog
 
 @dataclass(slots=True)
 class Encoded:
-    """The newest versions of a table without gaps, each as the bytes of an answer that holds it alone."""
+    """The newest versions of a table, each as the bytes of an answer that holds it alone."""
 
     frames: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
     size_bytes: int = 0
@@ -44,12 +44,8 @@ class Encoded:
 
     def put(self, version: int, frame: bytes) -> None:
         """Older ones than those here are not kept: who lags behind must not take the room of those who don't."""
-        newest = next(reversed(self.frames), version - 1)
-        if version <= newest:
+        if version <= next(reversed(self.frames), -1):
             return
-        if version != newest + 1:
-            self.frames.clear()
-            self.size_bytes = 0
         self.frames[version] = frame
         self.size_bytes += len(frame)
         while len(self.frames) > CACHE_VERSIONS_MAX or (self.size_bytes > CACHE_BYTES_MAX and len(self.frames) > 1):

@@ -129,8 +129,9 @@ def test_a_server_that_nobody_needs_ends_and_the_next_caller_starts_another(lake
 
 
 def test_an_open_client_keeps_its_server(lake: Path) -> None:
-    with open_folder(lake, idle_exit_s=0.1):
+    with open_folder(lake, idle_exit_s=0.1) as client:
         pid = served(lake)["pid"]
+        assert list(client.list_tables()) == []
         WAIT.wait(0.5)
         assert servers(lake) == [pid]
 

@@ -1,5 +1,6 @@
 """History and lists of transactions, filtered: each page is bounded, all of them together are what the filter means."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
@@ -8,15 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metaservice.client import GoneError, InvalidError, MetaClient
+from metaservice.client import BlockedError, GoneError, InvalidError, MetaClient, uuid7
 from metaservice.config import read_settings
 from metaservice.core import limits
 from metaservice.rpc import watching
 from metaservice.rpc.server import Server, ServerSettings
+from metaservice.service.decider import Answer
 from metaservice.store import keys
 from metaservice.wiring import OpenState, RealClocks, Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
+from tests.integration.service import TIMEOUT_S
 
 COMMITS = 40
 OPERATIONS = (common_pb2.OPERATION_INSERT, common_pb2.OPERATION_CUSTOM, common_pb2.OPERATION_CREATE)
@@ -193,6 +196,31 @@ def test_a_watch_below_what_is_kept_says_what_is_kept(past: Past) -> None:
             next(past.client.watch(table_id, after_version=after))
         assert caught.value.facts["oldest"] == "3"
     assert next(past.client.watch(table_id, after_version=2)).version == 3
+
+
+def test_a_commit_in_the_group_of_a_drop_is_seen(past: Past) -> None:
+    column = catalog_pb2.Column(name="id", type="bigint")
+    table_id = past.client.create_table(catalog_pb2.Table(name="short_lived", columns=[column])).table_id
+    watch = past.client.watch(table_id, after_version=-1)
+    assert next(watch).version == 0
+    calls = past.service.calls
+    append = wire.AppendRequest(txn_id=uuid7(), table_id=table_id, client_features=[])
+    answered = threading.Event()
+
+    def sink(given: Sequence[Answer]) -> None:
+        assert not isinstance(given[0][1], Exception)
+        answered.set()
+
+    past.service.decider.submit(
+        [
+            (sink, None, lambda: calls.append(append)),
+            (sink, None, lambda: calls.catalog.drop(table_id, validate_only=False)),
+        ]
+    )
+    assert answered.wait(TIMEOUT_S)
+    assert next(watch).version == 1
+    with pytest.raises(BlockedError, match="TABLE_DROPPED"):
+        next(watch)
 
 
 @given(
