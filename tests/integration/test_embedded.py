@@ -133,6 +133,7 @@ def test_an_open_client_keeps_its_server(lake: Path) -> None:
         pid = served(lake)["pid"]
         assert list(client.list_tables()) == []
         WAIT.wait(0.5)
+        assert list(client.list_tables()) == []
         assert servers(lake) == [pid]
 
 
