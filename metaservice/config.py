@@ -30,6 +30,8 @@ class Settings:
     adopt_grace_ms: int
     clock_tolerance_ms: int
     purge_delay_ms: int
+    watchers_max: int
+    idle_exit_s: float
 
     @property
     def keeping(self) -> Keeping:
@@ -45,6 +47,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         parser.error("--lease-ms must be at least 100, --outcome-keep-ms at least 1000")
     if min(found.adopt_grace_ms, found.clock_tolerance_ms, found.purge_delay_ms) < 0:
         parser.error("--adopt-grace-ms, --clock-tolerance-ms and --purge-delay-ms must not be negative")
+    if found.watchers_max < 0 or found.idle_exit_s < 0:
+        parser.error("--watchers-max and --idle-exit-s must not be negative")
     if found.metrics_listen and not found.metrics_listen.rpartition(":")[2].isdecimal():
         parser.error("--metrics-listen must be host:port")
     return Settings(**vars(found))
@@ -61,7 +65,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         )
 
     add("--data", "./laketx-data", Path, "folder of the metadata store")
-    add("--listen", "127.0.0.1:7070", str, "address; port 0 picks a free one")
+    add("--listen", "127.0.0.1:7070", str, "address, host:port or unix:path; port 0 picks a free one")
     add("--lease-ms", limits.LEASE_MS, int, "how long a transaction lives without renewal")
     add("--outcome-keep-ms", limits.OUTCOME_KEEP_MS, int, "how long outcomes are kept")
     add("--store-bytes-max", 0, int, "most bytes of the store; 0: as much as the disk has")
@@ -74,4 +78,6 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--purge-delay-ms", limits.PURGE_DELAY_MS, int, "how long after a start nothing is retired")
     add("--metrics-listen", "", str, "address that serves metrics to Prometheus, port 0 picks a free one; empty: none")
     add("--backup-root", "", str, "folder below which backups are made; empty: the data folder's name and -backups")
+    add("--watchers-max", 256, int, "watches at a time; each holds a thread beside --threads")
+    add("--idle-exit-s", 0.0, float, "end after so long without a call or an open transaction; 0: never")
     return parser

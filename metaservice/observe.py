@@ -19,6 +19,7 @@ from metaservice.core.transaction import Txn, TxnState
 
 STARTED = "started"
 STOPPED = "stopped"
+IDLE = "idle"
 BROKEN = "broken_invariant"
 REFUSED = "refused"
 REOPEN_FAILED = "store_reopen_failed"
@@ -27,6 +28,9 @@ BACKUP_MADE = "backup_made"
 BACKUP_FAILED = "backup_failed"
 RESTORED = "restored"
 PURGE_RELEASED = "purge_released"
+CLOCKS_DISAGREE = "clocks_disagree"
+CLOCKS_AGREE = "clocks_agree"
+HOUSEKEEPING_FAILED = "housekeeping_failed"
 
 EVENTS: Final[Mapping[str, str]] = {
     STARTED: "The service takes calls: its address, its data folder.",
@@ -38,6 +42,10 @@ EVENTS: Final[Mapping[str, str]] = {
     BACKUP_MADE: "A backup is complete: path, bytes, for how long the decider stood still.",
     BACKUP_FAILED: "A backup ended half-way and what it had written was removed: path, error.",
     RESTORED: "A data folder was made from a backup: both paths, the epoch before and after.",
+    IDLE: "Nobody has needed the service for as long as --idle-exit-s says: it ends.",
+    CLOCKS_DISAGREE: "The wall clock has left the monotonic one: nothing is retired until they agree again.",
+    CLOCKS_AGREE: "They agree again.",
+    HOUSEKEEPING_FAILED: "A round of housekeeping met a record that it can't read; it is tried again later.",
     PURGE_RELEASED: "An operator let the purge begin again: the reason why it had waited.",
 }
 

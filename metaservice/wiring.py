@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from metaservice.config import Settings
-from metaservice.observe import BROKEN, METRICS_LISTEN, REOPEN_FAILED, STARTED, STOPPED, event, set_up_logging
+from metaservice.observe import BROKEN, IDLE, METRICS_LISTEN, REOPEN_FAILED, STARTED, STOPPED, event, set_up_logging
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.keeping import KeepingCalls
@@ -29,7 +29,9 @@ from metaservice.service.pins import Pins
 from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
+from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
+from metaservice.service.waiting import Bells
 from metaservice.store.history import ensure_history
 from metaservice.store.port import Store, StoreFailed, StoreUnusable
 from metaservice.store.rocks import FORMAT_SUPPORTED, RocksStore
@@ -72,14 +74,16 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
         transactions.tick()
         housekeeping.tick()
 
-    decider = Decider(open_state.again, tick, fail_stop)
+    bells = Bells(lambda: decider.state.tables)
+    decider = Decider(open_state.again, tick, fail_stop, bells.ring)
     transactions = Transactions(decider, clocks, settings.lease_ms, settings.outcome_keep_ms, settings.reserve_bytes)
     catalog = Catalog(decider, transactions, clocks)
     pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room)
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event)
     keeping = KeepingCalls(decider, pins, Purge(decider))
     operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S))
-    return Service(decider, Calls(decider, transactions, catalog, Reads(decider, clocks), keeping), operators)
+    calls = Calls(decider, transactions, catalog, Reads(decider, clocks), keeping, Timeline(decider), bells)
+    return Service(decider, calls, operators)
 
 
 def _place(settings: Settings) -> Place:
@@ -141,22 +145,39 @@ def serve(settings: Settings) -> int:
     except StoreUnusable as error:
         sys.stderr.write(f"laketx: {error}\n")
         return EXIT_UNUSABLE
-    edge = ServerSettings(settings.listen, settings.threads, settings.sessions_max)
-    server = Server(service.calls, service.operators, edge, lambda: uuid.uuid4().hex, fail_stop)
+    edge = ServerSettings(settings.listen, settings.threads, settings.sessions_max, settings.watchers_max)
+    try:
+        server = Server(service.calls, service.operators, edge, lambda: uuid.uuid4().hex, fail_stop)
+    except RuntimeError as error:  # gRPC raises nothing narrower
+        sys.stderr.write(f"laketx: {error}\n")
+        return EXIT_UNUSABLE
     exporter = _build_exporter(settings, service.operators)
     service.decider.start()
+    service.calls.bells.start()
     server.start()
-    host = settings.listen.rsplit(":", 1)[0]
-    sys.stdout.write(f"listening on {host}:{server.port}\n")
+    sys.stdout.write(f"listening on {server.address}\n")
     sys.stdout.flush()
-    event(STARTED, listen=f"{host}:{server.port}", data=settings.data)
-    signal.sigwait(STOP_SIGNALS)
+    event(STARTED, listen=server.address, data=settings.data, pid=os.getpid())
+    wait_for_end(service, server, settings.idle_exit_s)
     server.stop(settings.grace_s)
     if exporter is not None:
         exporter.stop()
     service.decider.stop()
     event(STOPPED)
     return 0
+
+
+def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:
+    """Until a stop signal comes, or nobody has needed the service for long enough."""
+    if not idle_exit_s:
+        signal.sigwait(STOP_SIGNALS)
+        return
+    left_s = idle_exit_s
+    while signal.sigtimedwait(STOP_SIGNALS, left_s) is None:
+        left_s = idle_exit_s if service.decider.state.open else server.activity.close_if_idle(idle_exit_s)
+        if not left_s:
+            event(IDLE, idle_s=idle_exit_s)
+            return
 
 
 def _build_exporter(settings: Settings, operators: Operators) -> Exporter | None:

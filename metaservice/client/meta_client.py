@@ -27,6 +27,7 @@ from metaservice.client.ids import uuid7
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session
 from metaservice.client.transaction import Transaction
+from metaservice.client.watching import watch
 from protos.laketx.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -70,11 +71,14 @@ class MetaClient(CatalogCalls):
         retry_budget_s: float = RETRY_BUDGET_S,
         use_session: bool = True,
         expected_epoch: str = "",
+        revive: Callable[[], None] | None = None,
     ) -> None:
+        """`revive` is called before a failed call is repeated: it may bring the service back."""
         self._principal = common_pb2.Principal(name=principal, client=client_name)
         self._client_features = list(client_features)
         self._timeout_s = call_timeout_s
-        self._retries = Retries(retry_budget_s)
+        self._retries = Retries(retry_budget_s, revive=revive)
+        self._closed = False
         channel = grpc.insecure_channel(
             address,
             options=[
@@ -82,7 +86,9 @@ class MetaClient(CatalogCalls):
                 ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.min_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 2_000),
+                ("grpc.max_reconnect_backoff_ms", 2_000 if revive is None else 200),
+                ("grpc.keepalive_time_ms", 30_000),  # a watch must notice that the service is gone
+                ("grpc.keepalive_timeout_ms", 20_000),
                 ("grpc.use_local_subchannel_pool", 1),  # two clients of a process don't share a connection
             ],
         )
@@ -107,6 +113,7 @@ class MetaClient(CatalogCalls):
 
     def close(self) -> None:
         """Open transactions are left to their leases."""
+        self._closed = True
         self._heartbeat.stop()
         with self._session_lock:
             self._no_session_until_s = float("inf")
@@ -284,15 +291,26 @@ class MetaClient(CatalogCalls):
             request.commits_ago = commits_ago
         return self._call(self._reads.ResolveVersion, request)
 
-    def list_versions(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[read_pb2.Version]:
-        """Newest first."""
-        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size)
+    def list_versions(
+        self, table_id: str, *, wanted: read_pb2.VersionFilter | None = None, page_size: int = PAGE_SIZE
+    ) -> Iterator[read_pb2.Version]:
+        """Newest first; with a filter those that fit it."""
+        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=wanted)
         while True:
             page = self._call(self._reads.ListVersions, request)
             yield from page.versions
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+    def watch(self, table_id: str, *, after_version: int | None = None) -> Iterator[read_pb2.Version]:
+        """The commits after a version (none given: after the head), in order and without end, each once.
+
+        A stream that breaks is opened again where it broke; the budget for that starts anew with whatever comes. Ends
+        when the client is closed.
+        """
+        after = self.resolve_version(table_id).version if after_version is None else after_version
+        return watch(self._reads.Watch, table_id, after, self._retries.patience(), lambda: self._closed)
 
     def list_files(self, table_id: str, *, version: int | None = None) -> Iterator[common_pb2.LiveEntry]:
         """Everything live at a version."""

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from metaservice.client.errors import CommitOutcomeUnknownError, ErrorKind, MetaServiceError
@@ -38,6 +39,11 @@ SAYS_NOTHING: Final = frozenset(
 )
 
 
+def _sleep_and_revive(sleep: Callable[[float], None], revive: Callable[[], None], delay_s: float) -> None:
+    sleep(delay_s)
+    revive()
+
+
 class Retries:
     """Repeats a call within a budget of time, measured from its first failure."""
 
@@ -48,9 +54,11 @@ class Retries:
         sleep: Callable[[float], None] = time.sleep,
         monotonic_s: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
+        revive: Callable[[], None] | None = None,
     ) -> None:
+        """`revive` is called after each pause."""
         self._budget_s = budget_s
-        self._sleep = sleep
+        self._sleep = sleep if revive is None else partial(_sleep_and_revive, sleep, revive)
         self._monotonic_s = monotonic_s
         self._chance = chance
 
@@ -81,3 +89,39 @@ class Retries:
         if decides and unanswered and last.kind in SAYS_NOTHING:
             raise CommitOutcomeUnknownError(*decides) from last
         raise last
+
+    def patience(self) -> Patience:
+        """The same budget, for a stream that is opened again and again."""
+        return Patience(self._budget_s, self._sleep, self._monotonic_s, self._chance)
+
+
+class Patience:
+    """Counts failures in a row; the budget is measured from the first of them."""
+
+    def __init__(
+        self,
+        budget_s: float,
+        sleep: Callable[[float], None],
+        monotonic_s: Callable[[], float],
+        chance: Callable[[], float],
+    ) -> None:
+        self._budget_s = budget_s
+        self._sleep = sleep
+        self._monotonic_s = monotonic_s
+        self._chance = chance
+        self._failures = 0
+        self._deadline_s = 0.0
+
+    def rewarded(self) -> None:
+        """Something came."""
+        self._failures = 0
+
+    def pause(self, error: MetaServiceError) -> None:
+        """Before the next attempt; raises the error where there should be none."""
+        backoff = BACKOFFS.get(error.kind)
+        if self._failures == 0:
+            self._deadline_s = self._monotonic_s() + self._budget_s
+        if backoff is None or self._monotonic_s() >= self._deadline_s:
+            raise error
+        self._sleep(backoff.delay_s(self._failures, self._chance()))
+        self._failures += 1

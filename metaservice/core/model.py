@@ -398,6 +398,10 @@ class CommitSummary:
     bytes_added: int
     bytes_removed: int
 
+    @property
+    def has_time_version(self) -> bool:
+        return self.logical and self.footprint.operation is not Operation.CREATE
+
 
 class Snapshots(Protocol):
     """The table's entries at a version, as core asks for them."""

@@ -8,7 +8,7 @@ from google.protobuf import any_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import CommitSummary, Conflict, Live, Operation, Principal, Rule, TableCommit, TableMeta
+from metaservice.core.model import CommitSummary, Conflict, Live, Principal, Rule, TableCommit, TableMeta
 from metaservice.core.transaction import Txn, TxnState
 from metaservice.rpc.wire_schema import column_messages
 from metaservice.service.state import TableState
@@ -197,7 +197,7 @@ def version(one: CommitSummary) -> read_pb2.Version:
     return read_pb2.Version(
         version=footprint.version,
         commit_time_us=footprint.time_us,
-        time_version_us=footprint.time_us if one.logical and footprint.operation is not Operation.CREATE else None,
+        time_version_us=footprint.time_us if one.has_time_version else None,
         operation=int(footprint.operation),  # type: ignore[arg-type]
         txn_id=footprint.txn_id,
         principal=principal(footprint.principal),

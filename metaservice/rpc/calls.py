@@ -18,7 +18,9 @@ from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Decider
 from metaservice.service.reads import Reads
 from metaservice.service.requests import Append, Begin, Commit, Intent
+from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
+from metaservice.service.waiting import Bells
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 Job = Callable[[], object]
@@ -33,6 +35,8 @@ class Calls:
     catalog: Catalog
     reads: Reads
     keeping: KeepingCalls
+    timeline: Timeline
+    bells: Bells
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

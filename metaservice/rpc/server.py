@@ -21,6 +21,7 @@ from grpc_status import rpc_status
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.observe import REFUSED
 from metaservice.rpc import answers
+from metaservice.rpc.activity import Activity
 from metaservice.rpc.admin import OperatorServicer
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.catalog import CatalogServicer
@@ -32,6 +33,7 @@ from metaservice.rpc.servicers import (
     TransactionServicer,
 )
 from metaservice.rpc.session import Sessions
+from metaservice.rpc.watching import Watches
 from metaservice.service.failures import as_refusal
 from metaservice.service.operators import Operators
 from protos.laketx.v1 import (
@@ -49,6 +51,7 @@ from protos.laketx.v1 import (
 
 log = logging.getLogger("laketx.rpc")
 SESSION = "/laketx.v1.TransactionService/Session"
+WATCH = "/laketx.v1.ReadService/Watch"
 SERVICES = [
     transaction_pb2.DESCRIPTOR.services_by_name["TransactionService"].full_name,
     catalog_pb2.DESCRIPTOR.services_by_name["CatalogService"].full_name,
@@ -65,13 +68,17 @@ class ServerSettings:
     listen: str
     threads: int = 64
     sessions_max: int = 40
+    watchers_max: int = 256
     message_bytes_max: int = 16 * 1024 * 1024
 
 
 class Edge(grpc.ServerInterceptor):
     """Turns refusals into statuses, logs calls with their request id, and stops the process on the unexpected."""
 
-    def __init__(self, next_id: Callable[[], str], fail_stop: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, next_id: Callable[[], str], fail_stop: Callable[[BaseException], None], activity: Activity
+    ) -> None:
+        self._activity = activity
         self._next_id = next_id
         self._fail_stop = fail_stop
 
@@ -97,12 +104,17 @@ class Edge(grpc.ServerInterceptor):
             )
         streamed = self._streamed(handler.unary_stream or handler.stream_stream, method, request_id)
         make = grpc.unary_stream_rpc_method_handler if handler.unary_stream else grpc.stream_stream_rpc_method_handler
-        return make(streamed, handler.request_deserializer, handler.response_serializer)
+        encode = None if method == WATCH else handler.response_serializer  # its answers are bytes already
+        return make(streamed, handler.request_deserializer, encode)
 
     def _single(self, call: Any, method: str, request_id: str) -> Any:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
             try:
-                return call(request, context)
+                self._activity.begin()
+                try:
+                    return call(request, context)
+                finally:
+                    self._activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
                 self._refuse(error, context, method, request_id)
 
@@ -111,7 +123,11 @@ class Edge(grpc.ServerInterceptor):
     def _streamed(self, call: Any, method: str, request_id: str) -> Any:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
             try:
-                yield from call(request, context)
+                self._activity.begin()
+                try:
+                    yield from call(request, context)
+                finally:
+                    self._activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
                 self._refuse(error, context, method, request_id)
 
@@ -170,30 +186,40 @@ class Server:
         next_id: Callable[[], str],
         fail_stop: Callable[[BaseException], None],
     ) -> None:
+        self.activity = Activity()
         most = settings.message_bytes_max
         self._server = grpc.server(
-            ThreadPoolExecutor(settings.threads, thread_name_prefix="rpc"),
-            interceptors=[Edge(next_id, fail_stop), Measuring(operators.metrics.calls), Epochs(operators.epoch)],
+            ThreadPoolExecutor(settings.threads + settings.watchers_max, thread_name_prefix="rpc"),
+            interceptors=[
+                Edge(next_id, fail_stop, self.activity),
+                Measuring(operators.metrics.calls),
+                Epochs(operators.epoch),
+            ],
             options=[
                 ("grpc.max_receive_message_length", most),
                 ("grpc.max_send_message_length", most),
                 ("grpc.so_reuseport", 0),
                 ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.keepalive_time_ms", 30_000),  # a watcher that vanished gives its place back
+                ("grpc.keepalive_timeout_ms", 20_000),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
             ],
         )
         sessions = Sessions(calls, settings.sessions_max)
+        self._watches = Watches(calls, settings.watchers_max)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, sessions), self._server
         )
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)
-        read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls), self._server)  # type: ignore[abstract]
+        read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), self._server)  # type: ignore[abstract]
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)  # type: ignore[abstract]
         admin_pb2_grpc.add_AdminServiceServicer_to_server(OperatorServicer(calls, operators), self._server)
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], self._server)
-        self.port = self._server.add_insecure_port(settings.listen)
+        port = self._server.add_insecure_port(settings.listen)
+        is_socket = settings.listen.startswith("unix:")
+        self.address = settings.listen if is_socket else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
         self._sessions = sessions
 
     def start(self) -> None:
@@ -205,4 +231,5 @@ class Server:
         """Take no new calls, let those under way end."""
         self._sessions.stop()
         self._health.enter_graceful_shutdown()
+        self._watches.stop()
         self._server.stop(grace_s).wait()

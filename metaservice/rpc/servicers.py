@@ -8,13 +8,12 @@ from typing import Any
 
 import grpc
 
-from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.transaction import TxnState
-from metaservice.rpc import answers, wire
+from metaservice.rpc import answers, filters, wire
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.paging import page_size, page_start, page_token
 from metaservice.rpc.session import Sessions
+from metaservice.rpc.watching import Watches
 from protos.laketx.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -73,30 +72,13 @@ class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
         return self._ask(self._calls.get_transaction, request)
 
     def ListTransactions(self, request: Any, context: grpc.ServicerContext) -> Any:
-        return self._ask(self._list, request)
-
-    def _list(self, request: Any) -> Any:
-        size = page_size(request.page_size)
-        start = page_start(request.page_token)
-        if request.state and request.state not in wire.TRANSACTION_STATES:
-            raise invalid("STATE_INVALID", state=request.state)
-        table_id = wire.table_id(request.table_id) if request.table_id else ""
-        self._calls.decider.state.flush()
-        found, last = [], ""
+        size, start = page_size(request.page_size), page_start(request.page_token)
         below = wire.txn_id(start) if start else ""
-        for txn in islice(self._calls.reads.list_txns(below), limits.PAGE_SIZE_MAX * 10):
-            last = txn.txn_id
-            if request.state and txn.state is not TxnState(request.state):
-                continue
-            if table_id and table_id not in txn.tables:
-                continue
-            found.append(answers.transaction(txn))
-            if len(found) == size:
-                break
-        else:
-            last = ""
-        token = page_token(last) if last and len(found) == size else ""
-        return transaction_pb2.ListTransactionsResponse(transactions=found, next_page_token=token)
+        page = self._calls.timeline.list_transactions(filters.txn_filter(request), below, size)
+        return transaction_pb2.ListTransactionsResponse(
+            transactions=[answers.transaction(one) for one in page.items],
+            next_page_token=page_token(page.below) if page.below is not None else "",
+        )
 
     def ExplainTransaction(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._ask(self._calls.explain, request)
@@ -108,8 +90,9 @@ class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
 class ReadServicer(read_pb2_grpc.ReadServiceServicer):
     """Readers."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, watches: Watches) -> None:
         self._calls = calls
+        self._watches = watches
 
     def _table(self, table_id: str) -> Any:
         return self._calls.reads.get_table(table_id=wire.table_id(table_id))
@@ -132,10 +115,10 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
         if start and not (start.isdecimal() and len(start) <= VERSION_DIGITS_MAX):
             raise invalid("PAGE_TOKEN_INVALID")
         below = int(start) if start else None
-        found = self._calls.reads.list_versions(table, below, size)
-        last = found[-1].footprint.version if found else 0
+        page = self._calls.timeline.list_versions(table, filters.version_filter(request.filter), below, size)
         return read_pb2.ListVersionsResponse(
-            versions=[answers.version(one) for one in found], next_page_token=page_token(str(last)) if last else ""
+            versions=[answers.version(one) for one in page.items],
+            next_page_token=page_token(str(page.below)) if page.below is not None else "",
         )
 
     def ListFiles(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
@@ -157,6 +140,9 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
 
     def Unpin(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._calls.keeping.unpin(request)
+
+    def Watch(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        return self._watches.open(request, context)
 
 
 class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):

@@ -67,12 +67,18 @@ class Decider:
     """Owns the state's thread."""
 
     def __init__(
-        self, reopen: Callable[[], State], tick: Callable[[], None], fail_stop: Callable[[BaseException], None]
+        self,
+        reopen: Callable[[], State],
+        tick: Callable[[], None],
+        fail_stop: Callable[[BaseException], None],
+        ring: Callable[[], None] = lambda: None,
     ) -> None:
+        """`ring` is called after every group; it must not take time."""
         self._inbox: Mailbox[Job] = Mailbox()
         self._reopen = reopen
         self._tick = tick
         self._fail_stop = fail_stop
+        self._ring = ring
         self._stopping = False
         self.groups = 0
         self.jobs = 0
@@ -143,6 +149,8 @@ class Decider:
         self.jobs += len(jobs)
         for sink, given in answers.items():
             sink(given)
+        if jobs:
+            self._ring()
         self._measure(len(jobs), begun_ns)
 
     def _measure(self, jobs: int, begun_ns: int) -> None:

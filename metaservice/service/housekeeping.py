@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.model import Entry, Operation
 from metaservice.core.retention import ClockWatch, is_held, retain_us
 from metaservice.core.transaction import Txn, TxnState
+from metaservice.observe import CLOCKS_AGREE, CLOCKS_DISAGREE, HOUSEKEEPING_FAILED
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.pins import Pins
@@ -33,10 +33,6 @@ from metaservice.service.state import TableState
 from metaservice.store import keys
 from metaservice.store.port import StoreUnusable, prefix_end
 from metaservice.store.records import decode_chunk, decode_commit, decode_live, decode_table, decode_txn
-
-CLOCKS_DISAGREE: Final = "clocks_disagree"
-CLOCKS_AGREE: Final = "clocks_agree"
-HOUSEKEEPING_FAILED: Final = "housekeeping_failed"
 
 Steps = Iterator[None]
 Held = Mapping[str, list[int]]

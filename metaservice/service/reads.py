@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import CommitSummary, Live
-from metaservice.core.transaction import Txn
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.state import TableState, live_entries
 from metaservice.store import keys
-from metaservice.store.port import prefix_end
-from metaservice.store.records import decode_commit, decode_txn
+from metaservice.store.records import decode_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +93,7 @@ class Reads:
     def _is_kept(self, table: TableState, version: int) -> bool:
         return version >= table.oldest or self._decider.state.is_held(table.meta.table_id, version)
 
-    def list_versions(self, table: TableState, below: int | None, count: int) -> list[CommitSummary]:
-        """Newest first, from below a version on, down to the oldest that is kept."""
-        top = table.durable if below is None else min(table.durable, below - 1)
-        cursor = self._decider.state.store.cursor()
-        oldest = table.oldest
-        if below is not None and below < oldest:
-            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=below, oldest=oldest)
-        start, end = keys.commit_key(table.raw_id, oldest), keys.commit_key(table.raw_id, max(top + 1, oldest))
-        found = []
-        for _, raw in cursor.scan_back(start, end):
-            found.append(decode_commit(raw))
-            if len(found) == count:
-                break
-        return found
-
     def list_files(self, table: TableState, version: int) -> Iterator[Live]:
         cursor = self._decider.state.store.cursor()
         self._decider.state.check_retained(table, version)
         return live_entries(cursor, table.raw_id, version)
-
-    def list_txns(self, below: str) -> Iterator[Txn]:
-        """Newest id first."""
-        cursor = self._decider.state.store.cursor()
-        end = keys.txn_key(keys.uuid_bytes(below)) if below else prefix_end(keys.TRANSACTIONS)
-        for _, raw in cursor.scan_back(keys.TRANSACTIONS, end):
-            yield decode_txn(raw)

@@ -248,6 +248,17 @@ def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
         record.altered,
         tuple(record.app_ids),
     )
+    return _summary(record, footprint)
+
+
+def decode_summary(raw: bytes) -> CommitSummary:
+    """The commit as history shows it: without what only judging needs, which may be large."""
+    record = pb.CommitRecord.FromString(raw)
+    who = Principal(record.principal, record.client)
+    return _summary(record, Footprint(record.version, record.time_us, record.txn_id, Operation(record.operation), who))
+
+
+def _summary(record: pb.CommitRecord, footprint: Footprint) -> CommitSummary:
     return CommitSummary(
         footprint,
         record.logical,

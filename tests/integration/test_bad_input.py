@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ REFUSALS = {
 IMPLEMENTED = {
     "TransactionService": None,
     "CatalogService": None,
-    "ReadService": {"ResolveVersion", "ListVersions", "ListFiles", "PinVersions", "RenewPin", "Unpin"},
+    "ReadService": {"ResolveVersion", "ListVersions", "ListFiles", "PinVersions", "RenewPin", "Unpin", "Watch"},
     "MaintenanceService": {"ListPurgeable", "ConfirmPurged"},
     "AdminService": {"ListPins", "GetStatus", "Backup", "Check", "ReleasePurge"},
 }
@@ -182,6 +183,8 @@ def call_of(world: World, method: MethodDescriptor) -> Callable[[Any], list[Any]
         return lambda request: [many(request if isinstance(request, Iterator) else iter([request]), timeout=TIMEOUT_S)]
     if method.server_streaming:
         stream = channel.unary_stream(path, encode, give)
+        if method.name == "Watch":  # it has no end
+            return lambda request: list(islice(stream(request, timeout=TIMEOUT_S), 1))
         return lambda request: list(stream(request, timeout=TIMEOUT_S))
     single = channel.unary_unary(path, encode, give)
     return lambda request: [single(request, timeout=TIMEOUT_S)]

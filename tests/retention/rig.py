@@ -20,6 +20,7 @@ from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
 from metaservice.service.requests import Begin, Commit, Intent
 from metaservice.service.state import State
+from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
 from metaservice.store import keys
 from metaservice.store.memory import MemoryStore
@@ -68,6 +69,7 @@ class Rig:
         self.transactions = Transactions(self.decider, self.clock, LEASE_MS, self.keeping.outcome_keep_ms, 0)
         self.catalog = Catalog(self.decider, self.transactions, self.clock)
         self.reads = Reads(self.decider, self.clock)
+        self.timeline = Timeline(self.decider)
         self.pins = Pins(self.decider, self.clock, LEASE_MS, self.transactions.check_room)
         self.purge = Purge(self.decider)
         self.housekeeping = Housekeeping(self.decider, self.pins, self.clock, self.keeping, self._report)

@@ -10,9 +10,11 @@ from metaservice.core.model import Alteration, Operation
 from metaservice.core.properties import check_property
 from metaservice.core.retention import is_held, retain_us
 from metaservice.core.transaction import TxnState
-from metaservice.service.housekeeping import CLOCKS_AGREE, CLOCKS_DISAGREE, Keeping
+from metaservice.observe import CLOCKS_AGREE, CLOCKS_DISAGREE
+from metaservice.service.housekeeping import Keeping
 from metaservice.service.pins import PinRequest
 from metaservice.service.requests import Begin, Intent
+from metaservice.service.timeline import VersionFilter
 from metaservice.store import keys
 from metaservice.store.port import StoreFailed
 from tests.retention.rig import GRACE_MS, HOUR_MS, LEASE_MS, WHO, Rig
@@ -120,7 +122,7 @@ def test_everything_below_the_horizon_is_refused_with_the_oldest() -> None:
         lambda: rig.reads.check_version(table, 1),
         lambda: rig.reads.resolve_version(table, 2),
         lambda: rig.reads.list_files(table, 1),
-        lambda: rig.reads.list_versions(table, 2, 10),
+        lambda: rig.timeline.list_versions(table, VersionFilter(), 2, 10),
         lambda: rig.ask(lambda: rig.reads.resolve_time(table, early_us)),
         lambda: rig.begin(Operation.INSERT, read_version=2),
         lambda: rig.restore(1),
@@ -128,8 +130,8 @@ def test_everything_below_the_horizon_is_refused_with_the_oldest() -> None:
     ]
     for call in gone:
         assert check_refused(call, ErrorKind.GONE, "VERSION_RETIRED")["oldest"] == "3"
-    assert [one.footprint.version for one in rig.reads.list_versions(table, None, 10)] == [3]
-    assert rig.reads.list_versions(table, 3, 10) == []
+    assert [one.footprint.version for one in rig.timeline.list_versions(table, VersionFilter(), None, 10).items] == [3]
+    assert rig.timeline.list_versions(table, VersionFilter(), 3, 10).items == []
     assert rig.ask(lambda: rig.reads.resolve_time(table, rig.clock.us)).version == 3
 
 

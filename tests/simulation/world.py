@@ -17,6 +17,7 @@ from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Answer, Decider, Job
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
+from metaservice.service.timeline import Timeline, VersionFilter
 from metaservice.service.transactions import Transactions
 from metaservice.store import keys
 from metaservice.store.memory import MemoryStore
@@ -74,6 +75,7 @@ class World:
         self.transactions = Transactions(self.decider, self.clock, LEASE_MS, KEEP_MS, 0)
         self.catalog = Catalog(self.decider, self.transactions, self.clock)
         self.reads = Reads(self.decider, self.clock)
+        self.timeline = Timeline(self.decider)
 
     def uuid(self) -> str:
         """A UUIDv7 of now."""
@@ -142,7 +144,7 @@ class World:
         for spec in self.specs:
             table = self.reads.get_table(table_id=spec.table_id)
             seen = self.reads.resolve_version(table, None).version
-            newest = self.reads.list_versions(table, None, 1)[0].footprint.version
+            newest = self.timeline.list_versions(table, VersionFilter(), None, 1).items[0].footprint.version
             for version in (seen, newest):
                 there = keys.commit_key(table.raw_id, version) in store._synced
                 check(there, "readers see what is durable alone", version)

@@ -216,26 +216,129 @@ class ListVersionsRequest(_message.Message):
     TABLE_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     page_size: _builtins.int
     """At most so many; 0: 100."""
     page_token: _builtins.str
     """From the answer before."""
+    @_builtins.property
+    def filter(self) -> Global___VersionFilter:
+        """Only those that fit; absent: all."""
+
     def __init__(
         self,
         *,
         table_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        filter: Global___VersionFilter | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "page_size", b"page_size", "page_token", b"page_token", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListVersionsRequest: _TypeAlias = ListVersionsRequest  # noqa: Y015
+
+@_typing.final
+class VersionFilter(_message.Message):
+    """Which commits are asked for: those that fit everything that is set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PropertiesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    LOGICAL_ONLY_FIELD_NUMBER: _builtins.int
+    MESSAGE_CONTAINS_FIELD_NUMBER: _builtins.int
+    PROPERTIES_FIELD_NUMBER: _builtins.int
+    FROM_VERSION_FIELD_NUMBER: _builtins.int
+    TO_VERSION_FIELD_NUMBER: _builtins.int
+    FROM_TIME_US_FIELD_NUMBER: _builtins.int
+    TO_TIME_US_FIELD_NUMBER: _builtins.int
+    principal: _builtins.str
+    """Made by the principal of this name."""
+    client: _builtins.str
+    """Made by this program."""
+    logical_only: _builtins.bool
+    """Only logical ones: those with a time version."""
+    message_contains: _builtins.str
+    """With this in the commit message, whatever the case."""
+    from_version: _builtins.int
+    """From this version on."""
+    to_version: _builtins.int
+    """Up to this version; one that is not there yet is no error."""
+    from_time_us: _builtins.int
+    """Committed at or after this time."""
+    to_time_us: _builtins.int
+    """Committed at or before this time."""
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedScalarFieldContainer[_common_pb2.Operation.ValueType]:
+        """Of one of these operations."""
+
+    @_builtins.property
+    def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """With these properties; an empty value: whatever the value."""
+
+    def __init__(
+        self,
+        *,
+        principal: _builtins.str = ...,
+        client: _builtins.str = ...,
+        operations: _abc.Iterable[_common_pb2.Operation.ValueType] | None = ...,
+        logical_only: _builtins.bool = ...,
+        message_contains: _builtins.str = ...,
+        properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        from_version: _builtins.int | None = ...,
+        to_version: _builtins.int | None = ...,
+        from_time_us: _builtins.int | None = ...,
+        to_time_us: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_time_us", b"_from_time_us", "_from_version", b"_from_version", "_to_time_us", b"_to_time_us", "_to_version", b"_to_version", "from_time_us", b"from_time_us", "from_version", b"from_version", "to_time_us", b"to_time_us", "to_version", b"to_version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_time_us", b"_from_time_us", "_from_version", b"_from_version", "_to_time_us", b"_to_time_us", "_to_version", b"_to_version", "client", b"client", "from_time_us", b"from_time_us", "from_version", b"from_version", "logical_only", b"logical_only", "message_contains", b"message_contains", "operations", b"operations", "principal", b"principal", "properties", b"properties", "to_time_us", b"to_time_us", "to_version", b"to_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__from_time_us: _TypeAlias = _typing.Literal["from_time_us"]  # noqa: Y015
+    _WhichOneofArgType__from_time_us: _TypeAlias = _typing.Literal["_from_time_us", b"_from_time_us"]  # noqa: Y015
+    _WhichOneofReturnType__from_version: _TypeAlias = _typing.Literal["from_version"]  # noqa: Y015
+    _WhichOneofArgType__from_version: _TypeAlias = _typing.Literal["_from_version", b"_from_version"]  # noqa: Y015
+    _WhichOneofReturnType__to_time_us: _TypeAlias = _typing.Literal["to_time_us"]  # noqa: Y015
+    _WhichOneofArgType__to_time_us: _TypeAlias = _typing.Literal["_to_time_us", b"_to_time_us"]  # noqa: Y015
+    _WhichOneofReturnType__to_version: _TypeAlias = _typing.Literal["to_version"]  # noqa: Y015
+    _WhichOneofArgType__to_version: _TypeAlias = _typing.Literal["_to_version", b"_to_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_time_us) -> _WhichOneofReturnType__from_time_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_version) -> _WhichOneofReturnType__from_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_time_us) -> _WhichOneofReturnType__to_time_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_version) -> _WhichOneofReturnType__to_version | None: ...
+
+Global___VersionFilter: _TypeAlias = VersionFilter  # noqa: Y015
 
 @_typing.final
 class ListVersionsResponse(_message.Message):
@@ -246,10 +349,10 @@ class ListVersionsResponse(_message.Message):
     VERSIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end."""
+    """Empty at the end, and only there."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Version]:
-        """They, newest first."""
+        """They, newest first; with a filter perhaps few or none although more follow."""
 
     def __init__(
         self,
@@ -641,7 +744,7 @@ class WatchRequest(_message.Message):
     table_id: _builtins.str
     """The table."""
     after_version: _builtins.int
-    """The last version seen: the stream begins after it."""
+    """The last version seen: the stream begins after it; -1: with the creation of the table."""
     def __init__(
         self,
         *,
@@ -665,7 +768,7 @@ class WatchResponse(_message.Message):
     VERSIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Version]:
-        """In order, without gaps."""
+        """In order, without gaps, each once."""
 
     def __init__(
         self,

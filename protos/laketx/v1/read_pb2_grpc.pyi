@@ -50,7 +50,10 @@ class ReadServiceStub:
     Unpin: _grpc.UnaryUnaryMultiCallable[_read_pb2.UnpinRequest, _read_pb2.UnpinResponse]
     """Ends a pin."""
     Watch: _grpc.UnaryStreamMultiCallable[_read_pb2.WatchRequest, _read_pb2.WatchResponse]
-    """The commits of a table as they come, from a version on."""
+    """The commits of a table as they come, from a version on. The first answer is empty and comes at once: the watch
+    stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
+    again after the last version seen misses nothing.
+    """
 
 @_typing.type_check_only
 class ReadServiceAsyncStub(ReadServiceStub):
@@ -74,7 +77,10 @@ class ReadServiceAsyncStub(ReadServiceStub):
     Unpin: _aio.UnaryUnaryMultiCallable[_read_pb2.UnpinRequest, _read_pb2.UnpinResponse]  # type: ignore[assignment]
     """Ends a pin."""
     Watch: _aio.UnaryStreamMultiCallable[_read_pb2.WatchRequest, _read_pb2.WatchResponse]  # type: ignore[assignment]
-    """The commits of a table as they come, from a version on."""
+    """The commits of a table as they come, from a version on. The first answer is empty and comes at once: the watch
+    stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
+    again after the last version seen misses nothing.
+    """
 
 class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
     """Answers readers."""
@@ -149,6 +155,9 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _read_pb2.WatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_read_pb2.WatchResponse], _abc.AsyncIterator[_read_pb2.WatchResponse]]:
-        """The commits of a table as they come, from a version on."""
+        """The commits of a table as they come, from a version on. The first answer is empty and comes at once: the watch
+        stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
+        again after the last version seen misses nothing.
+        """
 
 def add_ReadServiceServicer_to_server(servicer: ReadServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -825,10 +825,10 @@ class ListTransactionsResponse(_message.Message):
     TRANSACTIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end."""
+    """Empty at the end, and only there."""
     @_builtins.property
     def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]:
-        """They, newest first."""
+        """They, newest first; with a filter perhaps few or none although more follow."""
 
     def __init__(
         self,

@@ -1,0 +1,61 @@
+"""A watch as its reader sees it: one sequence of commits, however often the stream below it breaks.
+
+Every stream begins after the last version that was handed out, so nothing is skipped and nothing comes twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import grpc
+
+from metaservice.client.errors import ErrorKind, build_error, decode_rpc_error
+from metaservice.client.retries import Patience
+from protos.laketx.v1 import read_pb2
+
+
+class Stream(Protocol):
+    """What gRPC gives for a call that answers with a stream."""
+
+    def __iter__(self) -> Iterator[read_pb2.WatchResponse]: ...
+
+    def cancel(self) -> object: ...
+
+
+def watch(
+    open_stream: Callable[[read_pb2.WatchRequest], Stream],
+    table_id: str,
+    after_version: int,
+    patience: Patience,
+    is_closed: Callable[[], bool],
+) -> Iterator[read_pb2.Version]:
+    """Ends when the client is closed; raises what repeating doesn't help, or when nothing came for too long."""
+    request = read_pb2.WatchRequest(table_id=table_id, after_version=after_version)
+    while not is_closed():
+        try:
+            stream = open_stream(request)
+        except ValueError:  # gRPC's word for a channel that was closed meanwhile
+            if is_closed():
+                return
+            raise
+        try:
+            for response in stream:
+                patience.rewarded()
+                for version in response.versions:
+                    if version.version != request.after_version + 1:
+                        raise _out_of_order(request.after_version, version.version)
+                    request.after_version = version.version
+                    yield version
+            error = build_error(ErrorKind.UNAVAILABLE, "WATCH_ENDED", "the service ended the stream")
+        except grpc.RpcError as broken:
+            error = decode_rpc_error(broken)
+        finally:
+            stream.cancel()
+        if not is_closed():
+            patience.pause(error)
+
+
+def _out_of_order(last: int, found: int) -> Exception:
+    facts = {"last": str(last), "found": str(found)}
+    return build_error(ErrorKind.CORRUPT, "WATCH_OUT_OF_ORDER", "the stream is not the log", facts)

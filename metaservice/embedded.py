@@ -1,0 +1,272 @@
+"""The service of a folder, without an operator: found where it runs, started where it doesn't.
+
+    with open_folder("lake") as client:
+        table = client.get_table("sales")
+
+The server is a process of its own, never the caller's; whoever opens the folder first starts it, all others share it,
+and it ends by itself when nobody has needed it for a while. Below the folder:
+
+    _laketx/server.lock     whoever holds it may be the server; it is free again when the process ends, however it does
+    _laketx/server.json     where the server listens, and which release it is
+    _laketx/server.sock     its socket (a long path, or one with odd letters: in a folder of the user's under /tmp)
+    _laketx/server.log      what it says
+    _laketx/store           its store
+
+The caller that gets the lock starts the server and hands the lock on to it, as an open file: there is no moment at
+which neither holds it. Whoever doesn't get it waits until somebody listens. A client looks again for the server after a
+failed call, and so replaces one that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from metaservice.client import MetaClient
+
+WIRE: Final = 1  # servers and clients of different releases understand each other while this is the same
+IDLE_EXIT_S: Final = 30.0
+START_TIMEOUT_S: Final = 30.0
+LOOK_EVERY_S: Final = 0.01
+SOCKET_PATH_BYTES_MAX: Final = 100  # the kernel takes 107
+LOG_BYTES_MAX: Final = 8 << 20
+LOG_SHOWN_BYTES: Final = 2_000
+PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+\Z")  # any other letter means something in an address
+SERVE: Final = (sys.executable, "-m", "metaservice")
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What server.json says."""
+
+    address: str
+    release: str
+    wire: int
+    pid: int = 0
+
+
+def open_folder(
+    path: str | os.PathLike[str],
+    *,
+    principal: str = "",
+    client_name: str = "",
+    idle_exit_s: float = IDLE_EXIT_S,
+    retry_budget_s: float = 60.0,
+) -> MetaClient:
+    """A client of the folder's service, which is running when this returns and for as long as the client is open."""
+    revive = partial(_revive, path, idle_exit_s)
+    address = find_or_start(path, idle_exit_s=idle_exit_s)
+    from metaservice.client import MetaClient  # noqa: PLC0415 - loads while the server starts, and after it is found
+
+    client = MetaClient(
+        address, principal=principal, client_name=client_name, retry_budget_s=retry_budget_s, revive=revive
+    )
+    try:
+        client.ping()  # opens the session, which the server stays for
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def find_or_start(
+    path: str | os.PathLike[str], *, idle_exit_s: float = IDLE_EXIT_S, timeout_s: float = START_TIMEOUT_S
+) -> str:
+    """The address of the folder's service; where it doesn't run it is started."""
+    home = _home(Path(path))
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        lock = _take_lock(home)
+        if lock is not None and (started := _start(home, lock, idle_exit_s, deadline_s)):
+            return started
+        served = _read_served(home)
+        if lock is None and served is not None and _listens(served.address):
+            _check_wire(home, served)
+            return served.address
+        if time.monotonic() > deadline_s:
+            facts = {"folder": str(home), "address": served.address if served is not None else ""}
+            _refuse("UNAVAILABLE", "SERVER_UNREACHABLE", "somebody serves the folder, but doesn't listen", **facts)
+        time.sleep(LOOK_EVERY_S)
+
+
+def _revive(path: str | os.PathLike[str], idle_exit_s: float) -> None:
+    """Between attempts of a call. That it fails tells no more than the failing call itself."""
+    from metaservice.client import MetaServiceError  # noqa: PLC0415 - see above
+
+    with contextlib.suppress(MetaServiceError):
+        find_or_start(path, idle_exit_s=idle_exit_s)
+
+
+def _home(folder: Path) -> Path:
+    if (folder / "CURRENT").exists() and (folder / "IDENTITY").exists():
+        _refuse("BLOCKED", "FOLDER_IS_A_STORE", "it belongs to a service that was started by hand", folder=str(folder))
+    home = folder / "_laketx"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        return home.resolve(strict=True)
+    except OSError as error:
+        _refuse_folder(home, error)
+
+
+def _refuse_folder(home: Path, error: OSError) -> NoReturn:
+    _refuse("BLOCKED", "FOLDER_UNUSABLE", str(error), folder=str(home.parent))
+
+
+# -- the lock ----------------------------------------------------------------------------------------------------------
+
+_held: set[int] = set()  # a process that is forked off in between must not keep them
+
+
+def _forget_held() -> None:
+    for lock in _held:
+        os.close(lock)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_held)
+
+
+def _take_lock(home: Path) -> int | None:
+    """An open file that is locked; None where somebody else has it."""
+    try:
+        lock = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        _refuse_folder(home, error)
+    _held.add(lock)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _let_go(lock)
+        return None
+    except OSError as error:
+        _let_go(lock)
+        _refuse_folder(home, error)
+    return lock
+
+
+def _let_go(lock: int) -> None:
+    _held.discard(lock)
+    os.close(lock)
+
+
+# -- the server --------------------------------------------------------------------------------------------------------
+
+
+def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str | None:
+    """With the lock; it is the server's from here on. None where somebody ended it at once."""
+    try:
+        served = Served(f"unix:{_socket_path(home)}", _release(), WIRE)
+        _write_served(home, served)
+        log = home / "server.log"
+        if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
+            log.replace(home / "server.log.1")
+        with log.open("ab") as output:
+            said_from = output.tell()
+            server = subprocess.Popen(
+                [*SERVE, "--data", home / "store", "--listen", served.address, "--idle-exit-s", str(idle_exit_s)],
+                cwd=ROOT,  # where these packages are, whatever the caller's path
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[lock],
+                start_new_session=True,  # the caller's terminal doesn't end it
+            )
+        _write_served(home, Served(served.address, served.release, served.wire, server.pid))
+    except OSError as error:
+        _refuse_folder(home, error)
+    finally:
+        _let_go(lock)
+    while not _listens(served.address):
+        if server.poll() is not None:
+            if server.returncode <= 0:
+                return None
+            said = _tail(log, said_from)
+            _refuse("BLOCKED", "SERVER_FAILED", said, folder=str(home), log=str(log), exit=str(server.returncode))
+        if time.monotonic() > deadline_s:
+            _refuse("UNAVAILABLE", "SERVER_SLOW", "it has started but doesn't listen", folder=str(home), log=str(log))
+        time.sleep(LOOK_EVERY_S)
+    threading.Thread(target=server.wait, name="laketx-server-end", daemon=True).start()  # no zombie
+    return served.address
+
+
+def _socket_path(home: Path) -> Path:
+    path = home / "server.sock"
+    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX and PLAIN_PATH.match(str(path)):
+        return path
+    folder = Path(tempfile.gettempdir()) / f"laketx-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} is somebody else's")
+    return folder / f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:32]}.sock"
+
+
+def _listens(address: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(address.removeprefix("unix:"))
+        except OSError:
+            return False
+    return True
+
+
+def _tail(log: Path, said_from: int) -> str:
+    with log.open("rb") as said:
+        said.seek(max(said_from, log.stat().st_size - LOG_SHOWN_BYTES))
+        return said.read().decode(errors="replace").strip()
+
+
+# -- server.json -------------------------------------------------------------------------------------------------------
+
+
+def _write_served(home: Path, served: Served) -> None:
+    """By the holder of the lock alone."""
+    fresh = home / "server.json.tmp"
+    fresh.write_text(json.dumps(asdict(served)) + "\n", encoding="utf-8")
+    fresh.replace(home / "server.json")
+
+
+def _read_served(home: Path) -> Served | None:
+    """None where there is none yet, or not one that this release can read."""
+    try:
+        found = json.loads((home / "server.json").read_text(encoding="utf-8"))
+        return Served(str(found["address"]), str(found["release"]), int(found["wire"]), int(found["pid"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _release() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow, and seldom needed
+
+    try:
+        return version("laketx")
+    except PackageNotFoundError:
+        return "unpackaged"
+
+
+def _check_wire(home: Path, served: Served) -> None:
+    if served.wire != WIRE:
+        facts = {"folder": str(home), "running": served.release, "mine": _release(), "pid": str(served.pid)}
+        _refuse("BLOCKED", "SERVER_OTHER_RELEASE", "it ends by itself when nobody uses it: then open again", **facts)
+
+
+def _refuse(kind: str, reason: str, message: str, **facts: str) -> NoReturn:
+    from metaservice.client.errors import ErrorKind, build_error  # noqa: PLC0415 - see above
+
+    raise build_error(ErrorKind[kind], reason, message, facts)

@@ -1,0 +1,39 @@
+"""How long nobody has asked anything: what a server needs to know that ends by itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final
+
+from metaservice.core.errors import ErrorKind, MetaError
+
+FIRST_CALL_S: Final = 5.0  # whoever started the server, or waits for it, needs time to call
+
+
+class Activity:
+    """Counts the calls under way, streams included. Once closed it lets no call in."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._calls = 0
+        self._ended_s = time.monotonic() + FIRST_CALL_S
+        self._closed = False
+
+    def begin(self) -> None:
+        with self._mutex:
+            if self._closed:
+                raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor")
+            self._calls += 1
+
+    def end(self) -> None:
+        with self._mutex:
+            self._calls -= 1
+            self._ended_s = time.monotonic()
+
+    def close_if_idle(self, idle_s: float) -> float:
+        """Close where nothing was under way for so long and answer 0; else the seconds after which it may be so."""
+        with self._mutex:
+            left_s = idle_s if self._calls else self._ended_s + idle_s - time.monotonic()
+            self._closed = left_s <= 0
+            return max(left_s, 0.0)

@@ -1,0 +1,146 @@
+"""Watches: streams of a table's commits, in order, nothing skipped, nothing twice.
+
+Each commit is read and encoded once, whatever the number of watchers: a frame is the joined bytes of its versions, as
+protobuf merges repeated fields of messages that follow each other. After a frame a watcher rests, the longer the more
+watchers there are, and what is committed meanwhile goes into its next frame: so all of them together cost a bounded
+number of frames a second. An idle watcher costs nothing but its thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import grpc
+
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.model import CommitSummary
+from metaservice.rpc import answers, wire
+from metaservice.rpc.calls import Calls
+from metaservice.service.state import TableState
+from metaservice.service.waiting import Waiter
+from protos.laketx.v1 import read_pb2
+
+FRAME_VERSIONS_MAX: Final = 500
+FRAME_BYTES_MAX: Final = 256 << 10
+CACHE_VERSIONS_MAX: Final = 2_000
+CACHE_BYTES_MAX: Final = 1 << 20
+TABLES_CACHED_MAX: Final = 64
+REST_S_PER_WATCHER: Final = 0.0006
+REST_S_MAX: Final = 0.25
+SPREAD: Final = 0.618  # so that watchers who were woken together don't stay together
+
+
+@dataclass(slots=True)
+class Encoded:
+    """The newest versions of a table, each as the bytes of an answer that holds it alone."""
+
+    frames: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
+    size_bytes: int = 0
+    mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    def put(self, version: int, frame: bytes) -> None:
+        """Older ones than those here are not kept: who lags behind must not take the room of those who don't."""
+        if version <= next(reversed(self.frames), -1):
+            return
+        self.frames[version] = frame
+        self.size_bytes += len(frame)
+        while len(self.frames) > CACHE_VERSIONS_MAX or (self.size_bytes > CACHE_BYTES_MAX and len(self.frames) > 1):
+            self.size_bytes -= len(self.frames.popitem(last=False)[1])
+
+
+class Watches:
+    """Opens watches, a bounded number at a time."""
+
+    def __init__(self, calls: Calls, watchers_max: int) -> None:
+        self._calls = calls
+        self._watchers_max = watchers_max
+        self._mutex = threading.Lock()
+        self._open = 0
+        self._opened = 0
+        self._encoded: OrderedDict[str, Encoded] = OrderedDict()
+
+    def stop(self) -> None:
+        """End them all, and refuse others."""
+        self._calls.bells.stop()
+
+    def open(self, request: read_pb2.WatchRequest, context: grpc.ServicerContext) -> Iterator[bytes]:
+        table_id, after = wire.table_id(request.table_id), request.after_version
+        table = self._calls.reads.get_table(table_id=table_id)
+        if after < -1:
+            raise invalid("VERSION_INVALID", what="after_version", value=after)
+        if after > table.durable:
+            raise invalid("VERSION_IN_FUTURE", version=after, head=table.durable)
+        self._calls.timeline.check_kept(table, after + 1)
+        with self._mutex:
+            if self._open >= self._watchers_max:
+                raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_WATCHERS", most=self._watchers_max)
+            self._open += 1
+            self._opened += 1
+            number = self._opened
+        try:
+            yield b""
+            yield from self._watch(table, after, 0.75 + SPREAD * number % 1 / 2, context)
+        finally:
+            with self._mutex:
+                self._open -= 1
+
+    def _watch(self, table: TableState, after: int, pace: float, context: grpc.ServicerContext) -> Iterator[bytes]:
+        waiter, bells, table_id = Waiter(), self._calls.bells, table.meta.table_id
+        context.add_callback(waiter.wake)
+        while context.is_active():
+            if bells.stopping:
+                raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor")
+            found = self._find(table_id)
+            table = found or table
+            to = table.durable if found is not None else table.head  # a table that is gone has had its last commit
+            rests = after < to
+            while after < to and context.is_active():
+                frame, after = self._frame(table, after, to)
+                yield frame
+            if found is None:
+                raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
+            if rests:  # and then look again at all that may have woken it
+                waiter.sleep(pace * min(REST_S_MAX, REST_S_PER_WATCHER * self._open))
+            else:
+                bells.wait(waiter, table_id, after)
+
+    def _find(self, table_id: str) -> TableState | None:
+        """None where the table was dropped, durably."""
+        decider = self._calls.decider
+        if table_id not in decider.state.tables:
+            decider.call(lambda: None)  # what was decided before it is durable once it is answered
+        return decider.state.tables.get(table_id)
+
+    def _frame(self, table: TableState, after: int, to: int) -> tuple[bytes, int]:
+        """The next commits, and the last of them."""
+        if to - after > FRAME_VERSIONS_MAX:
+            return self._join(table, after, to, Encoded())
+        with self._mutex:
+            encoded = self._encoded.setdefault(table.meta.table_id, Encoded())
+            self._encoded.move_to_end(table.meta.table_id)
+            if len(self._encoded) > TABLES_CACHED_MAX:
+                self._encoded.popitem(last=False)
+        with encoded.mutex:
+            return self._join(table, after, to, encoded)
+
+    def _join(self, table: TableState, after: int, to: int, encoded: Encoded) -> tuple[bytes, int]:
+        frames: list[bytes] = []
+        size_bytes = 0
+        source: Iterator[CommitSummary] | None = None
+        for version in range(after + 1, min(to, after + FRAME_VERSIONS_MAX) + 1):
+            frame = encoded.frames.get(version)
+            if frame is not None:
+                source = None
+            else:
+                source = source or self._calls.timeline.follow(table, version - 1, to)
+                frame = read_pb2.WatchResponse(versions=[answers.version(next(source))]).SerializeToString()
+                encoded.put(version, frame)
+            frames.append(frame)
+            size_bytes += len(frame)
+            if size_bytes >= FRAME_BYTES_MAX:
+                break
+        return b"".join(frames), after + len(frames)
