@@ -18,6 +18,7 @@ from metaservice.rpc.server import Server, ServerSettings
 from metaservice.service.catalog import Catalog
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
+from metaservice.service.planning import Planning
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
 from metaservice.service.transactions import Transactions
@@ -59,7 +60,8 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
     decider = Decider(open_state.again, lambda: transactions.tick(), fail_stop)  # noqa: PLW0108 - made below
     transactions = Transactions(decider, clocks, settings.lease_ms, settings.outcome_keep_ms, settings.reserve_bytes)
     catalog = Catalog(decider, transactions, clocks)
-    return Service(decider, Calls(decider, transactions, catalog, Reads(decider, clocks)))
+    reads = Reads(decider, clocks)
+    return Service(decider, Calls(decider, transactions, catalog, reads, Planning(decider, reads)))
 
 
 class OpenState:

@@ -15,6 +15,7 @@ from metaservice.core.transaction import Txn
 from metaservice.rpc import answers, wire
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Decider
+from metaservice.service.planning import Planning
 from metaservice.service.reads import Reads
 from metaservice.service.requests import Begin, Commit, Intent
 from metaservice.service.transactions import Transactions
@@ -31,6 +32,7 @@ class Calls:
     transactions: Transactions
     catalog: Catalog
     reads: Reads
+    planning: Planning
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

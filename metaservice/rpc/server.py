@@ -45,6 +45,7 @@ from protos.laketx.v1 import (
 
 log = logging.getLogger("laketx.rpc")
 SESSION = "/laketx.v1.TransactionService/Session"
+RAW_ANSWERS = {"/laketx.v1.ReadService/PlanScan"}  # bytes already
 SERVICES = [
     transaction_pb2.DESCRIPTOR.services_by_name["TransactionService"].full_name,
     catalog_pb2.DESCRIPTOR.services_by_name["CatalogService"].full_name,
@@ -91,6 +92,8 @@ class Edge(grpc.ServerInterceptor):
                 wrapped, handler.request_deserializer, handler.response_serializer
             )
         streamed = self._streamed(handler.unary_stream or handler.stream_stream, method, request_id)
+        if method in RAW_ANSWERS:
+            return grpc.unary_stream_rpc_method_handler(streamed, handler.request_deserializer)
         make = grpc.unary_stream_rpc_method_handler if handler.unary_stream else grpc.stream_stream_rpc_method_handler
         return make(streamed, handler.request_deserializer, handler.response_serializer)
 

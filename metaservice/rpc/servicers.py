@@ -13,7 +13,7 @@ import grpc
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.transaction import TxnState
-from metaservice.rpc import answers, wire
+from metaservice.rpc import answers, plans, wire
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.session import Sessions
 from protos.laketx.v1 import (
@@ -173,10 +173,11 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
     def ResolveVersion(self, request: Any, context: grpc.ServicerContext) -> Any:
         table, reads = self._table(request.table_id), self._calls.reads
         asked = request.WhichOneof("at")
+        found: Any
         if asked == "commits_ago":
-            raise NotImplementedError("commits_ago")
-        if asked == "time_us":
-            found: Any = self._calls.decider.call(lambda: reads.resolve_time(table, request.time_us))
+            found = self._calls.planning.resolve_commits_ago(table, request.commits_ago)
+        elif asked == "time_us":
+            found = self._calls.decider.call(lambda: reads.resolve_time(table, request.time_us))
         else:
             found = reads.resolve_version(table, request.version if asked == "version" else None)
         return read_pb2.ResolveVersionResponse(
@@ -204,6 +205,12 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
             yield read_pb2.ListFilesResponse(version=version, entries=part)
         if not sent:
             yield read_pb2.ListFilesResponse(version=version)
+
+    def PlanScan(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        return plans.scan(self._calls.planning, self._calls.reads, request)
+
+    def PlanChanges(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        return plans.changes(self._calls.planning, self._calls.reads, request)
 
 
 class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):

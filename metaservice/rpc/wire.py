@@ -248,6 +248,13 @@ def entry_path(path: str, txn: str, *, external: bool) -> str:
     return path
 
 
+def written_under(message: common_pb2.DataFile, meta: TableMeta) -> bytes:
+    """The schema version of a file that names none, to be put behind its other fields."""
+    if message.schema_version:
+        return b""
+    return common_pb2.DataFile(schema_version=meta.schema_version).SerializeToString()
+
+
 def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation: Operation) -> Entry:
     path = entry_path(message.path, txn, external=message.external)
     if message.HasField("first_row_id"):
@@ -271,7 +278,7 @@ def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation
         FileKind(message.kind),
         count(message.rows, "rows", limits.FILE_COUNT_MAX),
         count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
-        message.SerializeToString(deterministic=True),
+        message.SerializeToString(deterministic=True) + written_under(message, meta),
         change and operation not in (Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER),
         carries_row_ids=message.carries_row_ids,
         external=message.external,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Footprint, Live, TableMeta
+from metaservice.core.model import Footprint, Idle, Live, TableMeta
 from metaservice.core.transaction import Txn, TxnState
-from metaservice.store import keys
+from metaservice.store import keys, upkeep
 from metaservice.store.port import Batch, Cursor, Store, prefix_end
 from metaservice.store.records import (
     added_chunks,
@@ -41,6 +41,7 @@ class TableState:
     dropped: bool = False
     footprints: OrderedDict[int, Footprint] = field(default_factory=OrderedDict)
     last_metadata_version: int = 0
+    idle: Idle = field(default_factory=Idle)
 
 
 def live_entries(
@@ -106,6 +107,7 @@ class State:
         self._load()
 
     def _load(self) -> None:
+        upkeep.index_the_past(self.store, self.batch)
         cursor = self.store.cursor()
         raw_ceiling = cursor.get(keys.CEILING)
         if raw_ceiling is not None:
@@ -132,6 +134,9 @@ class State:
         table = TableState(raw_id, decode_table(raw), head, time_us, head, time_us)
         table.next_row_id = keys.decode_version(raw_row) if raw_row is not None else 1
         table.last_metadata_version = head
+        raw_idle = cursor.get(keys.idle_key(raw_id, head))
+        if raw_idle is not None:
+            table.idle = Idle(head, keys.decode_version(raw_idle))
         return table
 
     def _load_staged(self, cursor: Cursor, txn: Txn) -> None:

@@ -29,6 +29,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
+from metaservice.store.plan_records import encode_added
 from metaservice.store.records import encode_chunk, encode_commit, encode_live, encode_table
 
 
@@ -332,16 +333,20 @@ class Transactions:
         if len(commit.added) > limits.INLINE_ENTRIES_MAX:
             size = limits.INLINE_ENTRIES_MAX
             for start in range(0, len(commit.added), size):
-                part = [live.entry for live in commit.added[start : start + size]]
-                batch.put(keys.chunk_key(raw, commit.version, chunks), encode_chunk(part))
+                part = encode_added(commit.added[start : start + size])
+                batch.put(keys.chunk_key(raw, commit.version, chunks), part)
                 chunks += 1
         batch.put(keys.commit_key(raw, commit.version), encode_commit(commit, txn, chunks))
         batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
+        if not commit.change.logical:
+            table.idle = table.idle.after(commit.version)
+            batch.put(keys.idle_key(raw, commit.version), keys.encode_version(table.idle.logical))
         for live in commit.removed:
             entry = live.entry
             batch.delete(keys.live_key(raw, entry.partition, entry.bucket, entry.path))
             past = keys.past_key(raw, commit.version, entry.partition, entry.bucket, entry.path)
             batch.put(past, encode_live(live, commit.version))
+            batch.put(keys.span_key(raw, live.added, commit.version, entry.partition, entry.bucket, entry.path), b"")
         for live in commit.added:
             entry = live.entry
             batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), encode_live(live))

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos.laketx.v1 import common_pb2 as protos_dot_laketx_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bprotos/laketx/v1/read.proto\x12\tlaketx.v1\x1a\x1dprotos/laketx/v1/common.proto\"l\n\x15ResolveVersionRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x11\n\x07version\x18\x02 \x01(\x03H\x00\x12\x11\n\x07time_us\x18\x03 \x01(\x03H\x00\x12\x15\n\x0b\x63ommits_ago\x18\x04 \x01(\x03H\x00\x42\x04\n\x02\x61t\"z\n\x16ResolveVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x16\n\x0e\x63ommit_time_us\x18\x02 \x01(\x03\x12\x19\n\x0ctime_read_us\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0b\n\x03\x63ut\x18\x04 \x01(\x08\x42\x0f\n\r_time_read_us\"\xaf\x04\n\x07Version\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x16\n\x0e\x63ommit_time_us\x18\x02 \x01(\x03\x12\x1c\n\x0ftime_version_us\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\'\n\toperation\x18\x04 \x01(\x0e\x32\x14.laketx.v1.Operation\x12\x0e\n\x06txn_id\x18\x05 \x01(\t\x12\'\n\tprincipal\x18\x06 \x01(\x0b\x32\x14.laketx.v1.Principal\x12\x16\n\x0e\x63ommit_message\x18\x07 \x01(\t\x12\x14\n\x0cread_version\x18\x08 \x01(\x03\x12\x14\n\x0crebased_over\x18\t \x01(\x03\x12\x13\n\x0b\x66iles_added\x18\n \x01(\x03\x12\x15\n\rfiles_removed\x18\x0b \x01(\x03\x12\x12\n\nrows_added\x18\x0c \x01(\x03\x12\x14\n\x0crows_removed\x18\r \x01(\x03\x12\x19\n\x11\x64\x65lete_sets_added\x18\x0e \x01(\x03\x12\x1b\n\x13\x64\x65lete_sets_removed\x18\x0f \x01(\x03\x12\x13\n\x0b\x62ytes_added\x18\x10 \x01(\x03\x12\x15\n\rbytes_removed\x18\x11 \x01(\x03\x12\x36\n\nproperties\x18\x12 \x03(\x0b\x32\".laketx.v1.Version.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x12\n\x10_time_version_us\"N\n\x13ListVersionsRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"U\n\x14ListVersionsResponse\x12$\n\x08versions\x18\x01 \x03(\x0b\x32\x12.laketx.v1.Version\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"F\n\x10ListFilesRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"K\n\x11ListFilesResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12%\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x14.laketx.v1.LiveEntry\"n\n\x0fPlanScanRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\'\n\tpredicate\x18\x03 \x01(\x0b\x32\x14.laketx.v1.PredicateB\n\n\x08_version\"J\n\x10PlanScanResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12%\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x14.laketx.v1.LiveEntry\"P\n\x12PlanChangesRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x14\n\x0c\x66rom_version\x18\x02 \x01(\x03\x12\x12\n\nto_version\x18\x03 \x01(\x03\"\x86\x01\n\x13PlanChangesResponse\x12#\n\x07version\x18\x01 \x01(\x0b\x32\x12.laketx.v1.Version\x12#\n\x05\x61\x64\x64\x65\x64\x18\x02 \x03(\x0b\x32\x14.laketx.v1.LiveEntry\x12%\n\x07removed\x18\x03 \x03(\x0b\x32\x14.laketx.v1.LiveEntry\"B\n\x0cTableVersion\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"\x88\x01\n\x12PinVersionsRequest\x12\x0e\n\x06pin_id\x18\x01 \x01(\t\x12\'\n\x06tables\x18\x02 \x03(\x0b\x32\x17.laketx.v1.TableVersion\x12\'\n\tprincipal\x18\x03 \x01(\x0b\x32\x14.laketx.v1.Principal\x12\x10\n\x08lease_ms\x18\x04 \x01(\x03\"P\n\x13PinVersionsResponse\x12\'\n\x06tables\x18\x01 \x03(\x0b\x32\x17.laketx.v1.TableVersion\x12\x10\n\x08lease_ms\x18\x02 \x01(\x03\"\x1e\n\x0cUnpinRequest\x12\x0e\n\x06pin_id\x18\x01 \x01(\t\"\x0f\n\rUnpinResponse\"7\n\x0cWatchRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x15\n\rafter_version\x18\x02 \x01(\x03\"5\n\rWatchResponse\x12$\n\x08versions\x18\x01 \x03(\x0b\x32\x12.laketx.v1.Version2\xde\x04\n\x0bReadService\x12U\n\x0eResolveVersion\x12 .laketx.v1.ResolveVersionRequest\x1a!.laketx.v1.ResolveVersionResponse\x12O\n\x0cListVersions\x12\x1e.laketx.v1.ListVersionsRequest\x1a\x1f.laketx.v1.ListVersionsResponse\x12H\n\tListFiles\x12\x1b.laketx.v1.ListFilesRequest\x1a\x1c.laketx.v1.ListFilesResponse0\x01\x12\x45\n\x08PlanScan\x12\x1a.laketx.v1.PlanScanRequest\x1a\x1b.laketx.v1.PlanScanResponse0\x01\x12N\n\x0bPlanChanges\x12\x1d.laketx.v1.PlanChangesRequest\x1a\x1e.laketx.v1.PlanChangesResponse0\x01\x12L\n\x0bPinVersions\x12\x1d.laketx.v1.PinVersionsRequest\x1a\x1e.laketx.v1.PinVersionsResponse\x12:\n\x05Unpin\x12\x17.laketx.v1.UnpinRequest\x1a\x18.laketx.v1.UnpinResponse\x12<\n\x05Watch\x12\x17.laketx.v1.WatchRequest\x1a\x18.laketx.v1.WatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bprotos/laketx/v1/read.proto\x12\tlaketx.v1\x1a\x1dprotos/laketx/v1/common.proto\"l\n\x15ResolveVersionRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x11\n\x07version\x18\x02 \x01(\x03H\x00\x12\x11\n\x07time_us\x18\x03 \x01(\x03H\x00\x12\x15\n\x0b\x63ommits_ago\x18\x04 \x01(\x03H\x00\x42\x04\n\x02\x61t\"z\n\x16ResolveVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x16\n\x0e\x63ommit_time_us\x18\x02 \x01(\x03\x12\x19\n\x0ctime_read_us\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0b\n\x03\x63ut\x18\x04 \x01(\x08\x42\x0f\n\r_time_read_us\"\xaf\x04\n\x07Version\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x16\n\x0e\x63ommit_time_us\x18\x02 \x01(\x03\x12\x1c\n\x0ftime_version_us\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\'\n\toperation\x18\x04 \x01(\x0e\x32\x14.laketx.v1.Operation\x12\x0e\n\x06txn_id\x18\x05 \x01(\t\x12\'\n\tprincipal\x18\x06 \x01(\x0b\x32\x14.laketx.v1.Principal\x12\x16\n\x0e\x63ommit_message\x18\x07 \x01(\t\x12\x14\n\x0cread_version\x18\x08 \x01(\x03\x12\x14\n\x0crebased_over\x18\t \x01(\x03\x12\x13\n\x0b\x66iles_added\x18\n \x01(\x03\x12\x15\n\rfiles_removed\x18\x0b \x01(\x03\x12\x12\n\nrows_added\x18\x0c \x01(\x03\x12\x14\n\x0crows_removed\x18\r \x01(\x03\x12\x19\n\x11\x64\x65lete_sets_added\x18\x0e \x01(\x03\x12\x1b\n\x13\x64\x65lete_sets_removed\x18\x0f \x01(\x03\x12\x13\n\x0b\x62ytes_added\x18\x10 \x01(\x03\x12\x15\n\rbytes_removed\x18\x11 \x01(\x03\x12\x36\n\nproperties\x18\x12 \x03(\x0b\x32\".laketx.v1.Version.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x12\n\x10_time_version_us\"N\n\x13ListVersionsRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"U\n\x14ListVersionsResponse\x12$\n\x08versions\x18\x01 \x03(\x0b\x32\x12.laketx.v1.Version\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"F\n\x10ListFilesRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"K\n\x11ListFilesResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12%\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x14.laketx.v1.LiveEntry\"\xc0\x01\n\x0fPlanScanRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\'\n\tpredicate\x18\x03 \x01(\x0b\x32\x14.laketx.v1.Predicate\x12(\n\npartitions\x18\x04 \x03(\x0b\x32\x14.laketx.v1.Partition\x12\x15\n\rwithout_stats\x18\x05 \x01(\x08\x12\x0f\n\x07\x65xplain\x18\x06 \x01(\x08\x42\n\n\x08_version\"{\n\x10PlanScanResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12%\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x14.laketx.v1.LiveEntry\x12/\n\x0b\x65xplanation\x18\x03 \x01(\x0b\x32\x1a.laketx.v1.PlanExplanation\"\x8c\x02\n\x0fPlanExplanation\x12\x12\n\npartitions\x18\x01 \x01(\x03\x12\x19\n\x11partitions_pruned\x18\x02 \x01(\x03\x12\r\n\x05\x66iles\x18\x03 \x01(\x03\x12!\n\x19\x66iles_pruned_by_partition\x18\x04 \x01(\x03\x12\"\n\x1a\x66iles_pruned_by_statistics\x18\x05 \x01(\x03\x12\x12\n\nfiles_kept\x18\x06 \x01(\x03\x12\x13\n\x0b\x64\x65lete_sets\x18\x07 \x01(\x03\x12\x18\n\x10\x64\x65lete_sets_kept\x18\x08 \x01(\x03\x12\x31\n\tconjuncts\x18\t \x03(\x0b\x32\x1e.laketx.v1.ConjunctExplanation\"S\n\x13\x43onjunctExplanation\x12\x10\n\x08\x63onjunct\x18\x01 \x01(\t\x12\x14\n\x0c\x62y_partition\x18\x02 \x01(\x08\x12\x14\n\x0c\x66iles_pruned\x18\x03 \x01(\x03\"\x9f\x01\n\x12PlanChangesRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x14\n\x0c\x66rom_version\x18\x02 \x01(\x03\x12\x12\n\nto_version\x18\x03 \x01(\x03\x12\'\n\tpredicate\x18\x04 \x01(\x0b\x32\x14.laketx.v1.Predicate\x12$\n\x04mode\x18\x05 \x01(\x0e\x32\x16.laketx.v1.ChangesMode\"\xa8\x01\n\x13PlanChangesResponse\x12#\n\x07version\x18\x01 \x01(\x0b\x32\x12.laketx.v1.Version\x12#\n\x05\x61\x64\x64\x65\x64\x18\x02 \x03(\x0b\x32\x14.laketx.v1.LiveEntry\x12%\n\x07removed\x18\x03 \x03(\x0b\x32\x14.laketx.v1.LiveEntry\x12\x0c\n\x04more\x18\x04 \x01(\x08\x12\x12\n\nto_version\x18\x05 \x01(\x03\"B\n\x0cTableVersion\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"\x88\x01\n\x12PinVersionsRequest\x12\x0e\n\x06pin_id\x18\x01 \x01(\t\x12\'\n\x06tables\x18\x02 \x03(\x0b\x32\x17.laketx.v1.TableVersion\x12\'\n\tprincipal\x18\x03 \x01(\x0b\x32\x14.laketx.v1.Principal\x12\x10\n\x08lease_ms\x18\x04 \x01(\x03\"P\n\x13PinVersionsResponse\x12\'\n\x06tables\x18\x01 \x03(\x0b\x32\x17.laketx.v1.TableVersion\x12\x10\n\x08lease_ms\x18\x02 \x01(\x03\"\x1e\n\x0cUnpinRequest\x12\x0e\n\x06pin_id\x18\x01 \x01(\t\"\x0f\n\rUnpinResponse\"7\n\x0cWatchRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x15\n\rafter_version\x18\x02 \x01(\x03\"5\n\rWatchResponse\x12$\n\x08versions\x18\x01 \x03(\x0b\x32\x12.laketx.v1.Version*^\n\x0b\x43hangesMode\x12\x1c\n\x18\x43HANGES_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43HANGES_MODE_LOG\x10\x01\x12\x1b\n\x17\x43HANGES_MODE_DIFFERENCE\x10\x02\x32\xde\x04\n\x0bReadService\x12U\n\x0eResolveVersion\x12 .laketx.v1.ResolveVersionRequest\x1a!.laketx.v1.ResolveVersionResponse\x12O\n\x0cListVersions\x12\x1e.laketx.v1.ListVersionsRequest\x1a\x1f.laketx.v1.ListVersionsResponse\x12H\n\tListFiles\x12\x1b.laketx.v1.ListFilesRequest\x1a\x1c.laketx.v1.ListFilesResponse0\x01\x12\x45\n\x08PlanScan\x12\x1a.laketx.v1.PlanScanRequest\x1a\x1b.laketx.v1.PlanScanResponse0\x01\x12N\n\x0bPlanChanges\x12\x1d.laketx.v1.PlanChangesRequest\x1a\x1e.laketx.v1.PlanChangesResponse0\x01\x12L\n\x0bPinVersions\x12\x1d.laketx.v1.PinVersionsRequest\x1a\x1e.laketx.v1.PinVersionsResponse\x12:\n\x05Unpin\x12\x17.laketx.v1.UnpinRequest\x1a\x18.laketx.v1.UnpinResponse\x12<\n\x05Watch\x12\x17.laketx.v1.WatchRequest\x1a\x18.laketx.v1.WatchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,6 +34,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_VERSION_PROPERTIESENTRY']._loaded_options = None
   _globals['_VERSION_PROPERTIESENTRY']._serialized_options = b'8\001'
+  _globals['_CHANGESMODE']._serialized_start=2644
+  _globals['_CHANGESMODE']._serialized_end=2738
   _globals['_RESOLVEVERSIONREQUEST']._serialized_start=73
   _globals['_RESOLVEVERSIONREQUEST']._serialized_end=181
   _globals['_RESOLVEVERSIONRESPONSE']._serialized_start=183
@@ -50,28 +52,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTFILESREQUEST']._serialized_end=1106
   _globals['_LISTFILESRESPONSE']._serialized_start=1108
   _globals['_LISTFILESRESPONSE']._serialized_end=1183
-  _globals['_PLANSCANREQUEST']._serialized_start=1185
-  _globals['_PLANSCANREQUEST']._serialized_end=1295
-  _globals['_PLANSCANRESPONSE']._serialized_start=1297
-  _globals['_PLANSCANRESPONSE']._serialized_end=1371
-  _globals['_PLANCHANGESREQUEST']._serialized_start=1373
-  _globals['_PLANCHANGESREQUEST']._serialized_end=1453
-  _globals['_PLANCHANGESRESPONSE']._serialized_start=1456
-  _globals['_PLANCHANGESRESPONSE']._serialized_end=1590
-  _globals['_TABLEVERSION']._serialized_start=1592
-  _globals['_TABLEVERSION']._serialized_end=1658
-  _globals['_PINVERSIONSREQUEST']._serialized_start=1661
-  _globals['_PINVERSIONSREQUEST']._serialized_end=1797
-  _globals['_PINVERSIONSRESPONSE']._serialized_start=1799
-  _globals['_PINVERSIONSRESPONSE']._serialized_end=1879
-  _globals['_UNPINREQUEST']._serialized_start=1881
-  _globals['_UNPINREQUEST']._serialized_end=1911
-  _globals['_UNPINRESPONSE']._serialized_start=1913
-  _globals['_UNPINRESPONSE']._serialized_end=1928
-  _globals['_WATCHREQUEST']._serialized_start=1930
-  _globals['_WATCHREQUEST']._serialized_end=1985
-  _globals['_WATCHRESPONSE']._serialized_start=1987
-  _globals['_WATCHRESPONSE']._serialized_end=2040
-  _globals['_READSERVICE']._serialized_start=2043
-  _globals['_READSERVICE']._serialized_end=2649
+  _globals['_PLANSCANREQUEST']._serialized_start=1186
+  _globals['_PLANSCANREQUEST']._serialized_end=1378
+  _globals['_PLANSCANRESPONSE']._serialized_start=1380
+  _globals['_PLANSCANRESPONSE']._serialized_end=1503
+  _globals['_PLANEXPLANATION']._serialized_start=1506
+  _globals['_PLANEXPLANATION']._serialized_end=1774
+  _globals['_CONJUNCTEXPLANATION']._serialized_start=1776
+  _globals['_CONJUNCTEXPLANATION']._serialized_end=1859
+  _globals['_PLANCHANGESREQUEST']._serialized_start=1862
+  _globals['_PLANCHANGESREQUEST']._serialized_end=2021
+  _globals['_PLANCHANGESRESPONSE']._serialized_start=2024
+  _globals['_PLANCHANGESRESPONSE']._serialized_end=2192
+  _globals['_TABLEVERSION']._serialized_start=2194
+  _globals['_TABLEVERSION']._serialized_end=2260
+  _globals['_PINVERSIONSREQUEST']._serialized_start=2263
+  _globals['_PINVERSIONSREQUEST']._serialized_end=2399
+  _globals['_PINVERSIONSRESPONSE']._serialized_start=2401
+  _globals['_PINVERSIONSRESPONSE']._serialized_end=2481
+  _globals['_UNPINREQUEST']._serialized_start=2483
+  _globals['_UNPINREQUEST']._serialized_end=2513
+  _globals['_UNPINRESPONSE']._serialized_start=2515
+  _globals['_UNPINRESPONSE']._serialized_end=2530
+  _globals['_WATCHREQUEST']._serialized_start=2532
+  _globals['_WATCHREQUEST']._serialized_end=2587
+  _globals['_WATCHRESPONSE']._serialized_start=2589
+  _globals['_WATCHRESPONSE']._serialized_end=2642
+  _globals['_READSERVICE']._serialized_start=2741
+  _globals['_READSERVICE']._serialized_end=3347
 # @@protoc_insertion_point(module_scope)

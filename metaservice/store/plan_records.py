@@ -1,0 +1,42 @@
+"""Stored entries as plans take them: parsed as seldom as can be, the wire's own bytes passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from metaservice.core.model import Live
+from metaservice.store.records import entry_record
+from protos.laketx.storage.v1 import records_pb2 as pb
+
+StoredEntry = pb.EntryRecord
+
+decode_stored: Final[Callable[[bytes], StoredEntry]] = pb.EntryRecord.FromString
+
+
+def encode_added(added: Iterable[Live]) -> bytes:
+    """A chunk of what a large commit added, with the data versions that it gave or brought back."""
+    records = [entry_record(live.entry, live.data_version, live.added) for live in added]
+    return pb.ChunkRecord(entries=records).SerializeToString()
+
+
+def decode_added(raw: bytes) -> tuple[list[StoredEntry], int]:
+    """The entries in the record of a commit, and in how many chunks there are more."""
+    record = pb.CommitRecord.FromString(raw)
+    return [complete(entry, record.version) for entry in record.added], record.added_chunks
+
+
+def decode_added_chunk(raw: bytes, version: int) -> list[StoredEntry]:
+    return [complete(entry, version) for entry in pb.ChunkRecord.FromString(raw).entries]
+
+
+def complete(entry: StoredEntry, version: int) -> StoredEntry:
+    """The first release kept no versions in chunks: there, both are the commit's."""
+    entry.data_version = entry.data_version or version
+    entry.added = entry.added or version
+    return entry
+
+
+def decode_idle(raw: bytes) -> bool:
+    """Whether the commit has no time version."""
+    return not pb.CommitRecord.FromString(raw).logical
