@@ -38,7 +38,7 @@ from metaservice.core.predicates import (
 
 # Smallest and largest value, None where not known; whether there may be NULLs; whether there may be values.
 Bounds = tuple[Any, Any, bool, bool]
-Row = Sequence[Bounds]
+Row = tuple[Bounds, ...]
 Judge = Callable[[Row], int]  # the truths that are possible
 
 MAY_BE_TRUE: Final = 1
@@ -221,11 +221,12 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """How the files of a table are tried: a row holds the bounds of `columns`, then those of `partition_columns`."""
+    """How files are tried: a row holds the bounds of `columns`, then, if used, those of the partition columns."""
 
-    columns: tuple[str, ...]
-    tests: tuple[Test, ...]
-    key_slots: tuple[int | None, ...]
+    columns: tuple[str, ...] = ()
+    tests: tuple[Test, ...] = ()
+    key_slots: tuple[int | None, ...] = ()
+    uses_partition: bool = False
 
     def failed(self, row: Row) -> Test | None:
         """The first test that no row of the file can pass; one of keys, where there is one."""
@@ -249,6 +250,9 @@ def _meet(one: Bounds, other: Bounds) -> bool:
     return not apart
 
 
+NO_PRUNING: Final = Pruning()
+
+
 def new_pruning(
     predicate: Predicate, types: Mapping[str, str], partition_columns: Sequence[str], primary_key: Collection[str]
 ) -> Pruning:
@@ -266,7 +270,7 @@ def new_pruning(
     keys = {*primary_key, *partition_columns} if primary_key else set[str]()
     tests = tuple(Test(part, compile_judge(part, known), columns_of(part) <= keys) for part in parts)
     key_slots = tuple(None if key in real else slots[key] for key in primary_key) if hides_by_key else ()
-    return Pruning(columns, tests, key_slots)
+    return Pruning(columns, tests, key_slots, not wanted.isdisjoint(partition_columns))
 
 
 def choose(pruning: Pruning, files: Iterable[tuple[int, Row]]) -> list[Test | None]:

@@ -6,8 +6,9 @@ length before it. `PlanScan` answers such bytes; its handler has no serialiser (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Final, Protocol
 
 from metaservice.core import limits
@@ -15,7 +16,7 @@ from metaservice.core.errors import invalid
 from metaservice.core.model import TableMeta
 from metaservice.core.partitions import wire_kind
 from metaservice.core.predicates import TRUE, Predicate, SqlValue, partition_part
-from metaservice.core.pruning import UNKNOWN, Bounds, Row, bounds, new_pruning, show
+from metaservice.core.pruning import UNKNOWN, Row, bounds, new_pruning, show
 from metaservice.rpc import answers, wire
 from metaservice.service.planning import Explanation, Increment, Planning, Scan, Wanted
 from metaservice.service.reads import Reads
@@ -58,35 +59,36 @@ def wanted(request: read_pb2.PlanScanRequest, meta: TableMeta, version: int) -> 
     named = frozenset(wire.partition(one, meta.partitioning) for one in request.partitions) or None
     types = {name: kind for name, kind, _, _ in meta.columns}
     pruning = new_pruning(predicate, types, names, meta.primary_key)
-    read = bounds_reader(meta, pruning.columns)
-    return Wanted(version, partition_part(predicate, names), named, pruning, read, request.explain)
+    return Wanted(
+        version, partition_part(predicate, names), named, pruning, BoundsReader(meta, pruning.columns), request.explain
+    )
 
 
 def column_ids(meta: TableMeta) -> dict[str, int]:
     return {name: number for number, (name, _, _, _) in enumerate(meta.columns, start=1)}
 
 
-def bounds_reader(meta: TableMeta, columns: Iterable[str]) -> Callable[[bytes], Row]:
+class BoundsReader:
     """From the bytes of a DataFile to the bounds of some columns."""
-    ids, types = column_ids(meta), {name: kind for name, kind, _, _ in meta.columns}
-    places = {ids[name]: (place, wire_kind(types[name])) for place, name in enumerate(columns)}
-    parse = common_pb2.DataFile.FromString
 
-    def read(payload: bytes) -> Row:
-        file = parse(payload)
+    def __init__(self, meta: TableMeta, columns: Iterable[str]) -> None:
+        ids, types = column_ids(meta), {name: kind for name, kind, _, _ in meta.columns}
+        self._places = {ids[name]: (place, wire_kind(types[name])) for place, name in enumerate(columns)}
+
+    @property
+    def key(self) -> tuple[tuple[int, tuple[int, str | None]], ...]:
+        return tuple(self._places.items())
+
+    def read(self, payload: bytes) -> Row:
+        file, places = common_pb2.DataFile.FromString(payload), self._places
         row = [UNKNOWN] * len(places)
         for stats in file.stats:
             found = places.get(stats.column_id)
             if found is not None:
-                row[found[0]] = column_bounds(stats, found[1], file.rows)
+                place, kind = found
+                nulls = stats.nulls if stats.HasField("nulls") else None
+                row[place] = bounds(_known(stats.min, kind), _known(stats.max, kind), nulls, file.rows)
         return tuple(row)
-
-    return read
-
-
-def column_bounds(stats: common_pb2.ColumnStats, kind: str | None, rows: int) -> Bounds:
-    nulls = stats.nulls if stats.HasField("nulls") else None
-    return bounds(_known(stats.min, kind), _known(stats.max, kind), nulls, rows)
 
 
 def _known(value: common_pb2.Value, kind: str | None) -> SqlValue:
@@ -95,7 +97,7 @@ def _known(value: common_pb2.Value, kind: str | None) -> SqlValue:
     if given is None or given != kind:
         return None
     found: SqlValue = getattr(value, given)
-    if given != "decimal":
+    if kind != "decimal":
         return found
     try:
         number = Decimal(str(found))
@@ -114,12 +116,12 @@ def scan_answers(found: Scan, *, without_stats: bool, explain: bool) -> Iterator
     frame = _frame_without_stats if without_stats else live_entry
     for entry in found.entries():
         framed = frame(entry)
-        if size + len(framed) > ANSWER_BYTES and size:
+        length = len(framed)
+        if size + length > ANSWER_BYTES and size:
             yield b"".join(parts)
             parts, size = [head], 0
-        parts.append(b"\x12" + varint(len(framed)))
-        parts.append(framed)
-        size += len(framed)
+        parts += (b"\x12", varint(length), framed)
+        size += length
     if explain:
         last = read_pb2.PlanScanResponse(explanation=explanation(found.explanation))
         parts.append(last.SerializeToString())
@@ -133,8 +135,12 @@ def live_entry(entry: Entry) -> bytes:
     if first_row_id:
         payload += b"\x70" + varint(first_row_id)
     tag = b"\x12" if entry.is_delete_set else b"\x0a"
-    data_version, added = varint(entry.data_version), varint(entry.added)
-    return b"%b%b%b\x18%b\x20%b" % (tag, varint(len(payload)), payload, data_version, added)
+    return tag + varint(len(payload)) + payload + _versions(entry.data_version, entry.added)
+
+
+@lru_cache(4_096)
+def _versions(data_version: int, added: int) -> bytes:
+    return b"\x18" + varint(data_version) + b"\x20" + varint(added)
 
 
 def _frame_without_stats(entry: Entry) -> bytes:
@@ -146,17 +152,13 @@ def _frame_without_stats(entry: Entry) -> bytes:
 
 def varint(number: int) -> bytes:
     """Protobuf's bytes of a number that is not negative."""
-    if number < len(_SHORT):
+    if number < 0x4000:
         return _SHORT[number]
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
+    return _LONGER[number & 0x3FFF] + varint(number >> 14)
 
 
 _SHORT: Final = [bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 14)]
+_LONGER: Final = [bytes([n & 0x7F | 0x80, n >> 7 | 0x80]) for n in range(1 << 14)]
 
 
 def explanation(found: Explanation) -> read_pb2.PlanExplanation:

@@ -1,8 +1,8 @@
 """Plans of scans and of increments: what a reader needs of a version, in the stored bytes.
 
 A partition's entries lie together in the index, so a plan seeks from partition to partition and asks the condition on
-partitions once each. An older version adds the spans that held it (`keys.span_key`). What the statistics of a file say
-is remembered by the file's stored bytes, so the memory can't be wrong, only empty.
+partitions once each. An older version adds the spans that held it (`keys.span_key`). The statistics of a partition are
+remembered with the version that they are of; the log brings them to a later one.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from metaservice.core import limits
 from metaservice.core.errors import BrokenInvariantError, ErrorKind, MetaError, invalid
 from metaservice.core.model import CommitSummary
 from metaservice.core.predicates import TRUE, Predicate, truth
-from metaservice.core.pruning import Bounds, Pruning, Row, Test, choose, conjuncts, exactly, leading_values
+from metaservice.core.pruning import NO_PRUNING, Pruning, Row, Test, choose, conjuncts, exactly, leading_values
 from metaservice.service.decider import Decider
 from metaservice.service.reads import Reads, Resolved
 from metaservice.service.state import TableState
@@ -29,11 +29,22 @@ from metaservice.store.plan_records import (
     decode_added,
     decode_added_chunk,
     decode_stored,
+    removed_of,
 )
 from metaservice.store.port import Cursor, prefix_end
 from metaservice.store.records import decode_commit
 
-ReadBounds = Callable[[bytes], Row]
+COMMITS_FOLLOWED_MAX = 100
+
+
+class ReadBounds(Protocol):
+    """Reads the bounds of some columns from a file's payload."""
+
+    @property
+    def key(self) -> Hashable:
+        """The same for readers that read the same."""
+
+    def read(self, payload: bytes) -> Row: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +54,8 @@ class Wanted:
     version: int
     on_partitions: Predicate = TRUE
     named: frozenset[str] | None = None
-    pruning: Pruning = field(default_factory=lambda: Pruning((), (), ()))
-    read_bounds: ReadBounds = lambda _: ()
+    pruning: Pruning = NO_PRUNING
+    bounds: ReadBounds | None = None
     explain: bool = False
 
 
@@ -79,39 +90,50 @@ class _Seen(NamedTuple):
     """A stored entry and what its statistics say."""
 
     raw: bytes
-    added: int
     data_version: int
     is_delete_set: bool
-    bucket: int
     row: Row
 
 
+_Part = tuple[bytes, str, Hashable]  # table, partition, what was read of the statistics
+
+
+class _Snapshot(NamedTuple):
+    """What a partition held at a version, by bucket and path. Never changed once made: threads share it."""
+
+    version: int
+    entries: Mapping[tuple[int, str], _Seen]
+
+
 class StatsMemory:
-    """What the statistics of the partitions planned last say, by table, partition and columns. Threads share it."""
+    """What the statistics of the partitions planned last say. Threads share it."""
 
     def __init__(self, files_max: int = limits.PLAN_FILES_REMEMBERED_MAX) -> None:
         self._files_max = files_max
-        self._parts: OrderedDict[tuple[bytes, str, tuple[str, ...]], dict[bytes, _Seen]] = OrderedDict()
+        self._parts: OrderedDict[_Part, _Snapshot] = OrderedDict()
         self._files = 0
         self._lock = Lock()
 
-    def recall(self, part: tuple[bytes, str, tuple[str, ...]]) -> dict[bytes, _Seen]:
+    def recall(self, part: _Part) -> _Snapshot | None:
         with self._lock:
             found = self._parts.get(part)
-            if found is None:
-                return {}
-            self._parts.move_to_end(part)
+            if found is not None:
+                self._parts.move_to_end(part)
             return found
 
-    def keep(self, part: tuple[bytes, str, tuple[str, ...]], seen: dict[bytes, _Seen]) -> None:
-        if len(seen) > self._files_max:
-            return
+    def keep(self, part: _Part, snapshot: _Snapshot) -> None:
+        """The newest of a partition."""
         with self._lock:
-            self._files += len(seen) - len(self._parts.pop(part, ()))
-            self._parts[part] = seen
+            before = self._parts.get(part)
+            if before is not None:
+                if before.version >= snapshot.version:
+                    return
+                self._files -= len(before.entries)
+            self._parts[part] = snapshot
+            self._files += len(snapshot.entries)
             while self._files > self._files_max:
                 _, oldest = self._parts.popitem(last=False)
-                self._files -= len(oldest)
+                self._files -= len(oldest.entries)
 
 
 class Planning:
@@ -416,10 +438,10 @@ class Scan:
         """An append table: a file hides nothing, and a delete set matters where it may hide rows of a file kept."""
         failed, fixed = self._wanted.pruning.failed, self._fixed(partition)
         kept, sets = _RowIds(), []
-        for seen in self._seen(partition):
+        for seen in self._snapshot(partition).values():
             if seen.is_delete_set:
                 sets.append(seen.raw)
-            elif (test := failed([*seen.row, *fixed] if fixed else seen.row)) is not None:
+            elif (test := failed(seen.row + fixed)) is not None:
                 self._drop(test)
             else:
                 entry = decode_stored(seen.raw)
@@ -435,11 +457,11 @@ class Scan:
     def _pruned_by_bucket(self, partition: str) -> Iterator[StoredEntry]:
         fixed = self._fixed(partition)
         buckets: dict[int, list[_Seen]] = {}
-        for seen in self._seen(partition):
-            buckets.setdefault(seen.bucket, []).append(seen)
+        for (bucket, _), seen in self._snapshot(partition).items():
+            buckets.setdefault(bucket, []).append(seen)
         for bucket in sorted(buckets):
             files = buckets[bucket]
-            tests = choose(self._wanted.pruning, [(one.data_version, [*one.row, *fixed]) for one in files])
+            tests = choose(self._wanted.pruning, [(one.data_version, one.row + fixed) for one in files])
             for seen, test in zip(files, tests, strict=True):
                 if test is not None:
                     self._drop(test)
@@ -457,28 +479,50 @@ class Scan:
         if self._wanted.explain:
             self.explanation.blame(test.conjunct, by_partition=False, files=1)
 
-    def _fixed(self, partition: str) -> list[Bounds]:
+    def _fixed(self, partition: str) -> Row:
+        if not self._wanted.pruning.uses_partition:
+            return ()
         values = self._meta.partitioning.decode(partition)
-        return [exactly(values[name]) for name in self._meta.partitioning.names]
+        return tuple(exactly(values[name]) for name in self._meta.partitioning.names)
 
-    def _seen(self, partition: str) -> Iterator[_Seen]:
-        """The entries live at the version with their statistics, remembered from the plan before where they can be."""
-        part = (self._raw_id, partition, self._wanted.pruning.columns)
+    def _snapshot(self, partition: str) -> Mapping[tuple[int, str], _Seen]:
+        """The entries with their statistics: those of an earlier plan, brought forward by the log, or read anew."""
+        bounds = self._wanted.bounds
+        part = (self._raw_id, partition, bounds.key if bounds is not None else None)
         known = self._memory.recall(part)
-        found: dict[bytes, _Seen] = {}
-        for key, raw in self._held(partition):
-            seen = known.get(key)
-            if seen is None or seen.raw != raw:
-                seen = self._look(raw)
-            found[key] = seen
-            if seen.added <= self.version:
-                yield seen
-        self._memory.keep(part, found)
+        if known is not None and known.version == self.version:
+            return known.entries
+        found = self._followed(partition, known) if known is not None else None
+        if found is None:
+            found = {}
+            for _, raw in self._held(partition):
+                entry = decode_stored(raw)
+                if entry.added <= self.version:
+                    found[entry.bucket, entry.path] = self._look(entry, raw)
+        self._memory.keep(part, _Snapshot(self.version, found))
+        return found
 
-    def _look(self, raw: bytes) -> _Seen:
-        entry = decode_stored(raw)
-        row = () if entry.is_delete_set else self._wanted.read_bounds(entry.payload)
-        return _Seen(raw, entry.added, entry.data_version, entry.is_delete_set, entry.bucket, row)
+    def _followed(self, partition: str, known: _Snapshot) -> dict[tuple[int, str], _Seen] | None:
+        """An earlier snapshot after the commits since; None where they are too many or not in the log."""
+        if not 0 < self.version - known.version <= COMMITS_FOLLOWED_MAX:
+            return None
+        found = dict(known.entries)
+        for version in range(known.version + 1, self.version + 1):
+            raw = self._cursor.get(keys.commit_key(self._raw_id, version))
+            if raw is None:
+                return None
+            for bucket, path in removed_of(raw, partition):
+                if found.pop((bucket, path), None) is None:
+                    return None
+            for entry in _added(self._cursor, self._raw_id, version, raw):
+                if entry.partition == partition:
+                    found[entry.bucket, entry.path] = self._look(entry, entry.SerializeToString())
+        return found
+
+    def _look(self, entry: StoredEntry, raw: bytes) -> _Seen:
+        bounds = self._wanted.bounds
+        row = () if entry.is_delete_set or bounds is None else bounds.read(entry.payload)
+        return _Seen(raw, entry.data_version, entry.is_delete_set, row)
 
 
 def _text_start(columns: tuple[tuple[str, str], ...], values: tuple[object, ...], text: str) -> str:

@@ -30,6 +30,11 @@ def decode_added_chunk(raw: bytes, version: int) -> list[StoredEntry]:
     return [complete(entry, version) for entry in pb.ChunkRecord.FromString(raw).entries]
 
 
+def removed_of(raw: bytes, partition: str) -> list[tuple[int, str]]:
+    """Bucket and path of what a commit took out of a partition."""
+    return [(ref.bucket, ref.path) for ref in pb.CommitRecord.FromString(raw).removed if ref.partition == partition]
+
+
 def complete(entry: StoredEntry, version: int) -> StoredEntry:
     """The first release kept no versions in chunks: there, both are the commit's."""
     entry.data_version = entry.data_version or version

@@ -36,7 +36,7 @@ REFUSALS = {
 IMPLEMENTED = {
     "TransactionService": None,
     "CatalogService": {"CreateTable", "GetTable", "ListTables", "AlterTable", "DropTable"},
-    "ReadService": {"ResolveVersion", "ListVersions", "ListFiles"},
+    "ReadService": {"ResolveVersion", "ListVersions", "ListFiles", "PlanScan", "PlanChanges"},
     "MaintenanceService": set[str](),
     "AdminService": set[str](),
 }
