@@ -176,6 +176,14 @@ def test_statistics_rule_out_what_they_can(predicate: Predicate, kept: bool) -> 
     assert (pruning.failed(tuple(said[column] for column in pruning.columns)) is None) is kept
 
 
+def test_what_is_not_known_may_be() -> None:
+    assert bounds(1, 2, None, 3) == (1, 2, True, True)
+    assert bounds(1, 2, 0, 3) == (1, 2, False, True)
+    assert bounds(None, None, 3, 3) == (None, None, True, False)
+    assert bounds(None, None, None, 3) == UNKNOWN
+    assert bounds(math.nan, 2.0, 0, 3) == bounds(2.0, 1.0, 0, 3) == (None, None, False, True)
+
+
 # -- primary-key tables ------------------------------------------------------------------------------------------------
 
 
