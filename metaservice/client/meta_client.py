@@ -354,12 +354,12 @@ class MetaClient:
         self,
         table_id: str,
         from_version: int,
-        to_version: int = 0,
+        to_version: int | None = None,
         *,
         predicate: common_pb2.Predicate | None = None,
         mode: read_pb2.ChangesMode.ValueType = read_pb2.CHANGES_MODE_LOG,
     ) -> Iterator[read_pb2.PlanChangesResponse]:
-        """What the logical commits in (from, to] added and removed, or what both ends differ by; `to` 0 is the head."""
+        """What the logical commits in (from, to] added and removed, or what both ends differ by; no `to`: the head."""
         request = read_pb2.PlanChangesRequest(
             table_id=table_id, from_version=from_version, to_version=to_version, predicate=predicate, mode=mode
         )

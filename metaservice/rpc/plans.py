@@ -186,7 +186,7 @@ def changes(
 ) -> Iterator[read_pb2.PlanChangesResponse]:
     table = reads.get_table(table_id=wire.table_id(request.table_id))
     after = reads.check_version(table, wire.version(request.from_version, "from_version"))
-    to = reads.check_version(table, wire.version(request.to_version, "to_version") or None)
+    to = reads.check_version(table, request.to_version if request.HasField("to_version") else None)
     if request.mode not in MODES:
         raise invalid("CHANGES_MODE_INVALID", mode=request.mode)
     if after > to:

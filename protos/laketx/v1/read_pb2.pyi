@@ -530,7 +530,7 @@ class PlanChangesRequest(_message.Message):
     from_version: _builtins.int
     """From this version, exclusive. It must still be kept."""
     to_version: _builtins.int
-    """To this version, inclusive; 0: the head."""
+    """To this version, inclusive; absent: the head."""
     mode: Global___ChangesMode.ValueType
     """Commit by commit, or from end to end."""
     @_builtins.property
@@ -542,15 +542,17 @@ class PlanChangesRequest(_message.Message):
         *,
         table_id: _builtins.str = ...,
         from_version: _builtins.int = ...,
-        to_version: _builtins.int = ...,
+        to_version: _builtins.int | None = ...,
         predicate: _common_pb2.Predicate | None = ...,
         mode: Global___ChangesMode.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["predicate", b"predicate"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_to_version", b"_to_version", "predicate", b"predicate", "to_version", b"to_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_version", b"from_version", "mode", b"mode", "predicate", b"predicate", "table_id", b"table_id", "to_version", b"to_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_to_version", b"_to_version", "from_version", b"from_version", "mode", b"mode", "predicate", b"predicate", "table_id", b"table_id", "to_version", b"to_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__to_version: _TypeAlias = _typing.Literal["to_version"]  # noqa: Y015
+    _WhichOneofArgType__to_version: _TypeAlias = _typing.Literal["_to_version", b"_to_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_version) -> _WhichOneofReturnType__to_version | None: ...
 
 Global___PlanChangesRequest: _TypeAlias = PlanChangesRequest  # noqa: Y015
 
