@@ -172,10 +172,15 @@ def explanation(found: Explanation) -> read_pb2.PlanExplanation:
         delete_sets=found.delete_sets,
         delete_sets_kept=found.delete_sets_kept,
         conjuncts=[
-            read_pb2.ConjunctExplanation(conjunct=show(part), by_partition=by_partition, files_pruned=files)
+            _conjunct(part, by_partition=by_partition, files=files)
             for (part, by_partition), files in found.conjuncts.items()
         ],
     )
+
+
+def _conjunct(part: Predicate, *, by_partition: bool, files: int) -> read_pb2.ConjunctExplanation:
+    text = show(part)[: limits.TEXT_CHARS_MAX]
+    return read_pb2.ConjunctExplanation(conjunct=text, by_partition=by_partition, files_pruned=files)
 
 
 # -- increments --------------------------------------------------------------------------------------------------------
