@@ -59,9 +59,8 @@ def wanted(request: read_pb2.PlanScanRequest, meta: TableMeta, version: int) -> 
     named = frozenset(wire.partition(one, meta.partitioning) for one in request.partitions) or None
     types = {name: kind for name, kind, _, _ in meta.columns}
     pruning = new_pruning(predicate, types, names, meta.primary_key)
-    return Wanted(
-        version, partition_part(predicate, names), named, pruning, BoundsReader(meta, pruning.columns), request.explain
-    )
+    reader = BoundsReader(meta, pruning.columns) if pruning.columns else None
+    return Wanted(version, partition_part(predicate, names), named, pruning, reader, request.explain)
 
 
 def column_ids(meta: TableMeta) -> dict[str, int]:

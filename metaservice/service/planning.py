@@ -35,6 +35,8 @@ from metaservice.store.port import Cursor, prefix_end
 from metaservice.store.records import decode_commit
 
 COMMITS_FOLLOWED_MAX = 100
+NARROW_PARTITIONS_MAX = 100
+NARROW_FILES_MAX = 10_000
 
 
 class ReadBounds(Protocol):
@@ -298,6 +300,7 @@ class Scan:
         self._memory = memory
         self._head = max(table.head, 1)  # read after the cursor was made: nothing it sees is newer
         past = keys.past_from(self._raw_id, wanted.version + 1)
+        self._is_narrow = False
         self._has_past = next(iter(cursor.scan(past, prefix_end(keys.past_prefix(self._raw_id)))), None) is not None
 
     def entries(self) -> Iterator[StoredEntry]:
@@ -311,7 +314,9 @@ class Scan:
                 if entry.added <= wanted.version:
                     yield entry
         else:
-            for partition in self._partitions(self._prefixes()):
+            prefixes = self._prefixes()
+            self._is_narrow = len(prefixes) <= NARROW_PARTITIONS_MAX and all(p.endswith("\x00") for p in prefixes)
+            for partition in self._partitions(prefixes):
                 if self._ruled_out(partition) is None:
                     yield from self._partition(partition)
 
@@ -422,10 +427,7 @@ class Scan:
 
     def _unpruned(self, partition: str) -> Iterator[StoredEntry]:
         explanation = self.explanation
-        for _, raw in self._held(partition):
-            entry = decode_stored(raw)
-            if entry.added > self.version:
-                continue
+        for entry in self._remembered(partition) if self._is_narrow else self._read(partition):
             if entry.is_delete_set:
                 explanation.delete_sets += 1
                 explanation.delete_sets_kept += 1
@@ -433,6 +435,29 @@ class Scan:
                 explanation.files += 1
                 explanation.files_kept += 1
             yield entry
+
+    def _read(self, partition: str) -> Iterator[StoredEntry]:
+        for _, raw in self._held(partition):
+            entry = decode_stored(raw)
+            if entry.added <= self.version:
+                yield entry
+
+    def _remembered(self, partition: str) -> Iterator[StoredEntry]:
+        """Of few partitions, also without statistics: one that changes all the time is slow to read from the index."""
+        part = self._part(partition)
+        known = self._recall(part)
+        if known is not None:
+            yield from (decode_stored(seen.raw) for seen in known.values())
+            return
+        found: dict[tuple[int, str], _Seen] = {}
+        for _, raw in self._held(partition):
+            entry = decode_stored(raw)
+            if entry.added <= self.version:
+                if len(found) <= NARROW_FILES_MAX:
+                    found[entry.bucket, entry.path] = self._look(entry, raw)
+                yield entry
+        if len(found) <= NARROW_FILES_MAX:
+            self._memory.keep(part, _Snapshot(self.version, found))
 
     def _pruned(self, partition: str) -> Iterator[StoredEntry]:
         """An append table: a file hides nothing, and a delete set matters where it may hide rows of a file kept."""
@@ -485,21 +510,31 @@ class Scan:
         values = self._meta.partitioning.decode(partition)
         return tuple(exactly(values[name]) for name in self._meta.partitioning.names)
 
+    def _part(self, partition: str) -> _Part:
+        bounds = self._wanted.bounds
+        return (self._raw_id, partition, bounds.key if bounds is not None else None)
+
     def _snapshot(self, partition: str) -> Mapping[tuple[int, str], _Seen]:
         """The entries with their statistics: those of an earlier plan, brought forward by the log, or read anew."""
-        bounds = self._wanted.bounds
-        part = (self._raw_id, partition, bounds.key if bounds is not None else None)
-        known = self._memory.recall(part)
-        if known is not None and known.version == self.version:
-            return known.entries
-        found = self._followed(partition, known) if known is not None else None
-        if found is None:
-            found = {}
-            for _, raw in self._held(partition):
-                entry = decode_stored(raw)
-                if entry.added <= self.version:
-                    found[entry.bucket, entry.path] = self._look(entry, raw)
+        part = self._part(partition)
+        known = self._recall(part)
+        if known is not None:
+            return known
+        found: dict[tuple[int, str], _Seen] = {}
+        for _, raw in self._held(partition):
+            entry = decode_stored(raw)
+            if entry.added <= self.version:
+                found[entry.bucket, entry.path] = self._look(entry, raw)
         self._memory.keep(part, _Snapshot(self.version, found))
+        return found
+
+    def _recall(self, part: _Part) -> Mapping[tuple[int, str], _Seen] | None:
+        known = self._memory.recall(part)
+        if known is None or known.version == self.version:
+            return known.entries if known is not None else None
+        found = self._followed(part[1], known)
+        if found is not None:
+            self._memory.keep(part, _Snapshot(self.version, found))
         return found
 
     def _followed(self, partition: str, known: _Snapshot) -> dict[tuple[int, str], _Seen] | None:
