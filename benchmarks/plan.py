@@ -174,6 +174,8 @@ def by_statistics(bench: Benchmark, tables: Tables, client: MetaClient, _pid: in
 
 def history(bench: Benchmark, tables: Tables, client: MetaClient, _pid: int, _peer_ms: float) -> None:
     commits = scaled(COMMITS)
+    first = [plan(client, tables.long, day_is(0), None, FILES_A_PARTITION)]
+    bench.add(f"head plan with {commits} commits behind: first time", first, unit="ms")
     short = bench.measure(
         f"head plan with {COMMITS_FEW} commits behind (median)", lambda: median_plan(client, tables.short), unit="ms"
     )
