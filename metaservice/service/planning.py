@@ -152,6 +152,8 @@ class Planning:
         return Scan(table, cursor, wanted, self._memory)
 
     def check_kept(self, cursor: Cursor, table: TableState, version: int) -> None:
+        if version == table.durable:
+            return
         start = keys.commits_prefix(table.raw_id)
         first = next(iter(cursor.scan(start, prefix_end(start))), None)
         oldest = keys.decode_version(first[0][17:]) if first is not None else 0
