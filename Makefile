@@ -105,6 +105,10 @@ serve: setup ## run the service in the foreground; ARGS="…" goes to it
 bench-commit: $(VENV)/.ready-bench ## measure commits; JSON=FILE to write results, SCALE=N for a smaller or larger run
 	@$(PY) -m benchmarks.commit
 
+.PHONY: bench-plan
+bench-plan: $(VENV)/.ready-bench ## measure plans; JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.plan
+
 .PHONY: clean
 clean: ## remove what the commands made, the environment included
 	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

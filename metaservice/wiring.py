@@ -26,6 +26,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.housekeeping import Housekeeping
 from metaservice.service.operators import Operators
 from metaservice.service.pins import Pins
+from metaservice.service.planning import Planning
 from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
@@ -82,7 +83,9 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event)
     keeping = KeepingCalls(decider, pins, Purge(decider))
     operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S))
-    calls = Calls(decider, transactions, catalog, Reads(decider, clocks), keeping, Timeline(decider), bells)
+    reads = Reads(decider, clocks)
+    planning = Planning(decider, reads)
+    calls = Calls(decider, transactions, catalog, reads, keeping, Timeline(decider), bells, planning)
     return Service(decider, calls, operators)
 
 

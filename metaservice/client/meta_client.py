@@ -319,15 +319,39 @@ class MetaClient(CatalogCalls):
             yield from part.entries
 
     def plan_scan(
-        self, table_id: str, *, version: int | None = None, predicate: common_pb2.Predicate | None = None
+        self,
+        table_id: str,
+        *,
+        version: int | None = None,
+        predicate: common_pb2.Predicate | None = None,
+        partitions: Sequence[common_pb2.Partition] = (),
+        without_stats: bool = False,
+        explain: bool = False,
     ) -> Iterator[read_pb2.PlanScanResponse]:
-        """The entries that may matter, in parts that name the version read."""
-        request = read_pb2.PlanScanRequest(table_id=table_id, version=version, predicate=predicate)
+        """The entries that may matter, in parts that name the version read; with `explain`, the last says what not."""
+        request = read_pb2.PlanScanRequest(
+            table_id=table_id,
+            version=version,
+            predicate=predicate,
+            partitions=partitions,
+            without_stats=without_stats,
+            explain=explain,
+        )
         return self._stream(self._reads.PlanScan, request)
 
-    def plan_changes(self, table_id: str, from_version: int, to_version: int) -> Iterator[read_pb2.PlanChangesResponse]:
-        """What the commits in (from, to] added and removed."""
-        request = read_pb2.PlanChangesRequest(table_id=table_id, from_version=from_version, to_version=to_version)
+    def plan_changes(
+        self,
+        table_id: str,
+        from_version: int,
+        to_version: int | None = None,
+        *,
+        predicate: common_pb2.Predicate | None = None,
+        mode: read_pb2.ChangesMode.ValueType = read_pb2.CHANGES_MODE_LOG,
+    ) -> Iterator[read_pb2.PlanChangesResponse]:
+        """What the logical commits in (from, to] added and removed, or what both ends differ by; no `to`: the head."""
+        request = read_pb2.PlanChangesRequest(
+            table_id=table_id, from_version=from_version, to_version=to_version, predicate=predicate, mode=mode
+        )
         return self._stream(self._reads.PlanChanges, request)
 
     # ---------------------------------------------------------------------------------------------- pins and the purge

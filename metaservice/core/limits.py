@@ -58,3 +58,7 @@ PURGE_DELAY_MS: Final = 60_000
 ROW_ID_STEP: Final = 2**48  # what a restored table skips: more than its other history can have given since the backup
 BACKUP_PATH_CHARS_MAX: Final = 512
 CHECK_FINDINGS_MAX: Final = 100  # of one table, or of what belongs to none
+COMMITS_AGO_MAX: Final = 10_000
+PLAN_PARTITIONS_MAX: Final = 10_000  # named, or made of the values that equality allows
+PLAN_FILES_REMEMBERED_MAX: Final = 250_000
+DIFFERENCE_ENTRIES_MAX: Final = 1_000_000

@@ -271,6 +271,18 @@ class Footprint:
 
 
 @dataclass(frozen=True, slots=True)
+class Idle:
+    """The newest commit without a time version, and the last one before it that has one."""
+
+    version: int = -1
+    logical: int = -1
+
+    def after(self, version: int) -> Idle:
+        """One more, at a version."""
+        return Idle(version, self.logical if version == self.version + 1 else version - 1)
+
+
+@dataclass(frozen=True, slots=True)
 class TableMeta:
     """A table's metadata at a version; `payload` is the wire's own message."""
 

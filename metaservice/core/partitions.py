@@ -6,7 +6,7 @@ partitions are the same exactly where their texts are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from urllib.parse import quote, unquote
@@ -46,6 +46,10 @@ class Partitioning:
 
     def encode(self, values: Mapping[str, SqlValue]) -> str:
         return "/".join(_encode_one(name, values[name]) for name, _ in self.columns)
+
+    def encode_leading(self, values: Sequence[SqlValue]) -> str:
+        """The text of the first columns."""
+        return "/".join(_encode_one(name, value) for (name, _), value in zip(self.columns, values, strict=False))
 
     def decode(self, key: str) -> Mapping[str, SqlValue]:
         found = self._decoded.get(key)

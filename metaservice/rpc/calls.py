@@ -16,6 +16,7 @@ from metaservice.rpc import answers, wire
 from metaservice.rpc.keeping import KeepingCalls
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Decider
+from metaservice.service.planning import Planning
 from metaservice.service.reads import Reads
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.timeline import Timeline
@@ -37,6 +38,7 @@ class Calls:
     keeping: KeepingCalls
     timeline: Timeline
     bells: Bells
+    planning: Planning
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

@@ -51,7 +51,7 @@ from protos.laketx.v1 import (
 
 log = logging.getLogger("laketx.rpc")
 SESSION = "/laketx.v1.TransactionService/Session"
-WATCH = "/laketx.v1.ReadService/Watch"
+RAW_ANSWERS = {"/laketx.v1.ReadService/PlanScan", "/laketx.v1.ReadService/Watch"}  # bytes already
 SERVICES = [
     transaction_pb2.DESCRIPTOR.services_by_name["TransactionService"].full_name,
     catalog_pb2.DESCRIPTOR.services_by_name["CatalogService"].full_name,
@@ -104,7 +104,7 @@ class Edge(grpc.ServerInterceptor):
             )
         streamed = self._streamed(handler.unary_stream or handler.stream_stream, method, request_id)
         make = grpc.unary_stream_rpc_method_handler if handler.unary_stream else grpc.stream_stream_rpc_method_handler
-        encode = None if method == WATCH else handler.response_serializer  # its answers are bytes already
+        encode = None if method in RAW_ANSWERS else handler.response_serializer
         return make(streamed, handler.request_deserializer, encode)
 
     def _single(self, call: Any, method: str, request_id: str) -> Any:
@@ -211,7 +211,7 @@ class Server:
             TransactionServicer(calls, sessions), self._server
         )
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)
-        read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), self._server)  # type: ignore[abstract]
+        read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), self._server)
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)  # type: ignore[abstract]
         admin_pb2_grpc.add_AdminServiceServicer_to_server(OperatorServicer(calls, operators), self._server)
         self._health = health.HealthServicer()

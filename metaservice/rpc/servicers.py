@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from metaservice.core.errors import invalid
-from metaservice.rpc import answers, filters, wire
+from metaservice.rpc import answers, filters, plans, wire
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.paging import page_size, page_start, page_token
 from metaservice.rpc.session import Sessions
@@ -100,10 +100,11 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
     def ResolveVersion(self, request: Any, context: grpc.ServicerContext) -> Any:
         table, reads = self._table(request.table_id), self._calls.reads
         asked = request.WhichOneof("at")
+        found: Any
         if asked == "commits_ago":
-            raise NotImplementedError("commits_ago")
-        if asked == "time_us":
-            found: Any = self._calls.decider.call(lambda: reads.resolve_time(table, request.time_us))
+            found = self._calls.planning.resolve_commits_ago(table, request.commits_ago)
+        elif asked == "time_us":
+            found = self._calls.decider.call(lambda: reads.resolve_time(table, request.time_us))
         else:
             found = reads.resolve_version(table, request.version if asked == "version" else None)
         return read_pb2.ResolveVersionResponse(
@@ -143,6 +144,12 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
 
     def Watch(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         return self._watches.open(request, context)
+
+    def PlanScan(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        return plans.scan(self._calls.planning, self._calls.reads, request)
+
+    def PlanChanges(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        return plans.changes(self._calls.planning, self._calls.reads, request)
 
 
 class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):

@@ -241,7 +241,10 @@ class Housekeeping:
             for key, value in page:
                 live, removed = decode_live(value)
                 if not is_held(live.added, removed, horizon, held):
-                    self._bury(raw, key, live.entry, now_us, marked=marked)
+                    entry = live.entry
+                    span = keys.span_key(raw, live.added, removed, entry.partition, entry.bucket, entry.path)
+                    self._state.batch.delete(span)
+                    self._bury(raw, key, entry, now_us, marked=marked)
             yield
         progress.swept = horizon
 
@@ -399,6 +402,7 @@ class Housekeeping:
         table.last_metadata_version = max(table.last_metadata_version, floor)
         yield from self._delete(keys.commit_key(raw, progress.trimmed), keys.commit_key(raw, floor))
         yield from self._delete(keys.chunk_key(raw, progress.trimmed, 0), keys.chunk_key(raw, floor, 0))
+        yield from self._delete(keys.idle_key(raw, progress.trimmed), keys.idle_key(raw, floor))
         yield from self._delete(keys.time_key(raw, progress.trimmed_us), keys.time_key(raw, floor_us))
         yield from self._trim_metadata(raw, floor)
         progress.trimmed, progress.trimmed_us = floor, floor_us

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Footprint, Live, Namespace, TableMeta
+from metaservice.core.model import Footprint, Idle, Live, Namespace, TableMeta
 from metaservice.core.transaction import Txn, TxnState, unknown_txn
 from metaservice.service.pinbook import PinBook
-from metaservice.store import keys
+from metaservice.store import keys, upkeep
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Cursor, Store, prefix_end
 from metaservice.store.records import (
@@ -51,6 +51,7 @@ class TableState:
     oldest: int = 0
     trimmed: int = 0
     durable_meta: TableMeta | None = None
+    idle: Idle = field(default_factory=Idle)
 
 
 def live_entries(
@@ -121,6 +122,7 @@ class State:
         self._load()
 
     def _load(self) -> None:
+        upkeep.index_the_past(self.store, self.batch)
         cursor = self.store.cursor()
         raw_ceiling = cursor.get(keys.CEILING)
         if raw_ceiling is not None:
@@ -160,6 +162,9 @@ class State:
             first, _ = next(iter(cursor.scan(commits, prefix_end(commits))))
             table.trimmed = keys.decode_version(first[-8:])
         table.durable_meta = table.meta
+        raw_idle = cursor.get(keys.idle_key(raw_id, head))
+        if raw_idle is not None:
+            table.idle = Idle(head, keys.decode_version(raw_idle))
         return table
 
     def load_table(self, raw_id: bytes) -> TableState:

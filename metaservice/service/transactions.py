@@ -310,7 +310,8 @@ class Transactions:
 
     def _write_commit(self, txn: Txn, commit: TableCommit) -> None:
         state = self._state
-        raw, batch = state.tables[commit.change.table_id].raw_id, state.batch
+        table, batch = state.tables[commit.change.table_id], state.batch
+        raw = table.raw_id
         added = encode_added(commit)
         chunks = 0
         if len(added) > limits.INLINE_ENTRIES_MAX:
@@ -321,18 +322,22 @@ class Transactions:
         inline = () if chunks else added
         batch.put(keys.commit_key(raw, commit.version), encode_commit(commit, txn, inline, chunks))
         batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
+        if not commit.change.logical:
+            table.idle = table.idle.after(commit.version)
+            batch.put(keys.idle_key(raw, commit.version), keys.encode_version(table.idle.logical))
         for live in commit.removed:
             entry = live.entry
             batch.delete(keys.live_key(raw, entry.partition, entry.bucket, entry.path))
             past = keys.past_key(raw, commit.version, entry.partition, entry.bucket, entry.path)
             batch.put(past, encode_live(live, commit.version))
+            batch.put(keys.span_key(raw, live.added, commit.version, entry.partition, entry.bucket, entry.path), b"")
         places = ((live.entry.partition, live.entry.bucket, live.entry.path) for live in commit.added)
         for key, encoded in zip(keys.live_keys(raw, places), added, strict=True):
             batch.put(key, encoded)
         for app_id, version in commit.change.app_versions:
             batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
         if commit.change.operation is Operation.RESTORE:
-            state.mark_restored(state.tables[commit.change.table_id], commit.added)
+            state.mark_restored(table, commit.added)
 
     def _advance(self, commit: TableCommit) -> None:
         """The table as the next decision sees it."""

@@ -12,6 +12,9 @@ K table version chunk      added entries of a large commit
 W table time               version with that commit time
 I table partition bucket path          live entry
 P table removed partition bucket path  entry that a commit took out
+Q table partition level node removed added bucket path  the same entry, found by a version that held it
+J table version        commit without a time version -> the last one before it that has one
+M name                 upkeep that was done to data of an earlier release
 R table                    next row id
 A table app                application version
 X txn                      transaction
@@ -144,6 +147,59 @@ def past_key(table: bytes, removed: int, partition: str, bucket: int, path: str)
     return past_from(table, removed) + partition.encode() + b"\x00" + struct.pack(">I", bucket) + path.encode()
 
 
+def span_partition(table: bytes, partition: str) -> bytes:
+    """All spans of a partition."""
+    return b"Q" + table + partition.encode() + b"\x00"
+
+
+def spans_prefix(table: bytes) -> bytes:
+    return b"Q" + table
+
+
+def span_key(table: bytes, added: int, removed: int, partition: str, bucket: int, path: str) -> bytes:
+    """Of an entry that versions added to removed - 1 held.
+
+    It is filed at the fork of both ends: the smallest aligned block of 2**level versions that has them both. A version
+    lies in one block of each level, so what held it is found in a few seeks, whatever came and went before and after.
+    """
+    last = removed - 1
+    level = (added ^ last).bit_length()
+    node = span_partition(table, partition) + bytes([level]) + _Q.pack(last >> level)
+    return node + _Q.pack(removed) + _Q.pack(added) + struct.pack(">I", bucket) + path.encode()
+
+
+def span_ranges(table: bytes, partition: str, version: int, head: int) -> Iterator[tuple[bytes, bytes]]:
+    """Where the spans lie that may hold a version; those found still have to be asked when they were added."""
+    start = span_partition(table, partition)
+    for level in range(max(1, head.bit_length()) + 1):
+        node = start + bytes([level]) + _Q.pack(version >> level)
+        yield node + _Q.pack(version + 1), node + b"\xff" * 8
+
+
+def decode_span(key: bytes, partition_bytes: int) -> tuple[int, int, bytes]:
+    """Removed, added and the end of the key: bucket and path."""
+    start = 1 + 16 + partition_bytes + 1 + 1 + 8
+    removed, added = _Q.unpack_from(key, start)[0], _Q.unpack_from(key, start + 8)[0]
+    return removed, added, key[start + 16 :]
+
+
+def past_of_span(table: bytes, partition: str, removed: int, tail: bytes) -> bytes:
+    return past_from(table, removed) + partition.encode() + b"\x00" + tail
+
+
+def partition_of(key: bytes) -> str:
+    """Of a live entry's key or a span's."""
+    return key[17 : key.index(b"\x00", 17)].decode()
+
+
+def idle_key(table: bytes, version: int) -> bytes:
+    return b"J" + table + _Q.pack(version)
+
+
+def upkeep_key(name: str) -> bytes:
+    return b"M" + name.encode()
+
+
 def row_id_key(table: bytes) -> bytes:
     return b"R" + table
 
@@ -216,7 +272,7 @@ def drop_begun_key(table: bytes) -> bytes:
 
 def record_prefixes(table: bytes) -> list[bytes]:
     """What a dropped table leaves besides its entries and its metadata."""
-    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U")]
+    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J")]
 
 
 def txn_time_ms(key: bytes) -> int:

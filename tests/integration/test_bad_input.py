@@ -33,7 +33,17 @@ REFUSALS = {
 IMPLEMENTED = {
     "TransactionService": None,
     "CatalogService": None,
-    "ReadService": {"ResolveVersion", "ListVersions", "ListFiles", "PinVersions", "RenewPin", "Unpin", "Watch"},
+    "ReadService": {
+        "ResolveVersion",
+        "ListVersions",
+        "ListFiles",
+        "PinVersions",
+        "RenewPin",
+        "Unpin",
+        "Watch",
+        "PlanScan",
+        "PlanChanges",
+    },
     "MaintenanceService": {"ListPurgeable", "ConfirmPurged"},
     "AdminService": {"ListPins", "GetStatus", "Backup", "Check", "ReleasePurge"},
 }

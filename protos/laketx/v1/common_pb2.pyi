@@ -634,7 +634,7 @@ class DataFile(_message.Message):
     data_change: _builtins.bool
     """False where the file only reorganises rows. Read for CUSTOM alone; other operations know by themselves."""
     schema_version: _builtins.int
-    """Schema version that the file was written under; 0: the transaction's."""
+    """Schema version that the file was written under; 0: the transaction's, which the server fills in."""
     carries_row_ids: _builtins.bool
     """Append tables: the file has a column _row_id with ids of its own."""
     row_id_min: _builtins.int

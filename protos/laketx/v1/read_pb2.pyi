@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from protos.laketx.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
@@ -18,6 +19,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ChangesMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ChangesModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ChangesMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CHANGES_MODE_UNSPECIFIED: _ChangesMode.ValueType  # 0
+    """As LOG."""
+    CHANGES_MODE_LOG: _ChangesMode.ValueType  # 1
+    """Each logical commit in the range by itself. Compactions never appear."""
+    CHANGES_MODE_DIFFERENCE: _ChangesMode.ValueType  # 2
+    """The difference between the two snapshots. A compaction in the range shows, as other files with the same rows."""
+
+class ChangesMode(_ChangesMode, metaclass=_ChangesModeEnumTypeWrapper):
+    """What an increment is made of."""
+
+CHANGES_MODE_UNSPECIFIED: ChangesMode.ValueType  # 0
+"""As LOG."""
+CHANGES_MODE_LOG: ChangesMode.ValueType  # 1
+"""Each logical commit in the range by itself. Compactions never appear."""
+CHANGES_MODE_DIFFERENCE: ChangesMode.ValueType  # 2
+"""The difference between the two snapshots. A compaction in the range shows, as other files with the same rows."""
+Global___ChangesMode: _TypeAlias = ChangesMode  # noqa: Y015
 
 @_typing.final
 class ResolveVersionRequest(_message.Message):
@@ -36,7 +61,7 @@ class ResolveVersionRequest(_message.Message):
     time_us: _builtins.int
     """A time: the newest version with a commit time at or before it."""
     commits_ago: _builtins.int
-    """So many logical commits before the head."""
+    """So many logical commits before the newest one, which is 0; at most 10,000. Compactions and ALTERs don't count."""
     def __init__(
         self,
         *,
@@ -433,13 +458,24 @@ class PlanScanRequest(_message.Message):
     TABLE_ID_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     PREDICATE_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    WITHOUT_STATS_FIELD_NUMBER: _builtins.int
+    EXPLAIN_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     version: _builtins.int
     """At this version; absent: the head."""
+    without_stats: _builtins.bool
+    """Leave the statistics of columns out of the answer."""
+    explain: _builtins.bool
+    """Say what was left out, and why. Looks at every file of the table, so it takes longer."""
     @_builtins.property
     def predicate(self) -> _common_pb2.Predicate:
-        """The condition."""
+        """The condition. The reader still applies it to the rows."""
+
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
+        """These partitions alone; none: all."""
 
     def __init__(
         self,
@@ -447,10 +483,13 @@ class PlanScanRequest(_message.Message):
         table_id: _builtins.str = ...,
         version: _builtins.int | None = ...,
         predicate: _common_pb2.Predicate | None = ...,
+        partitions: _abc.Iterable[_common_pb2.Partition] | None = ...,
+        without_stats: _builtins.bool = ...,
+        explain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "predicate", b"predicate", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "predicate", b"predicate", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "explain", b"explain", "partitions", b"partitions", "predicate", b"predicate", "table_id", b"table_id", "version", b"version", "without_stats", b"without_stats"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
     _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
@@ -460,31 +499,123 @@ Global___PlanScanRequest: _TypeAlias = PlanScanRequest  # noqa: Y015
 
 @_typing.final
 class PlanScanResponse(_message.Message):
-    """A part of a plan."""
+    """A part of a plan. There is at least one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The version read."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LiveEntry]:
-        """Entries that may matter."""
+        """Entries that may matter, partition by partition: data files, and the delete sets that may hide rows of theirs."""
+
+    @_builtins.property
+    def explanation(self) -> Global___PlanExplanation:
+        """In the last part, where it was asked for."""
 
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
         entries: _abc.Iterable[_common_pb2.LiveEntry] | None = ...,
+        explanation: Global___PlanExplanation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "explanation", b"explanation", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlanScanResponse: _TypeAlias = PlanScanResponse  # noqa: Y015
+
+@_typing.final
+class PlanExplanation(_message.Message):
+    """What a plan left out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_PRUNED_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    FILES_PRUNED_BY_PARTITION_FIELD_NUMBER: _builtins.int
+    FILES_PRUNED_BY_STATISTICS_FIELD_NUMBER: _builtins.int
+    FILES_KEPT_FIELD_NUMBER: _builtins.int
+    DELETE_SETS_FIELD_NUMBER: _builtins.int
+    DELETE_SETS_KEPT_FIELD_NUMBER: _builtins.int
+    CONJUNCTS_FIELD_NUMBER: _builtins.int
+    partitions: _builtins.int
+    """Partitions at this version."""
+    partitions_pruned: _builtins.int
+    """Those left out."""
+    files: _builtins.int
+    """Data files at this version."""
+    files_pruned_by_partition: _builtins.int
+    """Left out with their partition."""
+    files_pruned_by_statistics: _builtins.int
+    """Left out by statistics."""
+    files_kept: _builtins.int
+    """Data files in the plan."""
+    delete_sets: _builtins.int
+    """Delete sets at this version, in the partitions kept."""
+    delete_sets_kept: _builtins.int
+    """Delete sets in the plan."""
+    @_builtins.property
+    def conjuncts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConjunctExplanation]:
+        """What each part of the condition left out; a file counts for the first part that rules it out."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _builtins.int = ...,
+        partitions_pruned: _builtins.int = ...,
+        files: _builtins.int = ...,
+        files_pruned_by_partition: _builtins.int = ...,
+        files_pruned_by_statistics: _builtins.int = ...,
+        files_kept: _builtins.int = ...,
+        delete_sets: _builtins.int = ...,
+        delete_sets_kept: _builtins.int = ...,
+        conjuncts: _abc.Iterable[Global___ConjunctExplanation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conjuncts", b"conjuncts", "delete_sets", b"delete_sets", "delete_sets_kept", b"delete_sets_kept", "files", b"files", "files_kept", b"files_kept", "files_pruned_by_partition", b"files_pruned_by_partition", "files_pruned_by_statistics", b"files_pruned_by_statistics", "partitions", b"partitions", "partitions_pruned", b"partitions_pruned"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanExplanation: _TypeAlias = PlanExplanation  # noqa: Y015
+
+@_typing.final
+class ConjunctExplanation(_message.Message):
+    """What one part of a condition, joined to the others by AND, left out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONJUNCT_FIELD_NUMBER: _builtins.int
+    BY_PARTITION_FIELD_NUMBER: _builtins.int
+    FILES_PRUNED_FIELD_NUMBER: _builtins.int
+    conjunct: _builtins.str
+    """The part, as text."""
+    by_partition: _builtins.bool
+    """True where partitions alone decide it, false where statistics do."""
+    files_pruned: _builtins.int
+    """Data files that it left out."""
+    def __init__(
+        self,
+        *,
+        conjunct: _builtins.str = ...,
+        by_partition: _builtins.bool = ...,
+        files_pruned: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_partition", b"by_partition", "conjunct", b"conjunct", "files_pruned", b"files_pruned"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConjunctExplanation: _TypeAlias = ConjunctExplanation  # noqa: Y015
 
 @_typing.final
 class PlanChangesRequest(_message.Message):
@@ -495,24 +626,36 @@ class PlanChangesRequest(_message.Message):
     TABLE_ID_FIELD_NUMBER: _builtins.int
     FROM_VERSION_FIELD_NUMBER: _builtins.int
     TO_VERSION_FIELD_NUMBER: _builtins.int
+    PREDICATE_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     from_version: _builtins.int
-    """From this version, exclusive."""
+    """From this version, exclusive. It must still be kept."""
     to_version: _builtins.int
-    """To this version, inclusive."""
+    """To this version, inclusive; absent: the head."""
+    mode: Global___ChangesMode.ValueType
+    """Commit by commit, or from end to end."""
+    @_builtins.property
+    def predicate(self) -> _common_pb2.Predicate:
+        """The condition: entries of partitions that it rules out are left out."""
+
     def __init__(
         self,
         *,
         table_id: _builtins.str = ...,
         from_version: _builtins.int = ...,
-        to_version: _builtins.int = ...,
+        to_version: _builtins.int | None = ...,
+        predicate: _common_pb2.Predicate | None = ...,
+        mode: Global___ChangesMode.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_to_version", b"_to_version", "predicate", b"predicate", "to_version", b"to_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_version", b"from_version", "table_id", b"table_id", "to_version", b"to_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_to_version", b"_to_version", "from_version", b"from_version", "mode", b"mode", "predicate", b"predicate", "table_id", b"table_id", "to_version", b"to_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__to_version: _TypeAlias = _typing.Literal["to_version"]  # noqa: Y015
+    _WhichOneofArgType__to_version: _TypeAlias = _typing.Literal["_to_version", b"_to_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_version) -> _WhichOneofReturnType__to_version | None: ...
 
 Global___PlanChangesRequest: _TypeAlias = PlanChangesRequest  # noqa: Y015
 
@@ -525,17 +668,23 @@ class PlanChangesResponse(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     ADDED_FIELD_NUMBER: _builtins.int
     REMOVED_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    TO_VERSION_FIELD_NUMBER: _builtins.int
+    more: _builtins.bool
+    """More of the same commit follows."""
+    to_version: _builtins.int
+    """The end of the range that was read."""
     @_builtins.property
     def version(self) -> Global___Version:
-        """The commit that the entries belong to."""
+        """LOG: the commit that the entries belong to. A large commit comes in several parts, one after the other."""
 
     @_builtins.property
     def added(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LiveEntry]:
-        """Entries that it added."""
+        """Entries that it added, or, end to end, that only the later snapshot holds."""
 
     @_builtins.property
     def removed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LiveEntry]:
-        """Entries that it removed."""
+        """Entries that it removed, or, end to end, that only the earlier snapshot holds."""
 
     def __init__(
         self,
@@ -543,10 +692,12 @@ class PlanChangesResponse(_message.Message):
         version: Global___Version | None = ...,
         added: _abc.Iterable[_common_pb2.LiveEntry] | None = ...,
         removed: _abc.Iterable[_common_pb2.LiveEntry] | None = ...,
+        more: _builtins.bool = ...,
+        to_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "removed", b"removed", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "more", b"more", "removed", b"removed", "to_version", b"to_version", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

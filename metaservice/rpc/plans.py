@@ -1,0 +1,233 @@
+"""Plans on the wire. Requests become what the service plans by; stored bytes become answers without being parsed.
+
+An entry's stored payload is the wire's DataFile or DeleteSet, so a plan puts it into a LiveEntry by writing a tag and a
+length before it. `PlanScan` answers such bytes; its handler has no serialiser (see `server.RAW_ANSWERS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Final, Protocol
+
+from metaservice.core import limits
+from metaservice.core.errors import invalid
+from metaservice.core.model import TableMeta
+from metaservice.core.partitions import wire_kind
+from metaservice.core.predicates import TRUE, Predicate, SqlValue, partition_part
+from metaservice.core.pruning import UNKNOWN, Row, bounds, new_pruning, show
+from metaservice.rpc import answers, wire
+from metaservice.service.planning import Explanation, Increment, Planning, Scan, Wanted
+from metaservice.service.reads import Reads
+from metaservice.service.state import TableState
+from protos.laketx.v1 import common_pb2, read_pb2
+
+ANSWER_BYTES: Final = 1 << 20
+MODES: Final = (
+    read_pb2.CHANGES_MODE_UNSPECIFIED,
+    read_pb2.CHANGES_MODE_LOG,
+    read_pb2.CHANGES_MODE_DIFFERENCE,
+)
+
+
+class Entry(Protocol):
+    """A stored entry, as far as the wire shows it."""
+
+    payload: bytes
+    is_delete_set: bool
+    first_row_id: int
+    data_version: int
+    added: int
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def scan(planning: Planning, reads: Reads, request: read_pb2.PlanScanRequest) -> Iterator[bytes]:
+    table = reads.get_table(table_id=wire.table_id(request.table_id))
+    version = reads.check_version(table, request.version if request.HasField("version") else None)
+    found = planning.scan(table, wanted(request, table.meta, version))
+    return scan_answers(found, without_stats=request.without_stats, explain=request.explain)
+
+
+def wanted(request: read_pb2.PlanScanRequest, meta: TableMeta, version: int) -> Wanted:
+    names = meta.partitioning.names
+    predicate = wire.predicate(request.predicate, meta) if request.HasField("predicate") else TRUE
+    if len(request.partitions) > limits.PLAN_PARTITIONS_MAX:
+        raise invalid("TOO_MANY_PARTITIONS", count=len(request.partitions), most=limits.PLAN_PARTITIONS_MAX)
+    named = frozenset(wire.partition(one, meta.partitioning) for one in request.partitions) or None
+    types = {column.name: column.type for column in meta.columns}
+    pruning = new_pruning(predicate, types, names, meta.primary_key)
+    reader = BoundsReader(meta, pruning.columns) if pruning.columns else None
+    return Wanted(version, partition_part(predicate, names), named, pruning, reader, request.explain)
+
+
+def column_ids(meta: TableMeta) -> dict[str, int]:
+    return {column.name: column.column_id for column in meta.columns}
+
+
+class BoundsReader:
+    """From the bytes of a DataFile to the bounds of some columns."""
+
+    def __init__(self, meta: TableMeta, columns: Iterable[str]) -> None:
+        ids, types = column_ids(meta), {column.name: column.type for column in meta.columns}
+        self._places = {ids[name]: (place, wire_kind(types[name])) for place, name in enumerate(columns)}
+
+    @property
+    def key(self) -> tuple[tuple[int, tuple[int, str | None]], ...]:
+        return tuple(self._places.items())
+
+    def read(self, payload: bytes) -> Row:
+        file, places = common_pb2.DataFile.FromString(payload), self._places
+        row = [UNKNOWN] * len(places)
+        for stats in file.stats:
+            found = places.get(stats.column_id)
+            if found is not None:
+                place, kind = found
+                nulls = stats.nulls if stats.HasField("nulls") else None
+                row[place] = bounds(_known(stats.min, kind), _known(stats.max, kind), nulls, file.rows)
+        return tuple(row)
+
+
+def _known(value: common_pb2.Value, kind: str | None) -> SqlValue:
+    """A bound, or None where it is missing or of another type."""
+    given = value.WhichOneof("kind")
+    if given is None or given != kind:
+        return None
+    found: SqlValue = getattr(value, given)
+    if kind != "decimal":
+        return found
+    try:
+        number = Decimal(str(found))
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def scan_answers(found: Scan, *, without_stats: bool, explain: bool) -> Iterator[bytes]:
+    """PlanScanResponse, as bytes of about ANSWER_BYTES each."""
+    head = b"\x08" + varint(found.version)
+    parts, size = [head], 0
+    frame = _frame_without_stats if without_stats else live_entry
+    for entry in found.entries():
+        framed = frame(entry)
+        length = len(framed)
+        if size + length > ANSWER_BYTES and size:
+            yield b"".join(parts)
+            parts, size = [head], 0
+        parts += (b"\x12", varint(length), framed)
+        size += length
+    if explain:
+        last = read_pb2.PlanScanResponse(explanation=explanation(found.explanation))
+        parts.append(last.SerializeToString())
+    yield b"".join(parts)
+
+
+def live_entry(entry: Entry) -> bytes:
+    """LiveEntry around the stored payload."""
+    payload = entry.payload
+    first_row_id = entry.first_row_id
+    if first_row_id:
+        payload += b"\x70" + varint(first_row_id)
+    tag = b"\x12" if entry.is_delete_set else b"\x0a"
+    return tag + varint(len(payload)) + payload + _versions(entry.data_version, entry.added)
+
+
+@lru_cache(4_096)
+def _versions(data_version: int, added: int) -> bytes:
+    return b"\x18" + varint(data_version) + b"\x20" + varint(added)
+
+
+def _frame_without_stats(entry: Entry) -> bytes:
+    found = common_pb2.LiveEntry.FromString(live_entry(entry))
+    if not entry.is_delete_set:
+        found.file.ClearField("stats")
+    return found.SerializeToString()
+
+
+def varint(number: int) -> bytes:
+    """Protobuf's bytes of a number that is not negative."""
+    if number < 0x4000:
+        return _SHORT[number]
+    return _LONGER[number & 0x3FFF] + varint(number >> 14)
+
+
+_SHORT: Final = [bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 14)]
+_LONGER: Final = [bytes([n & 0x7F | 0x80, n >> 7 | 0x80]) for n in range(1 << 14)]
+
+
+def explanation(found: Explanation) -> read_pb2.PlanExplanation:
+    return read_pb2.PlanExplanation(
+        partitions=found.partitions,
+        partitions_pruned=found.partitions_pruned,
+        files=found.files,
+        files_pruned_by_partition=found.files_pruned_by_partition,
+        files_pruned_by_statistics=found.files_pruned_by_statistics,
+        files_kept=found.files_kept,
+        delete_sets=found.delete_sets,
+        delete_sets_kept=found.delete_sets_kept,
+        conjuncts=[
+            _conjunct(part, by_partition=by_partition, files=files)
+            for (part, by_partition), files in found.conjuncts.items()
+        ],
+    )
+
+
+def _conjunct(part: Predicate, *, by_partition: bool, files: int) -> read_pb2.ConjunctExplanation:
+    text = show(part)[: limits.TEXT_CHARS_MAX]
+    return read_pb2.ConjunctExplanation(conjunct=text, by_partition=by_partition, files_pruned=files)
+
+
+# -- increments --------------------------------------------------------------------------------------------------------
+
+
+def changes(
+    planning: Planning, reads: Reads, request: read_pb2.PlanChangesRequest
+) -> Iterator[read_pb2.PlanChangesResponse]:
+    table = reads.get_table(table_id=wire.table_id(request.table_id))
+    after = reads.check_version(table, wire.version(request.from_version, "from_version"))
+    to = reads.check_version(table, request.to_version if request.HasField("to_version") else None)
+    if request.mode not in MODES:
+        raise invalid("CHANGES_MODE_INVALID", mode=request.mode)
+    if after > to:
+        raise invalid("RANGE_INVALID", "the range ends before it begins", after=after, to=to)
+    on_partitions = _on_partitions(request, table)
+    if request.mode == read_pb2.CHANGES_MODE_DIFFERENCE:
+        found: Iterable[Increment] = [planning.difference(table, after, to, on_partitions)]
+    else:
+        found = planning.log(table, after, to, on_partitions)
+    return _changes(found, to)
+
+
+def _on_partitions(request: read_pb2.PlanChangesRequest, table: TableState) -> Predicate:
+    if not request.HasField("predicate"):
+        return TRUE
+    return partition_part(wire.predicate(request.predicate, table.meta), table.meta.partitioning.names)
+
+
+def _changes(found: Iterable[Increment], to: int) -> Iterator[read_pb2.PlanChangesResponse]:
+    nothing = True
+    for increment in found:
+        nothing = False
+        yield from _increment(increment, to)
+    if nothing:
+        yield read_pb2.PlanChangesResponse(to_version=to)
+
+
+def _increment(increment: Increment, to: int) -> Iterator[read_pb2.PlanChangesResponse]:
+    version = answers.version(increment.commit) if increment.commit is not None else None
+    part, size = read_pb2.PlanChangesResponse(version=version, to_version=to), 0
+    for name, entries in (("added", increment.added), ("removed", increment.removed)):
+        for entry in entries:
+            framed = live_entry(entry)
+            if size + len(framed) > ANSWER_BYTES and size:
+                part.more = True
+                yield part
+                part, size = read_pb2.PlanChangesResponse(version=version, to_version=to), 0
+            getattr(part, name).add().ParseFromString(framed)
+            size += len(framed)
+    yield part

@@ -1,0 +1,39 @@
+"""Stored entries as plans take them: parsed as seldom as can be, the wire's own bytes passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from protos.laketx.storage.v1 import records_pb2 as pb
+
+StoredEntry = pb.EntryRecord
+
+decode_stored: Final[Callable[[bytes], StoredEntry]] = pb.EntryRecord.FromString
+
+
+def decode_added(raw: bytes) -> tuple[list[StoredEntry], int]:
+    """The entries in the record of a commit, and in how many chunks there are more."""
+    record = pb.CommitRecord.FromString(raw)
+    return [complete(entry, record.version) for entry in record.added], record.added_chunks
+
+
+def decode_added_chunk(raw: bytes, version: int) -> list[StoredEntry]:
+    return [complete(entry, version) for entry in pb.ChunkRecord.FromString(raw).entries]
+
+
+def removed_of(raw: bytes, partition: str) -> list[tuple[int, str]]:
+    """Bucket and path of what a commit took out of a partition."""
+    return [(ref.bucket, ref.path) for ref in pb.CommitRecord.FromString(raw).removed if ref.partition == partition]
+
+
+def complete(entry: StoredEntry, version: int) -> StoredEntry:
+    """The first release kept no versions in chunks: there, both are the commit's."""
+    entry.data_version = entry.data_version or version
+    entry.added = entry.added or version
+    return entry
+
+
+def decode_idle(raw: bytes) -> bool:
+    """Whether the commit has no time version."""
+    return not pb.CommitRecord.FromString(raw).logical

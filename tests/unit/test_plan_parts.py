@@ -1,0 +1,39 @@
+"""Parts of plans by themselves: runs of idle commits, spans of what was taken out, numbers on the wire."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metaservice.core.model import Idle
+from metaservice.rpc.plans import varint
+from metaservice.store import keys
+from protos.laketx.v1 import common_pb2
+
+TABLE = b"t" * 16
+
+
+def test_a_run_of_idle_commits_points_at_what_came_before_it() -> None:
+    first = Idle().after(5)
+    assert (first, first.after(6)) == (Idle(5, 4), Idle(6, 4))
+    assert first.after(6).after(9) == Idle(9, 8)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 3_000), st.integers(1, 3_000), st.integers(0, 6_000), st.sampled_from(["", "p=1", "p=ü"]))
+def test_a_span_is_met_by_the_versions_that_it_holds(added: int, held: int, version: int, partition: str) -> None:
+    removed = added + held
+    key = keys.span_key(TABLE, added, removed, partition, 3, "path")
+    assert keys.partition_of(key) == partition
+    found = keys.decode_span(key, len(partition.encode()))
+    assert found[:2] == (removed, added)
+    assert keys.past_of_span(TABLE, partition, removed, found[2]) == keys.past_key(TABLE, removed, partition, 3, "path")
+    met = [key for start, end in keys.span_ranges(TABLE, partition, version, removed) if start <= key < end]
+    if added <= version < removed:
+        assert met == [key]
+    if removed <= version:
+        assert not met
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_numbers_are_written_as_protobuf_does(number: int) -> None:
+    written = common_pb2.LiveEntry(added_version=number).SerializeToString()
+    assert written == (b"\x20" + varint(number) if number else b"")
