@@ -415,18 +415,22 @@ def app_versions(messages: Iterable[common_pb2.AppVersion]) -> tuple[tuple[str, 
 
 def append(message: transaction_pb2.AppendRequest, meta: TableMeta) -> Append:
     identity = txn_id(message.txn_id)
-    begun = Begin(
+    found = Append(
         identity,
-        (Intent(meta.table_id, Operation.INSERT, version(message.schema_version, "schema_version")),),
+        meta.table_id,
+        version(message.schema_version, "schema_version"),
         principal(message.principal),
         text(message.commit_message, "commit_message"),
         digest(message),
-        "",
-        properties(message.properties),
-        frozenset(message.client_features) if message.client_features else NO_FEATURES,
+        entries(message.files, (), meta, identity, Operation.INSERT),
     )
-    files = entries(message.files, (), meta, identity, Operation.INSERT)
-    return Append(begun, files, app_versions(message.app_versions))
+    if message.app_versions:
+        found.app_versions = app_versions(message.app_versions)
+    if message.properties:
+        found.properties = properties(message.properties)
+    if message.client_features:
+        found.features = frozenset(message.client_features)
+    return found
 
 
 def commit(

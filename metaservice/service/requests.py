@@ -50,6 +50,13 @@ class Commit:
 class Append:
     """A blind append in one call."""
 
-    begin: Begin
+    txn_id: str
+    table_id: str
+    schema_version: int
+    principal: Principal
+    message: str
+    digest: bytes
     entries: list[Entry]
     app_versions: tuple[tuple[str, int], ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()

@@ -29,7 +29,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
-from metaservice.store.records import encode_added, encode_chunk, encode_commit, encode_live, join_chunk
+from metaservice.store.records import encode_chunk, encode_live, join_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Transactions:
     # -- begin ---------------------------------------------------------------------------------------------------
 
     def begin(self, request: Begin) -> Txn:
-        known = self._known(request)
+        known = self._known(request.txn_id, request.digest)
         if known is not None:
             return known
-        self._check_room()
+        self.check_room()
         state = self._state
         if len(state.open) >= limits.OPEN_TRANSACTIONS_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_OPEN_TRANSACTIONS", open=len(state.open))
@@ -74,12 +74,12 @@ class Transactions:
         state.leases[txn.txn_id] = self._clocks.mono_ms() + self.lease_ms
         return txn
 
-    def _known(self, request: Begin) -> Txn | None:
-        found = self._state.find_txn(request.txn_id)
+    def _known(self, txn_id: str, digest: bytes) -> Txn | None:
+        found = self._state.find_txn(txn_id)
         if found is None:
-            check_txn_age(request.txn_id, self._clocks.now_us() // 1000, self._keep_ms)
-        if found is not None and found.begin_digest != request.digest:
-            raise invalid("TRANSACTION_ID_REUSED", "the id names a transaction of other content", txn_id=request.txn_id)
+            check_txn_age(txn_id, self._clocks.now_us() // 1000, self._keep_ms)
+        elif found.begin_digest != digest:
+            raise invalid("TRANSACTION_ID_REUSED", "the id names a transaction of other content", txn_id=txn_id)
         return found
 
     def _new(self, request: Begin, tables: dict[str, TxnTable]) -> Txn:
@@ -139,7 +139,7 @@ class Transactions:
         """Files and rows registered so far, over all tables."""
         txn = self._state.get_txn(txn_id)
         check_open(txn)
-        self._check_room()
+        self.check_room()
         mine = txn.tables.get(table_id)
         if mine is None:
             raise invalid("TABLE_NOT_IN_TRANSACTION", txn_id=txn_id, table_id=table_id)
@@ -201,7 +201,7 @@ class Transactions:
                 raise invalid("TRANSACTION_ID_REUSED", "it ended with other content", txn_id=txn.txn_id)
             return txn
         check_open(txn)
-        self._check_room()
+        self.check_room()
         changes = self._complete(txn, request)
         for change in changes:
             self._give_row_ids(change.table_id, [e for e in change.adds if e.first_row_id == 0])
@@ -312,7 +312,7 @@ class Transactions:
         state = self._state
         table, batch = state.tables[commit.change.table_id], state.batch
         raw = table.raw_id
-        added = encode_added(commit)
+        added = state.encoder.added(commit)
         chunks = 0
         if len(added) > limits.INLINE_ENTRIES_MAX:
             for start in range(0, len(added), limits.INLINE_ENTRIES_MAX):
@@ -320,7 +320,7 @@ class Transactions:
                 batch.put(keys.chunk_key(raw, commit.version, chunks), chunk)
                 chunks += 1
         inline = () if chunks else added
-        batch.put(keys.commit_key(raw, commit.version), encode_commit(commit, txn, inline, chunks))
+        batch.put(keys.commit_key(raw, commit.version), state.encoder.commit(commit, txn, inline, chunks))
         batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
         if not commit.change.logical:
             table.idle = table.idle.after(commit.version)
@@ -374,11 +374,11 @@ class Transactions:
         ids: set[str] = set()
         for request in requests:
             alone = bool(request.app_versions)  # what it applies the next one has to see
-            if run and (alone or request.begin.txn_id in ids):
+            if run and (alone or request.txn_id in ids):
                 results += self._append_run(run)
                 run, ids = [], set()
             run.append(request)
-            ids.add(request.begin.txn_id)
+            ids.add(request.txn_id)
             if alone:
                 results += self._append_run(run)
                 run, ids = [], set()
@@ -428,34 +428,34 @@ class Transactions:
 
     def _begin_append(self, request: Append) -> tuple[Txn, Change | None]:
         """The transaction, with its change unless it has ended already."""
-        begin = request.begin
-        known = self._known(begin)
+        known = self._known(request.txn_id, request.digest)
         if known is not None:
             return known, None
-        self._check_room()
-        intent = begin.tables[0]
-        asked, intent.schema_version = intent.schema_version, 0
-        mine = self._begin_table(intent, begin)
-        txn = self._new(begin, {intent.table_id: mine})
-        txn.files = len(request.entries)
-        txn.one_call = True
-        change = Change(
-            intent.table_id,
-            Operation.INSERT,
-            mine.read_version,
-            app_versions=request.app_versions,
-            adds=request.entries,
+        self.check_room()
+        table_id = request.table_id
+        table = self._state.get_table(table_id)
+        meta = table.meta
+        if meta.features:
+            _check_features(meta.features - request.features)
+        head = table.head
+        txn = Txn(
+            request.txn_id,
+            {table_id: TxnTable(table_id, Operation.INSERT, head, meta.schema_version)},
+            request.principal,
+            request.message,
+            request.properties,
+            self._clocks.now_us(),
+            request.digest,
+            files=len(request.entries),
+            one_call=True,
         )
-        if asked in (0, mine.schema_version):
+        change = Change(table_id, Operation.INSERT, head, app_versions=request.app_versions, adds=request.entries)
+        if request.schema_version in (0, meta.schema_version):
             return txn, change
-        winner = self._schema_change(self._state.tables[intent.table_id])
         rule = Rule.METADATA_CHANGED
         advice = advice_for(change, rule, blind=True)
-        self._lose(
-            txn,
-            Conflict(intent.table_id, rule, winner, Operation.INSERT, mine.read_version, advice),
-            [change],
-        )
+        winner = self._schema_change(table)
+        self._lose(txn, Conflict(table_id, rule, winner, Operation.INSERT, head, advice), [change])
         return txn, None
 
     def _schema_change(self, table: TableState) -> Footprint:
@@ -519,9 +519,6 @@ class Transactions:
             self._end(state.open[txn_id], TxnState.EXPIRED, "LEASE_RAN_OUT")
 
     def check_room(self) -> None:
-        self._check_room()
-
-    def _check_room(self) -> None:
         """Refuse new work before the disk is so full that what is decided can't be kept."""
         now_ms = self._clocks.mono_ms()
         if self._room_checked_ms < 0 or now_ms - self._room_checked_ms >= 100:

@@ -101,16 +101,6 @@ def encode_live(live: Live, removed: int = 0) -> bytes:
     return raw + _LIVE_REMOVED + _varint(removed) if removed else raw
 
 
-def encode_added(commit: TableCommit) -> list[bytes]:
-    """`encode_live` of all that a commit adds."""
-    version = commit.version
-    new = _versions(version, version)
-    return [
-        encode_entry(live.entry) + (new if live.data_version == version else _versions(live.data_version, live.added))
-        for live in commit.added
-    ]
-
-
 def decode_live(raw: bytes) -> tuple[Live, int]:
     """The entry and the version that took it out, 0 where none did."""
     record = pb.EntryRecord.FromString(raw)
@@ -369,6 +359,7 @@ def _encode_one_call(txn: Txn) -> bytes:
         table_id=outcome.table_id,
         version=outcome.version,
         logical=outcome.logical,
+        rebased_over=outcome.rebased_over,
         already_applied=outcome.already_applied,
     )
     if txn.properties:
@@ -499,3 +490,110 @@ def decode_txn(raw: bytes) -> Txn:
         record.files,
         record.one_call,
     )
+
+
+class Encoder:
+    """Encodes what every commit leaves, into messages that are used again: making one costs more than filling it.
+
+    For one thread. Whatever is out of the ordinary goes to the functions above.
+    """
+
+    def __init__(self) -> None:
+        self._entry = pb.EntryRecord()
+        self._commit = pb.CommitRecord()
+        self._open = pb.TransactionRecord(tables=[pb.TxnTableRecord()])
+        self._won = pb.TransactionRecord(tables=[pb.TxnTableRecord()], outcomes=[pb.TxnOutcomeRecord()])
+        self._one_call = pb.TransactionRecord(one_call=True, outcomes=[pb.TxnOutcomeRecord()])
+
+    def added(self, commit: TableCommit) -> list[bytes]:
+        """`encode_live` of all that a commit adds."""
+        version = commit.version
+        new = _versions(version, version)
+        return [
+            self.entry(live.entry) + (new if live.data_version == version else _versions(live.data_version, live.added))
+            for live in commit.added
+        ]
+
+    def entry(self, entry: Entry) -> bytes:
+        if entry.encoded:
+            return entry.encoded
+        if entry.is_delete_set or entry.carries_row_ids or entry.external:
+            return encode_entry(entry)
+        record = self._entry
+        record.payload = entry.payload
+        record.path = entry.path
+        record.partition = entry.partition
+        record.bucket = entry.bucket
+        record.kind = entry.kind
+        record.rows = entry.rows
+        record.bytes = entry.size_bytes
+        record.first_row_id = entry.first_row_id
+        record.row_id_min = entry.row_id_min
+        record.row_id_max = entry.row_id_max
+        record.data_change = entry.data_change
+        entry.encoded = record.SerializeToString()
+        return entry.encoded
+
+    def commit(self, commit: TableCommit, txn: Txn, added: Sequence[bytes], chunks: int) -> bytes:
+        footprint = commit.footprint
+        if txn.properties or footprint.app_ids or not is_plain(footprint) or len(footprint.partitions) > 1:
+            return encode_commit(commit, txn, added, chunks)
+        rows = size = 0
+        for live in commit.added:
+            entry = live.entry
+            if entry.is_delete_set:
+                return encode_commit(commit, txn, added, chunks)
+            rows += entry.rows
+            size += entry.size_bytes
+        record, who = self._commit, footprint.principal
+        record.version = commit.version
+        record.time_us = commit.time_us
+        record.logical = commit.change.logical
+        record.operation = footprint.operation
+        record.txn_id = footprint.txn_id
+        record.principal = who.name
+        record.client = who.client
+        record.message = txn.message
+        record.read_version = commit.change.read_version
+        record.rebased_over = commit.rebased_over
+        record.blind = footprint.blind
+        record.files_added = len(commit.added)
+        record.rows_added = rows
+        record.bytes_added = size
+        record.added_chunks = chunks
+        record.partitions[:] = footprint.partitions
+        return record.SerializeToString() + _repeated(_ADDED, added)
+
+    def txn(self, txn: Txn) -> bytes:
+        won = txn.state is TxnState.COMMITTED
+        if txn.properties or txn.adopt_from or len(txn.tables) != 1 or not (won or txn.state is TxnState.OPEN):
+            return encode_txn(txn)
+        one_call = won and txn.one_call
+        record = self._one_call if one_call else self._won if won else self._open
+        record.txn_id = txn.txn_id
+        record.state = txn.state
+        record.principal = txn.principal.name
+        record.client = txn.principal.client
+        record.message = txn.message
+        record.begin_digest = txn.begin_digest
+        record.files = txn.files
+        if won:
+            record.commit_time_us = txn.commit_time_us
+            to, (outcome,) = record.outcomes[0], txn.outcomes
+            to.table_id = outcome.table_id
+            to.version = outcome.version
+            to.logical = outcome.logical
+            to.rebased_over = outcome.rebased_over
+            to.already_applied = outcome.already_applied
+        if one_call:
+            return record.SerializeToString()
+        record.begin_us = txn.begin_us
+        record.end_us = txn.end_us
+        record.commit_digest = txn.commit_digest
+        mine, (table,) = record.tables[0], txn.tables.values()
+        mine.table_id = table.table_id
+        mine.operation = table.operation
+        mine.read_version = table.read_version
+        mine.schema_version = table.schema_version
+        mine.adopted = table.adopted
+        return record.SerializeToString()

@@ -136,10 +136,11 @@ def play_append(world: World, spec: Spec) -> Play:
     writer = Writer(world)
     entries = writer.fresh_files(spec, places_of(world, spec), FileKind.DELTA)
     apps = ((f"app{world.rng.randrange(2)}", world.rng.randrange(8)),) if world.rng.random() < 0.4 else ()
-    begin = Begin(writer.txn_id, (Intent(spec.table_id, Operation.INSERT),), WHO, "", b"append")
 
     def run() -> object:
-        return outcome(world.transactions.append(Append(begin, list(copy.deepcopy(entries)), apps)))
+        adds = list(copy.deepcopy(entries))
+        request = Append(writer.txn_id, spec.table_id, 0, WHO, "", b"append", adds, apps)
+        return outcome(world.transactions.append(request))
 
     yield Request("append", writer.txn_id, run)
     if world.rng.random() < 0.3:
