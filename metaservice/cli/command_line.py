@@ -11,7 +11,7 @@ from importlib import metadata
 
 from metaservice.cli.command import Arguments, Run
 from metaservice.cli.failures import CommandError, Exit, failure_of, usage_failure
-from metaservice.cli.find import suggest_table
+from metaservice.cli.find import suggest_name
 from metaservice.cli.output import Session, Settings
 from metaservice.cli.registry import SERVER, TIMEOUT_S, build_parser
 from metaservice.client import LakeTXError
@@ -46,7 +46,7 @@ def run_words(words: Sequence[str], environment: Mapping[str, str]) -> int:
             return run_command(session, parsed)
         except (CommandError, LakeTXError) as error:
             refused = error if isinstance(error, CommandError) else failure_of(error, session.settings.server)
-            refused = suggest_table(session, refused)
+            refused = suggest_name(session, refused)
             session.show_failure(refused)
             return refused.code
 

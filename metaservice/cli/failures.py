@@ -85,6 +85,7 @@ NEXT_OF_REASON: Final[Mapping[str, str]] = {
     "RPC_UNIMPLEMENTED": "the service is older than this command, or can't do this",
     "TABLE_DROPPED": "it was dropped: `laketx table list` shows those that are there",
     "TABLE_EXISTS": "pick another name, or drop the table first: `laketx table drop NAME`",
+    "TABLE_UNKNOWN": "`laketx table list` shows the tables that there are",
     "TRANSACTION_UNKNOWN": "outcomes are kept for days, not for ever: `laketx txn list` shows those that are known",
     "VERSION_IN_FUTURE": "the fact `head` is the newest version",
 }

@@ -22,8 +22,7 @@ def find_table(client: MetaClient, name_or_id: str) -> catalog_pb2.Table:
 
 
 def list_namespaces(client: MetaClient) -> list[str]:
-    """Those that have tables."""
-    return sorted({table.name.partition(".")[0] for table in client.list_tables() if "." in table.name})
+    return [namespace.name for namespace in client.list_namespaces()]
 
 
 def find_version(session: Session, table_id: str, version: int | None, at: str | None) -> int:
@@ -48,13 +47,16 @@ def table_name(client: MetaClient, table_id: str) -> str:
     return table.name if table is not None else table_id
 
 
-def suggest_table(session: Session, failure: CommandError) -> CommandError:
-    """Where a table's name was wrong, the nearest that there is."""
-    name = failure.facts.get("name", "")
-    if failure.reason != "TABLE_UNKNOWN" or not name:
-        return failure
+def suggest_name(session: Session, failure: CommandError) -> CommandError:
+    """Where the name of a table or namespace was wrong, the nearest that there is."""
     try:
-        hint = did_you_mean(name, [table.name for table in session.client.list_tables()])
+        match failure.reason:
+            case "TABLE_UNKNOWN" if name := failure.facts.get("name", ""):
+                hint = did_you_mean(name, [table.name for table in session.client.list_tables()])
+            case "NAMESPACE_UNKNOWN" if name := failure.facts.get("namespace", ""):
+                hint = did_you_mean(name, list_namespaces(session.client))
+            case _:
+                return failure
     except LakeTXError:
         return failure
-    return replace(failure, next_step=hint or "`laketx table list` shows the tables that there are")
+    return replace(failure, next_step=hint) if hint else failure

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from metaservice.cli.command import NAMESPACE, TABLE, Arguments, Command, Parser, add_table, add_yes, pair, whole
-from metaservice.cli.failures import did_you_mean, usage_failure
-from metaservice.cli.find import find_table, list_namespaces
+from metaservice.cli.failures import usage_failure
+from metaservice.cli.find import find_table
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.values import when
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -39,9 +39,6 @@ def list_arguments(parser: Parser) -> None:
 
 def run_list(session: Session, args: Arguments) -> None:
     found = list(session.client.list_tables(namespace=args.namespace))
-    if args.namespace and not found:
-        hint = did_you_mean(args.namespace, list_namespaces(session.client))
-        session.note(f"no table is in a namespace `{args.namespace}`; {hint or '`laketx table list` lists all'}")
     if session.as_json:
         session.show_json(found)
     else:
