@@ -19,6 +19,7 @@ from benchmarks.commit import ROOT
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_python
 from benchmarks.plan_tables import FILES_A_PARTITION, ROWS, data_file, load_deep, load_history, load_wide, loader
+from benchmarks.watch import add_embedded_rows, add_watch_rows
 from metaservice.client.ids import uuid7
 from metaservice.client.meta_client import MetaClient
 from protos.laketx.v1 import common_pb2
@@ -225,6 +226,8 @@ def main() -> int:
         with server(tables.wide_folder) as (address, pid), MetaClient(address, principal="bench") as client:
             for group in GROUPS:
                 group(bench, tables, client, pid, peer_ms)
+    add_watch_rows(bench)
+    add_embedded_rows(bench)
     return 0 if bench.finish() else 1
 
 

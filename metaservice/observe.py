@@ -98,6 +98,8 @@ OPEN_TRANSACTIONS = Metric("laketx_open_transactions", "gauge", "Transactions op
 OLDEST_TRANSACTION_SECONDS = Metric(
     "laketx_oldest_open_transaction_seconds", "gauge", "Age of the oldest open transaction; 0: there is none."
 )
+PINS = Metric("laketx_pins", "gauge", "Pins held now.")
+OLDEST_PIN_SECONDS = Metric("laketx_oldest_pin_seconds", "gauge", "Age of the oldest pin; 0: there is none.")
 STORE_BYTES = Metric("laketx_store_bytes", "gauge", "Bytes of the store on disk.")
 LOG_BYTES = Metric("laketx_store_log_bytes", "gauge", "Bytes of the store's write-ahead log.")
 ROOM_BYTES = Metric(
@@ -123,6 +125,8 @@ METRICS: Final = (
     TABLES,
     OPEN_TRANSACTIONS,
     OLDEST_TRANSACTION_SECONDS,
+    PINS,
+    OLDEST_PIN_SECONDS,
     STORE_BYTES,
     LOG_BYTES,
     ROOM_BYTES,

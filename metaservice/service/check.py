@@ -34,6 +34,7 @@ from metaservice.store import keys
 from metaservice.store.log import LoggedCommit, entries_of
 from metaservice.store.port import Cursor, prefix_end
 from metaservice.store.records import decode_table, decode_txn
+from metaservice.store.upkeep import PAST
 
 STEP_ENTRIES = 64
 STEPS_PER_PROGRESS = 256
@@ -55,6 +56,7 @@ class Check:
     def __init__(self, cursor: Cursor, pause: Callable[[], None]) -> None:
         self._cursor = cursor
         self._pause = pause
+        self._spans_kept = cursor.get(keys.upkeep_key(PAST)) is not None  # else it was never opened by this release
         self._progress = Progress()
         self._found = 0
         self._steps = 0
@@ -136,6 +138,31 @@ class Check:
         if differing:
             yield from self._differences(raw_id, name, kept, differing)
         self._row_ids(raw_id, name, ranges)
+        if self._spans_kept:
+            yield from self._spans(raw_id, name)
+
+    def _spans(self, raw_id: bytes, name: str) -> Iterator[None]:
+        """What was taken out is found by the versions that held it, and nothing else is."""
+        spanned = 0
+        for one in list_indexed(self._cursor, raw_id):
+            if isinstance(one, Indexed) and one.removed:
+                spanned += self._is_spanned(raw_id, name, one)
+            if self._count():
+                yield
+        for _ in self._scan(keys.spans_prefix(raw_id)):
+            spanned -= 1
+            if self._count():
+                yield
+        if spanned < 0:
+            self._problem("SPAN_WITHOUT_ENTRY", table=name, count=-spanned)
+
+    def _is_spanned(self, raw_id: bytes, name: str, one: Indexed) -> bool:
+        entry = one.entry
+        span = keys.span_key(raw_id, one.added, one.removed, entry.partition, entry.bucket, entry.path)
+        if self._cursor.get(span) is not None:
+            return True
+        self._problem("SPAN_MISSING", table=name, path=entry.path, added=one.added, removed=one.removed)
+        return False
 
     def _horizon(self, raw_id: bytes) -> int:
         raw = self._cursor.get(keys.oldest_key(raw_id))
@@ -211,6 +238,9 @@ class Check:
         gone = sum(not removed.is_delete_set for removed in commit.removed)
         if gone != commit.files_removed:
             self._problem("COUNTER_WRONG", table=name, version=version, files_removed=commit.files_removed, found=gone)
+        marked = self._cursor.get(keys.idle_key(raw_id, version)) is not None
+        if self._spans_kept and marked == commit.logical:
+            self._problem("IDLE_MARK_WRONG", table=name, version=version, logical=commit.logical)
         if (commit.altered or version == 0) and self._cursor.get(keys.table_key(raw_id, version)) is None:
             self._problem("METADATA_MISSING", table=name, version=version)
         for app_id in commit.app_ids:

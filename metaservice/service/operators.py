@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from metaservice.core.transaction import Txn
 from metaservice.observe import (
     LOG_BYTES,
+    OLDEST_PIN_SECONDS,
     OLDEST_TRANSACTION_SECONDS,
     OPEN_TRANSACTIONS,
+    PINS,
     PURGE_HELD,
     READ_ONLY,
     ROOM_BYTES,
@@ -72,6 +74,8 @@ class Operators:
                 TABLES: lambda: len(decider.state.tables),
                 OPEN_TRANSACTIONS: lambda: len(decider.state.open),
                 OLDEST_TRANSACTION_SECONDS: self._oldest_seconds,
+                PINS: lambda: len(decider.state.pins.pins),
+                OLDEST_PIN_SECONDS: self._oldest_pin_seconds,
                 STORE_BYTES: lambda: decider.state.store.size_bytes(),  # noqa: PLW0108 - after a failure it is another
                 LOG_BYTES: lambda: decider.state.store.log_bytes(),  # noqa: PLW0108 - likewise
                 ROOM_BYTES: self._room_bytes,
@@ -130,6 +134,10 @@ class Operators:
     def _oldest_seconds(self) -> float:
         oldest = self._oldest()
         return max(0.0, (self._clocks.now_us() - oldest.begin_us) / 1e6) if oldest is not None else 0.0
+
+    def _oldest_pin_seconds(self) -> float:
+        begun_us = min((pin.begin_us for pin in list(self._decider.state.pins.pins.values())), default=None)
+        return 0.0 if begun_us is None else max(0.0, (self._clocks.now_us() - begun_us) / 1e6)
 
     def _room_bytes(self) -> int:
         return self._decider.state.store.free_bytes() - self._place.reserve_bytes

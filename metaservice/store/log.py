@@ -24,6 +24,7 @@ class LoggedCommit:
     files_removed: int
     app_ids: tuple[str, ...]
     altered: bool
+    logical: bool
     _added: Sequence[pb.EntryRecord]
 
     def list_added(self) -> Iterator[Live]:
@@ -51,6 +52,7 @@ def decode_logged(raw: bytes) -> LoggedCommit:
         record.files_removed,
         footprint.app_ids,
         footprint.altered,
+        record.logical,
         added,
     )
 

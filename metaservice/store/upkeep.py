@@ -13,7 +13,7 @@ BATCH_MAX: Final = 5_000
 
 
 def index_the_past(store: Store, batch: Batch) -> None:
-    """Spans of what was taken out (Q), commits without a time version (V); `batch` takes the note that it is done."""
+    """Spans of what was taken out (Q), commits without a time version (J); `batch` takes the note that it is done."""
     cursor = store.cursor()
     done = keys.upkeep_key(PAST)
     if cursor.get(done) is not None:

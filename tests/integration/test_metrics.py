@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from metaservice.observe import METRICS
-from protos.laketx.v1 import admin_pb2, catalog_pb2, common_pb2, transaction_pb2
+from protos.laketx.v1 import admin_pb2, catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from protos.laketx.v1.admin_pb2_grpc import AdminServiceStub
 from tests.conformance.play import new_uuid7
 from tests.integration.service import PRINCIPAL, TIMEOUT_S, Stubs, append_request, data_file, free_address, service
@@ -70,6 +70,8 @@ def make_traffic(stubs: Stubs) -> None:
     scope = common_pb2.Scope(all=True)
     stubs.commit(over, common_pb2.Change(table_id=table, files=[data_file(over)], scope=scope))
     stubs.begin(table)
+    pin = read_pb2.PinVersionsRequest(pin_id=new_uuid7(), tables=[read_pb2.TableVersion(table_id=table)])
+    stubs.reads.PinVersions(pin)
     for _ in range(2):
         with pytest.raises(grpc.RpcError):
             stubs.get(new_uuid7())
@@ -90,6 +92,7 @@ def make_traffic(stubs: Stubs) -> None:
         ('laketx_call_seconds_count{method="/laketx.v1.TransactionService/Append"}', APPENDS + 1),
         ("laketx_tables", 2),
         ("laketx_open_transactions", 1),
+        ("laketx_pins", 1),
         ("laketx_read_only", 0),
         ("laketx_purge_held", 0),
     ],
@@ -125,6 +128,7 @@ def test_sizes_and_ages_are_measured(scraped: Scraped) -> None:
         "laketx_store_log_bytes",
         "laketx_store_room_bytes",
         "laketx_oldest_open_transaction_seconds",
+        "laketx_oldest_pin_seconds",
         "laketx_start_time_seconds",
     ):
         assert samples[name] > 0, name
