@@ -196,6 +196,13 @@ def ours(
         unit="ms",
         at_most=2,
     )
+    bench.measure(
+        "one writer: two empty calls (median)",
+        lambda: (
+            put_load(address, "two_empty_calls", 1, seconds, make_table(client, "delta_write_serializable"), 1).p50_ms
+        ),
+        unit="ms",
+    )
     wasted: list[float] = []
 
     def contended() -> float:

@@ -64,6 +64,12 @@ def three_empty_calls(client: MetaClient, _table_id: str, tally: Tally) -> None:
     tally.commits += 1
 
 
+def two_empty_calls(client: MetaClient, _table_id: str, tally: Tally) -> None:
+    for _ in range(2):
+        client.ping(b"x" * 100)
+    tally.commits += 1
+
+
 def append(client: MetaClient, table_id: str, tally: Tally) -> None:
     txn_id = uuid7()
     committed = client.append(table_id, [data_file(txn_id, 0)], txn_id=txn_id)
@@ -114,6 +120,7 @@ KINDS: dict[str, Callable[[MetaClient, str, Tally], None]] = {
     "transaction": transaction,
     "begin_and_commit": begin_and_commit,
     "three_empty_calls": three_empty_calls,
+    "two_empty_calls": two_empty_calls,
     "append": append,
     "batch": batch,
     "contended": contended,
