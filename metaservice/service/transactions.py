@@ -29,7 +29,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
-from metaservice.store.records import encode_chunk, encode_live, join_chunk
+from metaservice.store.records import encode_live, join_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Transactions:
         if not entries:
             return
         key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), mine.chunks)
-        self._state.batch.put(key, encode_chunk(entries))
+        self._state.batch.put(key, join_chunk([self._state.encoder.entry(entry) for entry in entries]))
         mine.chunks += 1
         for entry in entries:
             mine.staged[entry.path] = entry
