@@ -72,7 +72,8 @@ class Loader:
             new = Live(entry, old.data_version, version)
             commit = TableCommit(version, time_us, change, 0, footprint, [new], [old])
             txn = Txn(txn_id, {}, footprint.principal, "", {}, time_us, b"")
-            transactions._write_commit(txn, commit)  # noqa: SLF001 - what a decision writes, without the deciding
+            transactions._advance(commit)  # noqa: SLF001 - what a decision does, without the deciding
+            transactions._write_commit(txn, commit)  # noqa: SLF001 - likewise
             live.append(new)
 
 

@@ -105,7 +105,7 @@ class Entry:
     row_id_min: int = -1
     row_id_max: int = -1
     touches: tuple[str, ...] = ()
-    encoded: bytes = field(default=b"", compare=False, repr=False)
+    encoded: bytes = field(default=b"", init=False, compare=False, repr=False)
 
 
 @dataclass(slots=True)
