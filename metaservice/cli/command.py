@@ -20,6 +20,7 @@ Arguments = argparse.Namespace
 Run = Callable[["Session", Arguments], int | None]
 
 TABLE: Final = "table"
+DROPPED_TABLE: Final = "dropped table"
 NAMESPACE: Final = "namespace"
 FILE: Final = "file"
 COMMAND_WORD: Final = "command"

@@ -8,15 +8,16 @@ A line for each word that may stand there: the word, a tab, what it means. A lin
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
-from metaservice.cli.command import COMMAND_WORD, FILE, NAMESPACE, TABLE, Arguments, Command, Parser
+from metaservice.cli.command import COMMAND_WORD, DROPPED_TABLE, FILE, NAMESPACE, TABLE, Arguments, Command, Parser
 from metaservice.cli.find import list_namespaces
-from metaservice.cli.output import Session
-from metaservice.client import LakeTXError
+from metaservice.cli.output import Session, Settings
+from metaservice.client import LakeTXError, MetaClient
 
 TIMEOUT_S: Final = 1.0
 TABLES_MAX: Final = 2_000
@@ -37,12 +38,18 @@ def run(session: Session, args: Arguments) -> None:
     if current.startswith("--") and "=" in current:
         name, _, current = current.partition("=")
         option, prefix = position.parser.option(name), f"{name}="
-    server = position.given.get("server", session.settings.server)
-    settings = replace(session.settings, server=server, timeout_s=TIMEOUT_S)
+    settings = replace(settings_at(position, session.settings), timeout_s=TIMEOUT_S)
     with Session(settings, session.now_us) as asking:
         for text, meaning in position.list_possible(asking, current, option):
             if text == FILES or text.startswith(current):
                 session.write(f"{text if text == FILES else prefix + text}\t{meaning}")
+
+
+def settings_at(position: Position, settings: Settings) -> Settings:
+    """With the server or folder that the line names."""
+    if "server" in position.given:
+        return replace(settings, server=position.given["server"], folder="")
+    return replace(settings, folder=position.given.get("folder", settings.folder))
 
 
 def without_equals(before: Sequence[str], current: str) -> tuple[list[str], str]:
@@ -117,6 +124,8 @@ class Position:
         kind = self.parser.completes.get(action.dest)
         if kind == TABLE:
             return list_tables(session)
+        if kind == DROPPED_TABLE:
+            return list_dropped_tables(session)
         if kind == NAMESPACE:
             return list_namespace_names(session)
         if kind == FILE:
@@ -141,15 +150,30 @@ def list_commands(parser: Parser) -> Found:
 
 
 def list_namespace_names(session: Session) -> Found:
-    try:
-        return [(name, "") for name in list_namespaces(session.client)]
-    except LakeTXError:
-        return []
+    return asked(session, lambda client: [(name, "") for name in list_namespaces(client)])
 
 
 def list_tables(session: Session) -> Found:
+    return asked(
+        session, lambda client: [(each.name, each.comment) for each in islice(client.list_tables(), TABLES_MAX)]
+    )
+
+
+def list_dropped_tables(session: Session) -> Found:
+    def listed(client: MetaClient) -> Found:
+        tables = islice(client.list_tables(include_dropped=True), TABLES_MAX)
+        return {each.name: each.comment for each in tables if each.HasField("drop_time_us")}.items()
+
+    return asked(session, listed)
+
+
+def asked(session: Session, ask: Callable[[MetaClient], Found]) -> Found:
+    """Nothing where no service answers; a folder without one gets none by that."""
+    folder = session.settings.folder
+    if folder and not (Path(folder) / "_laketx").is_dir():
+        return []
     try:
-        return [(table.name, table.comment) for table in islice(session.client.list_tables(), TABLES_MAX)]
+        return ask(session.client)
     except LakeTXError:
         return []
 

@@ -9,9 +9,9 @@
                  |  [NOT] LIKE 'prefix%'  |  STARTS WITH 'prefix'
 
 OP is one of = <> != < <= > >=. Values are numbers, 'text' (a quote in it is doubled), TRUE, FALSE and X'00ff'; dates
-and times are text, such as '2026-11-21' and '2026-11-21 15:04:05' (UTC unless it says otherwise), with or without DATE or
-TIMESTAMP before it. NULL may stand in a list. Words and columns are found whatever their case; a column that is called
-like a word stands in `backticks`.
+and times are text, such as '2026-11-21' and '2026-11-21 15:04:05' (UTC unless it says otherwise), with or without DATE
+or TIMESTAMP before it. NULL may stand in a list. Words and columns are found whatever their case; a column that
+is called like a word stands in `backticks`.
 """
 
 from __future__ import annotations

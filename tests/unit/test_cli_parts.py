@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaservice.cli import bench, registry
+from metaservice.cli.columns import read_columns
 from metaservice.cli.failures import CommandError, nearest
 from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, fit
-from metaservice.cli.table import read_columns
 from metaservice.cli.values import as_json, partition_text, printable, read_time_us, typed_partition_text
 from metaservice.core.partitions import Partitioning
 from protos.laketx.v1 import common_pb2, read_pb2

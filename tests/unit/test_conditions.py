@@ -156,9 +156,8 @@ def leaves(draw: st.DrawFn) -> Predicate:
         return Compare(name, draw(st.sampled_from(sorted(COMPARISONS))), draw(VALUES[name]))
     if draw(st.booleans()):
         return InList(name, tuple(draw(st.lists(st.none() | VALUES[name], min_size=1, max_size=3))))
-    return draw(
-        st.sampled_from([IsNull(name), StartsWith("note", draw(st.text("ab'", max_size=2))), Literal(truth=True)])
-    )
+    others: list[Predicate] = [IsNull(name), StartsWith("note", draw(st.text("ab'", max_size=2))), Literal(truth=True)]
+    return draw(st.sampled_from(others))
 
 
 PREDICATES = st.recursive(
