@@ -45,10 +45,15 @@ def read_column(text: str, key: Iterable[str]) -> catalog_pb2.Column:
     nullable = found["not_null"] is None and found["name"] not in key
     return catalog_pb2.Column(
         name=found["name"],
-        type=found["type"].strip().lower(),
+        type=type_text(found["type"]),
         nullable=nullable,
         comment=(found["comment"] or "").replace("''", "'"),
     )
+
+
+def type_text(text: str) -> str:
+    """Words in lower case, as the service wants them; names of a struct's fields stay."""
+    return re.sub(r"\w+\b(?!\s*:)", lambda word: word[0].lower(), text.strip())
 
 
 def split_outside_brackets(text: str) -> list[str]:
@@ -73,7 +78,7 @@ def added(text: str) -> common_pb2.SchemaChange:
     comment = (found["comment"] or "").replace("''", "'")
     return add_column(
         found["path"],
-        found["type"].strip().lower(),
+        type_text(found["type"]),
         comment=comment,
         after=found["after"] or "",
         first=found["first"] is not None,
@@ -96,7 +101,7 @@ def moved(text: str) -> common_pb2.SchemaChange:
 
 def widened(text: str) -> common_pb2.SchemaChange:
     found = _match(TYPED, text, "id bigint")
-    return widen_column(found["path"], found["type"].strip().lower())
+    return widen_column(found["path"], type_text(found["type"]))
 
 
 def relaxed(text: str) -> common_pb2.SchemaChange:
