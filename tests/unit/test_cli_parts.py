@@ -91,11 +91,11 @@ def test_the_nearest_name(word: str, found: str) -> None:
 
 
 def test_columns_are_read_as_in_sql() -> None:
-    found = read_columns("id BIGINT, price decimal(10, 2) NOT NULL, s struct<a: int, b: int>, note string", ["id"])
+    found = read_columns("id BIGINT, price decimal(10, 2) NOT NULL, s struct<A: INT, b: int>, note string", ["id"])
     assert [(each.name, each.type, each.nullable) for each in found] == [
         ("id", "bigint", False),
         ("price", "decimal(10, 2)", False),
-        ("s", "struct<a: int, b: int>", True),
+        ("s", "struct<A: int, b: int>", True),
         ("note", "string", True),
     ]
 
