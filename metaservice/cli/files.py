@@ -141,7 +141,7 @@ def typed_condition(text: str, types: Mapping[str, str]) -> str:
         values = re.sub(r"-?\d+", lambda number: f"'{read(int(number[0]))}'", found["values"])
         return f"{found['column']} {found['operator']} {values}"
 
-    pattern = r"'(?:[^']|'')*'|\b(?P<column>\w+) (?P<operator>=|<>|<=?|>=?|IN) (?P<values>-?\d+|\([-\d, …]+\))"
+    pattern = r"'(?:[^']|'')*'|\b(?P<column>\w+) (?P<operator>=|<>|<=?|>=?|IN) (?P<values>-?\d+|\([-\dNUL, …]+\))"
     return re.sub(pattern, typed, text)
 
 
