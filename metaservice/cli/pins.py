@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metaservice.cli.command import TABLE, Arguments, Command, Parser, add_yes, seconds
+from metaservice.cli.command import PIN, TABLE, Arguments, Command, Parser, add_yes, seconds
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.find import find_table, table_name
 from metaservice.cli.output import Column, Session
@@ -82,7 +82,7 @@ def pinned(session: Session, text: str) -> read_pb2.TableVersion:
 
 
 def pin_argument(parser: Parser) -> None:
-    parser.add("pin_id", metavar="PIN", help="Id of the pin.")
+    parser.add("pin_id", metavar="PIN", help="Id of the pin.", completes=PIN)
 
 
 def renew_arguments(parser: Parser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from metaservice.cli import columns
 from metaservice.cli.columns import EXAMPLE, read_column, read_columns
 from metaservice.cli.command import (
+    COLUMN,
     DROPPED_TABLE,
     NAMESPACE,
     TABLE,
@@ -245,7 +246,8 @@ def names_in(text: str) -> list[str]:
 def alter_arguments(parser: Parser) -> None:
     add_table(parser)
     for name, read, metavar, text in COLUMN_CHANGES:
-        parser.add(name, dest="changes", action="append", default=[], type=read, metavar=metavar, help=text)
+        parser.add_argument(name, dest="changes", action="append", default=[], type=read, metavar=metavar, help=text)
+    parser.completes["changes"] = COLUMN
     parser.add("--set", action="append", type=pair, default=[], metavar="NAME=VALUE", help="Set a property.")
     parser.add("--unset", action="append", default=[], metavar="NAME", help="Remove a property.")
     parser.add(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Final
 
@@ -45,14 +47,15 @@ def arguments(parser: Parser) -> None:
 
 def run(session: Session, args: Arguments) -> None:
     table = find_table(session.client, args.table)
-    commits = islice(session.client.watch(table.table_id, after_version=args.after), args.count)
-    if args.exec is not None:
-        for commit in commits:
-            execute(session, table, commit, args.exec, keep_going=args.keep_going)
-    elif session.as_json:
-        session.show_json_lines(commits)
-    else:
-        session.show_each(COLUMNS, WIDTHS, rows(commits))
+    with closing(session.client.watch(table.table_id, after_version=args.after)) as stream:
+        commits = islice(stream, args.count)
+        if args.exec is not None:
+            for commit in commits:
+                execute(session, table, commit, args.exec, keep_going=args.keep_going)
+        elif session.as_json:
+            session.show_json_lines(commits)
+        else:
+            session.show_each(COLUMNS, WIDTHS, rows(commits))
 
 
 def rows(commits: Iterator[read_pb2.Version]) -> Iterator[Row]:
@@ -91,6 +94,8 @@ def execute(
     )
     if done.returncode == 0:
         return
+    if done.returncode == -signal.SIGINT:  # Ctrl-C goes to both, and the command may be the quicker one
+        raise KeyboardInterrupt
     if keep_going:
         session.note(f"the command failed with {done.returncode}; going on")
         return

@@ -7,7 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from metaservice.cli.command import Arguments, Command, Parser
+from metaservice.cli.command import TRANSACTION, Arguments, Command, Parser
 from metaservice.cli.find import table_or_none
 from metaservice.cli.output import Session
 from metaservice.cli.txn import outcome_of
@@ -29,7 +29,7 @@ ADVICE = {
 
 
 def arguments(parser: Parser) -> None:
-    parser.add("txn_id", metavar="TXN", help="Id of the transaction.")
+    parser.add("txn_id", metavar="TXN", help="Id of the transaction.", completes=TRANSACTION)
 
 
 def run(session: Session, args: Arguments) -> None:
