@@ -47,6 +47,7 @@ docs: setup ## regenerate the documents that are made from code: references, tab
 	@$(PY) -m tools.gen_rule_docs
 	@$(PY) -m tools.gen_timeline
 	@$(PY) -m tools.gen_reference
+	@$(PY) -m tools.gen_session
 
 .PHONY: format
 format: setup ## format the code and apply the linter's safe fixes

@@ -20,6 +20,11 @@ Arguments = argparse.Namespace
 Run = Callable[["Session", Arguments], int | None]
 
 TABLE: Final = "table"
+DROPPED_TABLE: Final = "dropped table"
+COLUMN: Final = "column"
+TRANSACTION: Final = "transaction"
+OPEN_TRANSACTION: Final = "open transaction"
+PIN: Final = "pin"
 NAMESPACE: Final = "namespace"
 FILE: Final = "file"
 COMMAND_WORD: Final = "command"

@@ -41,11 +41,11 @@ def run_words(words: Sequence[str], environment: Mapping[str, str]) -> int:
     except CommandError as error:
         Session(settings_of(unread(words), environment), now_us).show_failure(error)
         return error.code
-    with Session(settings_of(parsed, environment), now_us) as session:
+    with Session(settings_of(parsed, environment), now_us, environment) as session:
         try:
             return run_command(session, parsed)
         except (CommandError, LakeTXError) as error:
-            refused = error if isinstance(error, CommandError) else failure_of(error, session.settings.server)
+            refused = error if isinstance(error, CommandError) else failure_of(error, session.settings.place)
             refused = suggest_name(session, refused)
             session.show_failure(refused)
             return refused.code
@@ -61,6 +61,8 @@ def parse(words: Sequence[str]) -> Arguments:
     root = build_parser()
     parsed, extras = root.parse_known_args(list(words))
     parsed.root, parsed.rest = root, extras
+    if "server" in parsed and "folder" in parsed:
+        raise usage_failure("--server or --folder, not both")
     if extras and not parsed.parser.passes_on:
         parsed.parser.refuse_extras(extras)
     return parsed
@@ -86,8 +88,12 @@ def unread(words: Sequence[str]) -> Arguments:
 
 def settings_of(parsed: Arguments, environment: Mapping[str, str]) -> Settings:
     given = vars(parsed)
+    server, folder = given.get("server") or "", given.get("folder") or ""
+    if not server and not folder:
+        server, folder = environment.get("LAKETX_SERVER") or "", environment.get("LAKETX_FOLDER") or ""
     return Settings(
-        server=given.get("server") or environment.get("LAKETX_SERVER") or SERVER,
+        server=server or SERVER,
+        folder="" if server else folder,
         user=given.get("user") or environment.get("LAKETX_USER") or system_user(),
         client_name=f"laketx-cli/{version()}",
         as_json=given.get("output") == "json",

@@ -8,18 +8,35 @@ A line for each word that may stand there: the word, a tab, what it means. A lin
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
-from metaservice.cli.command import COMMAND_WORD, FILE, NAMESPACE, TABLE, Arguments, Command, Parser
-from metaservice.cli.find import list_namespaces
-from metaservice.cli.output import Session
-from metaservice.client import LakeTXError
+from metaservice.cli.command import (
+    COLUMN,
+    COMMAND_WORD,
+    DROPPED_TABLE,
+    FILE,
+    NAMESPACE,
+    OPEN_TRANSACTION,
+    PIN,
+    TABLE,
+    TRANSACTION,
+    Arguments,
+    Command,
+    Parser,
+)
+from metaservice.cli.find import find_table, list_namespaces
+from metaservice.cli.output import Session, Settings
+from metaservice.cli.values import printable, word
+from metaservice.client import LakeTXError, MetaClient
+from protos.laketx.v1 import transaction_pb2
 
 TIMEOUT_S: Final = 1.0
 TABLES_MAX: Final = 2_000
+TRANSACTIONS_MAX: Final = 50
 FILES: Final = ":files"
 Found = Iterable[tuple[str, str]]
 
@@ -37,12 +54,18 @@ def run(session: Session, args: Arguments) -> None:
     if current.startswith("--") and "=" in current:
         name, _, current = current.partition("=")
         option, prefix = position.parser.option(name), f"{name}="
-    server = position.given.get("server", session.settings.server)
-    settings = replace(session.settings, server=server, timeout_s=TIMEOUT_S)
+    settings = replace(settings_at(position, session.settings), timeout_s=TIMEOUT_S)
     with Session(settings, session.now_us) as asking:
         for text, meaning in position.list_possible(asking, current, option):
             if text == FILES or text.startswith(current):
-                session.write(f"{text if text == FILES else prefix + text}\t{meaning}")
+                session.write(f"{text if text == FILES else prefix + text}\t{printable(meaning)}")
+
+
+def settings_at(position: Position, settings: Settings) -> Settings:
+    """With the server or folder that the line names."""
+    if "server" in position.given:
+        return replace(settings, server=position.given["server"], folder="")
+    return replace(settings, folder=position.given.get("folder", settings.folder))
 
 
 def without_equals(before: Sequence[str], current: str) -> tuple[list[str], str]:
@@ -114,14 +137,14 @@ class Position:
     def _list_values(self, session: Session, action: argparse.Action) -> Found:
         if action.choices is not None:
             return [(str(choice), "") for choice in action.choices]
-        kind = self.parser.completes.get(action.dest)
-        if kind == TABLE:
-            return list_tables(session)
-        if kind == NAMESPACE:
-            return list_namespace_names(session)
+        kind = self.parser.completes.get(action.dest, "")
         if kind == FILE:
             return [(FILES, "")]
-        return self._list_command_words() if kind == COMMAND_WORD else []
+        if kind == COMMAND_WORD:
+            return self._list_command_words()
+        if kind == COLUMN:
+            return list_columns(session, self.words[0]) if self.words else []
+        return LISTS[kind](session) if kind in LISTS else []
 
     def _list_command_words(self) -> Found:
         parser = self.root
@@ -141,15 +164,62 @@ def list_commands(parser: Parser) -> Found:
 
 
 def list_namespace_names(session: Session) -> Found:
-    try:
-        return [(name, "") for name in list_namespaces(session.client)]
-    except LakeTXError:
-        return []
+    return asked(session, lambda client: [(name, "") for name in list_namespaces(client)])
 
 
 def list_tables(session: Session) -> Found:
+    return asked(
+        session, lambda client: [(each.name, each.comment) for each in islice(client.list_tables(), TABLES_MAX)]
+    )
+
+
+def list_dropped_tables(session: Session) -> Found:
+    def listed(client: MetaClient) -> Found:
+        tables = islice(client.list_tables(include_dropped=True), TABLES_MAX)
+        return {each.name: each.comment for each in tables if each.HasField("drop_time_us")}.items()
+
+    return asked(session, listed)
+
+
+def list_columns(session: Session, table: str) -> Found:
+    return asked(session, lambda client: [(each.name, each.type) for each in find_table(client, table).columns])
+
+
+def list_transactions(session: Session) -> Found:
+    return asked(session, lambda client: map(told, islice(client.list_transactions(), TRANSACTIONS_MAX)))
+
+
+def list_open_transactions(session: Session) -> Found:
+    state = transaction_pb2.TRANSACTION_STATE_OPEN
+    return asked(session, lambda client: map(told, islice(client.list_transactions(state=state), TRANSACTIONS_MAX)))
+
+
+def told(transaction: transaction_pb2.Transaction) -> tuple[str, str]:
+    state = word(transaction_pb2.TransactionState.Name, transaction.state)
+    return transaction.txn_id, f"{state}, {transaction.principal.name}"
+
+
+def list_pins(session: Session) -> Found:
+    return asked(session, lambda client: {each.pin_id: each.principal.name for each in client.list_pins()}.items())
+
+
+LISTS: Final[Mapping[str, Callable[[Session], Found]]] = {
+    TABLE: list_tables,
+    DROPPED_TABLE: list_dropped_tables,
+    NAMESPACE: list_namespace_names,
+    TRANSACTION: list_transactions,
+    OPEN_TRANSACTION: list_open_transactions,
+    PIN: list_pins,
+}
+
+
+def asked(session: Session, ask: Callable[[MetaClient], Found]) -> Found:
+    """Nothing where no service answers; a folder without one gets none by that."""
+    folder = session.settings.folder
+    if folder and not (Path(folder) / "_laketx").is_dir():
+        return []
     try:
-        return [(table.name, table.comment) for table in islice(session.client.list_tables(), TABLES_MAX)]
+        return list(ask(session.client))
     except LakeTXError:
         return []
 

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from metaservice.cli.command import Arguments, Command, Parser, add_table, whole
+from metaservice.cli.changes import add_range
+from metaservice.cli.command import Arguments, Command, Parser, add_table
+from metaservice.cli.files import COLUMNS as FILE_COLUMNS
 from metaservice.cli.files import cells
-from metaservice.cli.find import find_table, find_version
+from metaservice.cli.find import find_table
 from metaservice.cli.output import Column, Session
-from metaservice.cli.versioned import VERSION_MAX
 from metaservice.client import MetaClient
-from protos.laketx.v1 import common_pb2
+from protos.laketx.v1 import common_pb2, read_pb2
 
-Entries = dict[str, common_pb2.LiveEntry]
-COLUMNS = (
-    Column(""),
-    Column("kind", rank=2),
-    Column("partition", folds=True),
-    Column("bucket", rank=3, right=True),
-    Column("rows", right=True),
-    Column("bytes", rank=1, right=True),
-    Column("added", rank=4, right=True),
-    Column("path", folds=True),
-)
+Entries = list[common_pb2.LiveEntry]
+COLUMNS = (Column(""), *FILE_COLUMNS)
 
 
 def arguments(parser: Parser) -> None:
     add_table(parser)
-    number = whole(0, VERSION_MAX)
-    parser.add("--from", type=number, required=True, metavar="N", dest="from_version", help="An ID version.")
-    parser.add("--to", type=number, metavar="N", dest="to_version", help="An ID version; default: the newest.")
+    add_range(parser)
 
 
 def run(session: Session, args: Arguments) -> None:
     client = session.client
     table = find_table(client, args.table)
-    to_version = find_version(session, table.table_id, args.to_version, None)
-    before = live_at(client, table.table_id, args.from_version)
-    after = live_at(client, table.table_id, to_version)
-    removed = [entry for path, entry in before.items() if path not in after]
-    added = [entry for path, entry in after.items() if path not in before]
+    to_version = client.resolve_version(table.table_id, version=args.to_version).version
+    added, removed = difference(client, table.table_id, args.from_version, to_version)
     if session.as_json:
         session.show_json(
             {
@@ -57,13 +44,18 @@ def run(session: Session, args: Arguments) -> None:
     )
 
 
-def live_at(client: MetaClient, table_id: str, version: int) -> Entries:
-    """By path; delete sets among them."""
-    entries = client.list_files(table_id, version=version)
-    return {entry.file.path or entry.delete_set.path: entry for entry in entries}
+def difference(client: MetaClient, table_id: str, from_version: int, to_version: int) -> tuple[Entries, Entries]:
+    """Added and removed; the service wants the older version first."""
+    older, newer = sorted((from_version, to_version))
+    added: Entries = []
+    removed: Entries = []
+    for part in client.plan_changes(table_id, older, newer, mode=read_pb2.CHANGES_MODE_DIFFERENCE):
+        added += part.added
+        removed += part.removed
+    return (added, removed) if from_version == older else (removed, added)
 
 
-def rows_of(entries: list[common_pb2.LiveEntry]) -> int:
+def rows_of(entries: Entries) -> int:
     return sum(entry.file.rows for entry in entries)
 
 
@@ -72,5 +64,8 @@ COMMAND = Command(
     "Compare what is live at two versions of a table.",
     run,
     arguments,
-    details="`+` is live at --to alone, `-` at --from alone; what came and went between them is in neither.",
+    details=(
+        "laketx diff shop.orders --from 41 --to 50\n"
+        "`+` is live at --to alone, `-` at --from alone; what came and went between them is in neither."
+    ),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
-from metaservice.cli.command import FILE, Arguments, Command, Parser
+from metaservice.cli.command import FILE, OPEN_TRANSACTION, Arguments, Command, Parser
 from metaservice.cli.failures import Exit, usage_failure
 from metaservice.cli.find import table_name
 from metaservice.cli.output import Session
@@ -16,7 +16,7 @@ from protos.laketx.v1 import common_pb2, transaction_pb2
 
 
 def arguments(parser: Parser) -> None:
-    parser.add("txn_id", metavar="TXN", help="Id of an open transaction.")
+    parser.add("txn_id", metavar="TXN", help="Id of an open transaction.", completes=OPEN_TRANSACTION)
     parser.add(
         "--changes",
         metavar="FILE",

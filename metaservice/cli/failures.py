@@ -41,9 +41,9 @@ MEANING: Final[Mapping[Exit, str]] = {
     Exit.USAGE: "The command line can't be right, or lacks a `--yes` where nobody can be asked.",
     Exit.UNAVAILABLE: "The service gave no answer within `--timeout`, or is not serving.",
     Exit.CONFLICT: "A race was lost, or (`explain`) would be.",
-    Exit.NOT_FOUND: "There is no such table, version or transaction, or no longer.",
+    Exit.NOT_FOUND: "There is no such namespace, table, version, transaction or pin, or no longer.",
     Exit.UNKNOWN: "No answer came to a change: it may have happened. Ask for its outcome.",
-    Exit.CORRUPT: "The service can't trust its records.",
+    Exit.CORRUPT: "The service can't trust its records, or `check` found something.",
     Exit.INTERRUPTED: "Ended by Ctrl-C.",
     Exit.PIPE_CLOSED: "Who read the output closed it, as `head` does.",
 }
@@ -80,14 +80,40 @@ NEXT_OF_KIND: Final[Mapping[ErrorKind, str]] = {
 assert NEXT_OF_KIND.keys() == set(ErrorKind)
 
 NEXT_OF_REASON: Final[Mapping[str, str]] = {
+    "BACKUP_EXISTS": "name another folder, such as one with the time in it",
+    "BACKUP_PARTIAL": "remove the unfinished backup, or name another folder",
+    "BACKUP_PATH_OUTSIDE": "give a path below the fact `root`, or one without a leading /",
+    "BACKUP_RUNNING": "wait until the other backup is done",
+    "COLUMN_FIXED": "a key or partition column stays: make a new table with `laketx table create`",
+    "COLUMN_UNKNOWN": "`laketx table show TABLE` lists the columns",
+    "COMMITS_AGO_INVALID": "name the version instead: `laketx versions TABLE`",
+    "DIFFERENCE_TOO_LARGE": "take fewer versions at once, or `laketx changes` in the mode log",
+    "DISK_FULL": "make room on the disk of the service; nothing has to be restarted",
+    "FOLDER_IS_A_STORE": "a service that was started by hand owns it: use --server, or name the folder above it",
+    "HISTORY_CHANGED": "the store was restored from a backup: begin again from `laketx versions TABLE`",
+    "NAMESPACE_EXISTS": "use it, or pick another name; --if-not-exists takes it as it is",
+    "NAMESPACE_NOT_EMPTY": "drop its tables first: `laketx table list --namespace NAME`",
+    "NAMESPACE_UNKNOWN": "`laketx namespace list` shows those that there are, `laketx namespace create NAME` makes one",
+    "PIN_UNKNOWN": "it ended or ran out: `laketx pins list`; pin again",
     "PROPERTY_UNKNOWN": "put properties of your own under user.: --set user.NAME=VALUE",
+    "PURGE_HELD": "look at what was restored, then `laketx purge release`",
+    "RANGE_INVALID": "turn the range round: --from is the older version",
+    "REPLACE_CHANGES_LAYOUT": "partitioning, key and buckets stay: drop the table and create it",
+    "RETENTION_OVER": "it is gone for good: create it anew",
     "RPC_DEADLINE_EXCEEDED": "it took longer than --timeout: give it more",
     "RPC_UNIMPLEMENTED": "the service is older than this command, or can't do this",
-    "TABLE_DROPPED": "it was dropped: `laketx table list` shows those that are there",
-    "TABLE_EXISTS": "pick another name, or drop the table first: `laketx table drop NAME`",
+    "SCHEMA_VERSION_INVALID": "`laketx table schemas TABLE` lists them",
+    "SERVER_FAILED": "the fact `log` names the file with all that it said",
+    "SERVER_OTHER_RELEASE": "close what uses the folder, wait until its service has ended, try again",
+    "TABLE_DROPPED": "`laketx table undrop TABLE` brings it back while its retention lasts",
+    "TABLE_EXISTS": "pick another name, or say --if-not-exists or --or-replace",
     "TABLE_UNKNOWN": "`laketx table list` shows the tables that there are",
     "TRANSACTION_UNKNOWN": "outcomes are kept for days, not for ever: `laketx txn list` shows those that are known",
+    "TYPE_NOT_WIDER": "add a column of the new type, or name a wider type (docs/catalog.md)",
+    "TYPE_UNKNOWN": "write types in Spark's words: bigint, string, decimal(10,2), date, timestamp, array<string>, …",
     "VERSION_IN_FUTURE": "the fact `head` is the newest version",
+    "VERSION_RETIRED": "the fact `oldest` is the oldest version that is kept",
+    "WATCH_ENDED": "watch again from the last version seen: --after N",
 }
 
 
@@ -127,9 +153,8 @@ def failure_of(error: LakeTXError, server: str) -> CommandError:
         case ConflictError():
             conflict = error.conflict
             facts = {"winner": conflict.winner_txn_id, "winner_version": str(conflict.winner_version)}
-            return CommandError(
-                Exit.CONFLICT, "CONFLICT", str(error), facts, "look at the newest version and try again"
-            )
+            next_step = f"laketx show {conflict.table_id} --version {conflict.winner_version}"
+            return CommandError(Exit.CONFLICT, "CONFLICT", str(error), facts, f"{next_step}; then try again")
         case CommitOutcomeUnknownError():
             next_step = f"laketx txn outcome {error.txn_id}"
             return CommandError(Exit.UNKNOWN, "OUTCOME_UNKNOWN", str(error), {"txn_id": error.txn_id}, next_step)

@@ -1,17 +1,18 @@
-"""`laketx files`: what is live at a version."""
+"""`laketx files`: what is live at a version, or what a scan with a condition would read of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from metaservice.cli.command import Arguments, Command, Parser, add_table, pair, whole
 from metaservice.cli.failures import did_you_mean, usage_failure
-from metaservice.cli.find import find_table, find_version
+from metaservice.cli.find import find_table, find_version, read_condition
 from metaservice.cli.output import Column, Row, Session
-from metaservice.cli.values import partition_text, value_text, word
+from metaservice.cli.values import date_text, partition_text, timestamp_text, types_of, word
 from metaservice.cli.versioned import add_version
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 COLUMNS = (
     Column("kind", rank=2),
@@ -22,52 +23,126 @@ COLUMNS = (
     Column("added", rank=4, right=True),
     Column("path", folds=True),
 )
+CONJUNCT_COLUMNS = (Column("left out", right=True), Column("by"), Column("condition", folds=True))
+IN_QUOTES = ("string", "date", "timestamp", "timestamp_ntz")
 
 
 def arguments(parser: Parser) -> None:
     add_table(parser)
     add_version(parser)
+    parser.add("--where", metavar="COND", help="Only what may have rows that match, as a scan would read it.")
     parser.add(
         "--partition",
         action="append",
         type=pair,
         default=[],
         metavar="COLUMN=VALUE",
-        help="Only of this partition; once for each column.",
+        help="Only of this partition; once for each column. NULL is a value.",
     )
-    parser.add("--limit", type=whole(1, 1 << 40), metavar="N", help="At most so many; default: all.")
+    parser.add("--explain", action="store_true", help="Also say how many files were left out, and by what.")
+    parser.add("--limit", type=whole(0, 1 << 40), metavar="N", help="At most so many; default: all.")
 
 
 def run(session: Session, args: Arguments) -> None:
     table = find_table(session.client, args.table)
-    check_partition(table, args.partition)
-    version = find_version(session, table.table_id, args.version, args.at)
-    entries = of_partition(session.client.list_files(table.table_id, version=version), args.partition)
-    listed = islice(entries, args.limit)
+    predicate = wanted(table, args)
+    version = find_version(session, table.table_id, args)
+    if predicate is None and not args.explain:
+        show(session, session.client.list_files(table.table_id, version=version), args.limit)
+        return
+    parts = session.client.plan_scan(
+        table.table_id,
+        version=version,
+        predicate=predicate,
+        without_stats=not session.as_json,
+        explain=args.explain,
+    )
+    explanation = read_pb2.PlanExplanation()
+    entries = entries_of(parts, explanation)
+    show(session, entries, args.limit)
+    if args.explain:
+        for _ in entries:  # the explanation comes last
+            pass
+        show_explanation(session, table, explanation)
+
+
+def wanted(table: catalog_pb2.Table, args: Arguments) -> common_pb2.Predicate | None:
+    """Both conditions at once; none: everything."""
+    conditions = [read_condition(table, args.where)] if args.where is not None else []
+    conditions += [equals(table, column, value) for column, value in args.partition]
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=conditions))
+
+
+def equals(table: catalog_pb2.Table, column: str, value: str) -> common_pb2.Predicate:
+    if column not in table.partition_columns:
+        known = list(table.partition_columns)
+        raise usage_failure(
+            f"{table.name} is not partitioned by `{column}`",
+            next_step=did_you_mean(column, known) or f"its partition columns: {', '.join(known) or 'none'}",
+        )
+    if value == "NULL":
+        return read_condition(table, f"`{column}` IS NULL", option="--partition")
+    text = "'" + value.replace("'", "''") + "'" if types_of(table)[column] in IN_QUOTES else value
+    return read_condition(table, f"`{column}` = {text}", option="--partition")
+
+
+def entries_of(
+    parts: Iterable[read_pb2.PlanScanResponse], explanation: read_pb2.PlanExplanation
+) -> Iterator[common_pb2.LiveEntry]:
+    """The entries; what the last part explains is put into `explanation`."""
+    for part in parts:
+        yield from part.entries
+        if part.HasField("explanation"):
+            explanation.CopyFrom(part.explanation)
+
+
+def show(session: Session, entries: Iterable[common_pb2.LiveEntry], limit: int | None) -> None:
+    listed = islice(entries, limit)
     if session.as_json:
         session.show_json_lines(listed)
-    else:
+    elif limit != 0:
         session.show_rows(COLUMNS, map(cells, listed))
 
 
-def check_partition(table: catalog_pb2.Table, wanted: Iterable[tuple[str, str]]) -> None:
-    for column, _ in wanted:
-        if column not in table.partition_columns:
-            known = list(table.partition_columns)
-            raise usage_failure(
-                f"{table.name} is not partitioned by `{column}`",
-                next_step=did_you_mean(column, known) or f"its partition columns: {', '.join(known) or 'none'}",
-            )
+def show_explanation(session: Session, table: catalog_pb2.Table, explanation: read_pb2.PlanExplanation) -> None:
+    if session.as_json:
+        session.show_json_lines([{"explanation": explanation}])
+        return
+    session.say("")
+    session.show_pairs(
+        [
+            ("partitions", f"{explanation.partitions}, {explanation.partitions_pruned} left out"),
+            ("files", f"{explanation.files}, {explanation.files_kept} to read"),
+            ("by partition", f"{explanation.files_pruned_by_partition} left out"),
+            ("by statistics", f"{explanation.files_pruned_by_statistics} left out"),
+            ("delete sets", f"{explanation.delete_sets}, {explanation.delete_sets_kept} to read"),
+        ]
+    )
+    types = types_of(table)
+    rows = [
+        (each.files_pruned, "partition" if each.by_partition else "statistics", typed_condition(each.conjunct, types))
+        for each in explanation.conjuncts
+    ]
+    if rows:
+        session.say("")
+        session.show_rows(CONJUNCT_COLUMNS, rows)
 
 
-def of_partition(
-    entries: Iterable[common_pb2.LiveEntry], wanted: Iterable[tuple[str, str]]
-) -> Iterator[common_pb2.LiveEntry]:
-    asked = dict(wanted)
-    for entry in entries:
-        values = {each.column: value_text(each.value) for each in partition_of(entry).values}
-        if all(values.get(column) == value for column, value in asked.items()):
-            yield entry
+def typed_condition(text: str, types: Mapping[str, str]) -> str:
+    """With days and microseconds as dates and times; text in quotes stays as it is."""
+
+    def typed(found: re.Match[str]) -> str:
+        kind = types.get(found["column"] or "", "")
+        read = {"date": date_text, "timestamp": timestamp_text, "timestamp_ntz": timestamp_text}.get(kind)
+        if read is None:
+            return found[0]
+        values = re.sub(r"-?\d+", lambda number: f"'{read(int(number[0]))}'", found["values"])
+        return f"{found['column']} {found['operator']} {values}"
+
+    pattern = r"'(?:[^']|'')*'|\b(?P<column>\w+) (?P<operator>=|<>|<=?|>=?|IN) (?P<values>-?\d+|\([-\dNUL, …]+\))"
+    return re.sub(pattern, typed, text)
 
 
 def partition_of(entry: common_pb2.LiveEntry) -> common_pb2.Partition:
@@ -97,8 +172,14 @@ def kind_of(entry: common_pb2.LiveEntry) -> str:
 
 COMMAND = Command(
     "files",
-    "List the files that are live at a version.",
+    "List the files that are live at a version, or those that a scan would read.",
     run,
     arguments,
-    details="With `-o json` a document a line. `added` is the version that made the file live.",
+    details=(
+        "laketx files shop.orders --version 41\n"
+        "laketx files shop.orders --where \"day >= '2026-11-01' AND (shop IN (3, 4) OR note LIKE 'late%')\" --explain\n"
+        "Conditions: = <> < <= > >=, IN, BETWEEN, LIKE 'x%', STARTS WITH 'x', IS NULL, AND, OR, NOT and brackets;\n"
+        "text, dates and times stand in 'quotes'. A scan still applies the condition to the rows.\n"
+        "With `-o json` a document a line. `added` is the version that made the file live."
+    ),
 )

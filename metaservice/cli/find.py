@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from metaservice.cli.failures import CommandError, did_you_mean
+from metaservice.cli.command import Arguments
+from metaservice.cli.failures import CommandError, did_you_mean, usage_failure
 from metaservice.cli.output import Session
 from metaservice.cli.values import read_time_us
 from metaservice.client import LakeTXError, MetaClient, MetaServiceError
-from protos.laketx.v1 import catalog_pb2
+from metaservice.client.conditions import ConditionError, parse_condition
+from protos.laketx.v1 import catalog_pb2, common_pb2
 
 GONE = ("TABLE_UNKNOWN", "TABLE_DROPPED")
 TABLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -25,10 +27,20 @@ def list_namespaces(client: MetaClient) -> list[str]:
     return [namespace.name for namespace in client.list_namespaces()]
 
 
-def find_version(session: Session, table_id: str, version: int | None, at: str | None) -> int:
-    """The version asked for by number or by time; the head where neither is given."""
-    time_us = read_time_us(at, session.now_us()) if at is not None else None
-    return session.client.resolve_version(table_id, version=version, time_us=time_us).version
+def find_version(session: Session, table_id: str, args: Arguments) -> int:
+    """The version that the options of `versioned.py` ask for; the head where none is given."""
+    time_us = read_time_us(args.at, session.now_us()) if args.at is not None else None
+    found = session.client.resolve_version(table_id, version=args.version, time_us=time_us, commits_ago=args.ago)
+    return found.version
+
+
+def read_condition(table: catalog_pb2.Table, text: str, *, option: str = "--where") -> common_pb2.Predicate:
+    """Refuses by pointing at the place."""
+    try:
+        return parse_condition(text, table.columns)
+    except ConditionError as error:
+        usage = error.pointed().replace("\n", "\n  ")
+        raise usage_failure(f"{option}: {error.message}", usage=usage) from error
 
 
 def table_or_none(client: MetaClient, table_id: str) -> catalog_pb2.Table | None:

@@ -15,11 +15,11 @@ def arguments(parser: Parser) -> None:
 def run(session: Session, args: Arguments) -> Exit:
     settings = session.settings
     wait_s = args.wait
-    status = ask_health(settings.server, wait_s or settings.timeout_s, wait=bool(wait_s))
+    status = ask_health(session.address(), wait_s or settings.timeout_s, wait=bool(wait_s))
     if session.as_json:
-        session.show_json({"server": settings.server, "status": status.lower()})
+        session.show_json({"server": settings.place, "status": status.lower()})
     else:
-        session.say(f"{settings.server} is {status.lower().replace('_', ' ')}")
+        session.say(f"{settings.place} is {status.lower().replace('_', ' ')}")
     return Exit.DONE if status == "SERVING" else Exit.UNAVAILABLE
 
 

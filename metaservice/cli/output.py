@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from google.protobuf.message import Message
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +24,7 @@ from rich.text import Text
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.values import as_json, printable
 from metaservice.client import MetaClient
+from metaservice.embedded import find_or_start, open_folder
 
 UNLIMITED: Final = 1 << 20
 GAP: Final = 2
@@ -46,6 +48,7 @@ class Settings:
     """The options that all commands share."""
 
     server: str
+    folder: str  # of an embedded service; empty: the server's address counts
     user: str
     client_name: str
     as_json: bool
@@ -54,12 +57,20 @@ class Settings:
     timeout_s: float
     quiet: bool
 
+    @property
+    def place(self) -> str:
+        """Where the service is, for people."""
+        return self.folder or self.server
+
 
 class Session:
     """What a command works with: a client, made when it is first asked for, and a place to print to."""
 
-    def __init__(self, settings: Settings, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self, settings: Settings, now_us: Callable[[], int], environment: Mapping[str, str] | None = None
+    ) -> None:
         self.settings = settings
+        self.environment = environment or {}
         self.as_json = settings.as_json
         self.now_us = now_us
         self._client: MetaClient | None = None
@@ -76,6 +87,13 @@ class Session:
     def connect(self, *, use_session: bool = False) -> MetaClient:
         """A client of its own, which the caller closes."""
         settings = self.settings
+        if settings.folder:
+            return open_folder(
+                existing(settings.folder),
+                principal=settings.user,
+                client_name=settings.client_name,
+                retry_budget_s=settings.timeout_s,
+            )
         return MetaClient(
             settings.server,
             principal=settings.user,
@@ -84,6 +102,10 @@ class Session:
             retry_budget_s=settings.timeout_s,
             use_session=use_session,
         )
+
+    def address(self) -> str:
+        """The service's; that of a folder is started where it doesn't run."""
+        return find_or_start(existing(self.settings.folder)) if self.settings.folder else self.settings.server
 
     @property
     def width(self) -> int:
@@ -141,6 +163,14 @@ class Session:
         else:
             self._print_lines(columns, widths, kept, chain(texts, more))
 
+    def show_each(self, columns: Sequence[Column], widths: Sequence[int], rows: Iterable[Row]) -> None:
+        """Each row as soon as it is there, in columns of these widths; on a terminal the last one is cut."""
+        kept = fit(columns, widths, self._console.width)
+        self._print_header(columns, widths, kept)
+        for row in rows:
+            text = self._line(columns, widths, kept, _texts(row))
+            self.write(_cut(text, self._console.width) if self.is_terminal else text)
+
     def show_json(self, answer: Message | Sequence[Message] | dict[str, Any] | list[Any]) -> None:
         """One document."""
         self.write(json.dumps(_jsonable(answer), indent=2, ensure_ascii=False))
@@ -181,15 +211,18 @@ class Session:
     def _print_lines(
         self, columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], rows: Iterator[list[str]]
     ) -> None:
-        def line(row: Sequence[str]) -> str:
-            cells = [_padded(row[number], widths[number], right=columns[number].right) for number in kept]
-            return (" " * GAP).join(cells).rstrip()
-
-        header = line([column.name.upper() if not self.is_terminal else column.name for column in columns])
-        self._console.print(Text(header, style="bold"), soft_wrap=True)
+        self._print_header(columns, widths, kept)
         for row in rows:
-            sys.stdout.write(line(row) + "\n")
+            sys.stdout.write(self._line(columns, widths, kept, row) + "\n")
         sys.stdout.flush()
+
+    def _print_header(self, columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int]) -> None:
+        names = [column.name if self.is_terminal else column.name.upper() for column in columns]
+        self._console.print(Text(self._line(columns, widths, kept, names), style="bold"), soft_wrap=True)
+
+    def _line(self, columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], row: Sequence[str]) -> str:
+        cells = [_padded(row[number], widths[number], right=columns[number].right) for number in kept]
+        return (" " * GAP).join(cells).rstrip()
 
     def _print_folded(self, columns: Sequence[Column], rows: Iterator[list[str]], kept: Sequence[int]) -> None:
         while part := list(islice(rows, ROWS_AT_ONCE)):
@@ -214,6 +247,15 @@ class Session:
     ) -> None:
         if self._client is not None:
             self._client.close()
+
+
+def existing(folder: str) -> Path:
+    """A misspelt path makes no new lake."""
+    path = Path(folder)
+    if not path.is_dir():
+        facts = {"folder": folder}
+        raise CommandError(Exit.NOT_FOUND, "FOLDER_MISSING", "there is no such folder", facts, f"mkdir {folder}")
+    return path
 
 
 class Paper(Console):
@@ -270,6 +312,12 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
     return [
         max([cell_len(column.name), *(cell_len(row[number]) for row in rows)]) for number, column in enumerate(columns)
     ]
+
+
+def _cut(text: str, width: int) -> str:
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def _padded(text: str, width: int, *, right: bool = False) -> str:

@@ -27,7 +27,7 @@ def run(session: Session, args: Arguments) -> None:
     if session.as_json:
         session.show_json(
             {
-                "server": session.settings.server,
+                "server": session.settings.place,
                 "calls": len(took_ms),
                 "min_ms": round(min(took_ms), 3),
                 "median_ms": round(median(took_ms), 3),
@@ -36,7 +36,7 @@ def run(session: Session, args: Arguments) -> None:
         )
         return
     session.say(
-        f"{session.settings.server} answers: {len(took_ms)} calls, "
+        f"{session.settings.place} answers: {len(took_ms)} calls, "
         f"{min(took_ms):.2f} / {median(took_ms):.2f} / {max(took_ms):.2f} ms (min / median / max)"
     )
 

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from metaservice.cli import (
+    backup,
     bench,
+    changes,
+    check,
     complete,
     completion,
     diff,
@@ -18,28 +21,42 @@ from metaservice.cli import (
     files,
     health,
     help,  # noqa: A004 - the command's name
+    namespace,
     ping,
+    pins,
+    purge,
     serve,
     show,
+    status,
     table,
     txn,
     versions,
+    watch,
     why,
 )
-from metaservice.cli.command import Command, Parser, seconds, whole
+from metaservice.cli.command import FILE, Command, Parser, seconds, whole
 
 COMMANDS: Final[tuple[Command, ...]] = (
     serve.COMMAND,
     ping.COMMAND,
     health.COMMAND,
+    status.COMMAND,
+    namespace.COMMAND,
     table.COMMAND,
     versions.COMMAND,
     show.COMMAND,
     files.COMMAND,
+    changes.COMMAND,
     diff.COMMAND,
+    watch.COMMAND,
     txn.COMMAND,
     why.COMMAND,
     explain.COMMAND,
+    pins.COMMAND,
+    purge.COMMAND,
+    backup.BACKUP,
+    backup.RESTORE,
+    check.COMMAND,
     bench.COMMAND,
     completion.COMMAND,
     help.COMMAND,
@@ -88,6 +105,8 @@ def add_shared(parser: Parser) -> None:
         group.add_argument(*names, default=argparse.SUPPRESS, **settings)  # type: ignore[arg-type]
 
     add("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
+    add("--folder", metavar="PATH", help="A folder with its own service, which is started if need be (LAKETX_FOLDER).")
+    parser.completes["folder"] = FILE
     add("-o", "--output", choices=["table", "json"], help="Tables for people or JSON for programs (default table).")
     add("--user", metavar="NAME", help="Who does it, as history shows it (LAKETX_USER; default: the system's user).")
     add("--timeout", type=seconds(0.1, 86_400), metavar="S", help=f"Seconds to wait and retry (default {TIMEOUT_S:g}).")

@@ -21,7 +21,7 @@ def arguments(parser: Parser) -> None:
 def run(session: Session, args: Arguments) -> None:
     client = session.client
     table = find_table(client, args.table)
-    number = find_version(session, table.table_id, args.version, args.at)
+    number = find_version(session, table.table_id, args)
     commit = find_commit(client, table, number)
     totals = {} if args.no_totals else count_live(client, table.table_id, number)
     if session.as_json:
@@ -31,11 +31,9 @@ def run(session: Session, args: Arguments) -> None:
 
 
 def find_commit(client: MetaClient, table: catalog_pb2.Table, number: int) -> read_pb2.Version:
-    for commit in client.list_versions(table.table_id, page_size=1_000):
-        if commit.version <= number:
-            if commit.version == number:
-                return commit
-            break
+    wanted = read_pb2.VersionFilter(from_version=number, to_version=number)
+    for commit in client.list_versions(table.table_id, wanted=wanted, page_size=1):
+        return commit
     facts = {"table": table.name, "version": str(number)}
     raise CommandError(
         Exit.NOT_FOUND, "VERSION_RETIRED", "its commit is no longer kept", facts, f"laketx versions {table.name}"

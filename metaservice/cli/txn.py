@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from metaservice.cli.command import TABLE, Arguments, Command, Parser, add_limit, add_yes
+from metaservice.cli.command import OPEN_TRANSACTION, TABLE, TRANSACTION, Arguments, Command, Parser, add_limit, add_yes
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.find import find_table, table_name
 from metaservice.cli.output import Column, Row, Session
@@ -60,7 +60,7 @@ def row(transaction: transaction_pb2.Transaction) -> Row:
 
 
 def txn_arguments(parser: Parser) -> None:
-    parser.add("txn_id", metavar="TXN", help="Id of the transaction.")
+    parser.add("txn_id", metavar="TXN", help="Id of the transaction.", completes=TRANSACTION)
 
 
 def run_show(session: Session, args: Arguments) -> None:
@@ -110,7 +110,7 @@ def run_outcome(session: Session, args: Arguments) -> None:
 
 
 def abort_arguments(parser: Parser) -> None:
-    txn_arguments(parser)
+    parser.add("txn_id", metavar="TXN", help="Id of the transaction.", completes=OPEN_TRANSACTION)
     parser.add("--reason", default="aborted by an operator", help="Shown to who asks what became of it.")
     add_yes(parser)
 

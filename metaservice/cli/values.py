@@ -110,6 +110,17 @@ def timestamp_text(time_us: int) -> str:
         return f"{time_us} µs"
 
 
+def duration_text(ms: int) -> str:
+    """For people: 0.25 s, 45 s, 5 min, 3.2 h, 12 d."""
+    amount = ms / 1_000
+    if amount < 120:
+        return f"{amount:.0f} s" if amount >= 10 or not ms % 1_000 else f"{amount:.2g} s"
+    for unit, size, most in (("min", 60, 7_200), ("h", 3_600, 172_800)):
+        if amount < most:
+            return f"{amount / size:.3g} {unit}"
+    return f"{amount / 86_400:.0f} d"
+
+
 def size_text(size: int) -> str:
     """Bytes for people: 1536 is `1.5 KiB`."""
     amount = float(size)
@@ -125,6 +136,10 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(properties.items()))
 
 
 # Descriptors have two types, one of Python and one of C: to these functions they are Any.

@@ -7,14 +7,19 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from metaservice.cli.command import Arguments, Command, Parser
+from metaservice.cli.command import TRANSACTION, Arguments, Command, Parser
 from metaservice.cli.find import table_or_none
 from metaservice.cli.output import Session
 from metaservice.cli.txn import outcome_of
 from metaservice.cli.values import printable, typed_partition_text, types_of, when, word
-from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+from metaservice.client import ErrorKind, MetaClient, MetaServiceError
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 
 FRAMED_FROM = 64
+MEANING = {
+    transaction_pb2.TRANSACTION_STATE_OPEN: "What a commit would answer now: `laketx explain {txn}`.",
+    transaction_pb2.TRANSACTION_STATE_EXPIRED: "Nobody renewed its lease in time: a writer that ended, or slept.",
+}
 ADVICE = {
     common_pb2.ADVICE_RESUBMIT: "Begin a new transaction with adopt_from: the staged files are still good.",
     common_pb2.ADVICE_RERUN: "Begin again at the head and compute again.",
@@ -24,7 +29,7 @@ ADVICE = {
 
 
 def arguments(parser: Parser) -> None:
-    parser.add("txn_id", metavar="TXN", help="Id of the transaction.")
+    parser.add("txn_id", metavar="TXN", help="Id of the transaction.", completes=TRANSACTION)
 
 
 def run(session: Session, args: Arguments) -> None:
@@ -38,6 +43,8 @@ def run(session: Session, args: Arguments) -> None:
     state = word(transaction_pb2.TransactionState.Name, transaction.state)
     outcome = outcome_of(transaction)
     session.say(f"{args.txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
+    if transaction.state in MEANING:
+        session.say(MEANING[transaction.state].format(txn=args.txn_id))
 
 
 def show_conflict(session: Session, conflict: common_pb2.Conflict) -> None:
@@ -45,32 +52,47 @@ def show_conflict(session: Session, conflict: common_pb2.Conflict) -> None:
     table = table_or_none(session.client, conflict.table_id)
     readable = with_typed_partition(conflict, table)
     name = table.name if table is not None else conflict.table_id
+    winner = winner_of(session.client, conflict) if table is not None else None
     if session.is_terminal and session.width >= FRAMED_FROM:
-        session.show(explained(readable, name))
+        session.show(explained(readable, name, winner))
     else:
         session.say(readable.message or "A race was lost.")
-        session.show_pairs(facts(readable, name))
+        session.show_pairs(facts(readable, name, winner))
 
 
-def explained(conflict: common_pb2.Conflict, table: str) -> RenderableType:
+def winner_of(client: MetaClient, conflict: common_pb2.Conflict) -> read_pb2.Version | None:
+    """The winner's commit; None where it is no longer kept."""
+    number = conflict.winner_version
+    wanted = read_pb2.VersionFilter(from_version=number, to_version=number)
+    try:
+        return next(client.list_versions(conflict.table_id, wanted=wanted, page_size=1), None)
+    except MetaServiceError as error:
+        if error.kind is not ErrorKind.GONE:
+            raise
+        return None
+
+
+def explained(conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | None = None) -> RenderableType:
     grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in facts(conflict, table):
+    for name, value in facts(conflict, table, winner):
         if value:
             grid.add_row(Text(name, style="bold"), Text(printable(value)))
     message = Text(printable(conflict.message or "A race was lost."))
     return Panel(Group(message, Text(), grid), title="conflict", title_align="left", border_style="red")
 
 
-def facts(conflict: common_pb2.Conflict, table: str) -> list[tuple[str, str]]:
-    winner = f"{word(common_pb2.Operation.Name, conflict.winner_operation)}, version {conflict.winner_version}"
+def facts(conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | None = None) -> list[tuple[str, str]]:
+    who = f"{word(common_pb2.Operation.Name, conflict.winner_operation)}, version {conflict.winner_version}"
     return [
         ("table", table),
         ("partition", conflict.partition or "(the whole table)"),
         ("file", conflict.path),
         ("mine", f"{word(common_pb2.Operation.Name, conflict.operation)}, read version {conflict.read_version}"),
-        ("winner", f"{winner} at {when(conflict.winner_commit_time_us)} UTC"),
+        ("winner", f"{who} at {when(conflict.winner_commit_time_us)} UTC"),
         ("winner's user", conflict.winner_principal.name),
         ("winner's client", conflict.winner_principal.client),
+        ("winner's message", winner.commit_message if winner is not None else ""),
+        ("winner's files", f"+{winner.files_added} -{winner.files_removed}" if winner is not None else ""),
         ("winner's transaction", conflict.winner_txn_id),
         ("rule", word(common_pb2.ConflictRule.Name, conflict.rule)),
         ("what to do", ADVICE.get(conflict.advice, "")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar, cast
 
@@ -303,7 +303,7 @@ class MetaClient(CatalogCalls):
                 return
             request.page_token = page.next_page_token
 
-    def watch(self, table_id: str, *, after_version: int | None = None) -> Iterator[read_pb2.Version]:
+    def watch(self, table_id: str, *, after_version: int | None = None) -> Generator[read_pb2.Version]:
         """The commits after a version (none given: after the head), in order and without end, each once.
 
         A stream that breaks is opened again where it broke; the budget for that starts anew with whatever comes. Ends

@@ -5,7 +5,7 @@ Every stream begins after the last version that was handed out, so nothing is sk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Protocol
 
 import grpc
@@ -29,7 +29,7 @@ def watch(
     after_version: int,
     patience: Patience,
     is_closed: Callable[[], bool],
-) -> Iterator[read_pb2.Version]:
+) -> Generator[read_pb2.Version]:
     """Ends when the client is closed; raises what repeating doesn't help, or when nothing came for too long."""
     request = read_pb2.WatchRequest(table_id=table_id, after_version=after_version)
     while not is_closed():

@@ -1,4 +1,4 @@
-"""The README's example runs as it stands, and prints what it says; the map names every folder."""
+"""The README's example runs and prints what it says, its session is what happens, and the map names every folder."""
 
 import re
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 from protos.laketx.v1 import catalog_pb2
 from tests.house.tree import ROOT, list_files, name_of
 from tests.integration.service import TIMEOUT_S, service
+from tools import gen_session
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ADDRESS = "127.0.0.1:7070"
@@ -34,6 +35,10 @@ def test_the_example_does_what_it_says(tmp_path: Path) -> None:
         assert done.stdout.split() == said
         (table,) = stubs.catalog.ListTables(catalog_pb2.ListTablesRequest(), timeout=TIMEOUT_S).tables
         assert [entry.file.rows for entry in stubs.list_files(table.table_id)] == [100]
+
+
+def test_the_session_is_what_happens() -> None:
+    assert gen_session.masked(gen_session.play()) == gen_session.masked(gen_session.shown()), "run `make docs`"
 
 
 def test_the_map_names_every_folder() -> None:

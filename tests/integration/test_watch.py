@@ -147,7 +147,7 @@ def test_too_many_watchers_are_refused_and_places_come_back(running: tuple[Servi
         assert next(third).version == 0
         stubs.append(table_id)
         assert [next(each).version for each in (second, third)] == [1, 1]
-        third.close()  # type: ignore[attr-defined]
+        third.close()
         fourth = client.watch(table_id, after_version=0)
         assert next(fourth).version == 1
 

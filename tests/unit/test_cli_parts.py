@@ -1,5 +1,6 @@
 """The parts of the command that need no service: what fits, what is near, how values read."""
 
+import re
 from datetime import UTC, date, datetime
 
 import pytest
@@ -7,12 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaservice.cli import bench, registry
-from metaservice.cli.failures import CommandError, nearest
+from metaservice.cli.columns import read_columns
+from metaservice.cli.failures import NEXT_OF_REASON, CommandError, nearest
+from metaservice.cli.files import typed_condition
 from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, fit
-from metaservice.cli.table import read_columns
-from metaservice.cli.values import as_json, partition_text, printable, read_time_us, typed_partition_text
+from metaservice.cli.values import as_json, duration_text, partition_text, printable, read_time_us, typed_partition_text
 from metaservice.core.partitions import Partitioning
 from protos.laketx.v1 import common_pb2, read_pb2
+from tools.gen_cli_docs import walk
+from tools.wire import ROOT
 
 NOW_US = 1_795_277_145_690_975
 EPOCH = date(1970, 1, 1)
@@ -91,11 +95,11 @@ def test_the_nearest_name(word: str, found: str) -> None:
 
 
 def test_columns_are_read_as_in_sql() -> None:
-    found = read_columns("id BIGINT, price decimal(10, 2) NOT NULL, s struct<a: int, b: int>, note string", ["id"])
+    found = read_columns("id BIGINT, price decimal(10, 2) NOT NULL, s struct<A: INT, b: int>, note string", ["id"])
     assert [(each.name, each.type, each.nullable) for each in found] == [
         ("id", "bigint", False),
         ("price", "decimal(10, 2)", False),
-        ("s", "struct<a: int, b: int>", True),
+        ("s", "struct<A: int, b: int>", True),
         ("note", "string", True),
     ]
 
@@ -134,3 +138,41 @@ def test_every_command_has_help_with_its_options() -> None:
         waiting += parser.commands.values()
         text = parser.format_help()
         assert parser.passes_on or all(name in text for name in parser.options())
+
+
+def test_every_hint_is_for_a_reason_that_there_is() -> None:
+    documented = set(re.findall(r"^\| `([A-Z_]+)", (ROOT / "docs/errors.md").read_text(encoding="utf-8"), re.MULTILINE))
+    ours = {"RPC_DEADLINE_EXCEEDED", "RPC_UNIMPLEMENTED"}  # documented together, as RPC_…
+    assert NEXT_OF_REASON.keys() - ours <= documented
+
+
+def test_commands_that_hints_name_are_there() -> None:
+    root = registry.build_parser()
+    for hint in NEXT_OF_REASON.values():
+        for line in re.findall(r"`laketx ([a-z ]+?)(?: [A-Z].*| -.*)?`", hint):
+            assert root.find(line.split()).command is not None
+
+
+def test_names_and_paths_are_completed() -> None:
+    for parser in walk(registry.build_parser()):
+        for action in parser.actions():
+            if action.choices is None and parser.prog != "laketx backup":
+                metavar = str(action.metavar).partition("[")[0]
+                if metavar in ("TABLE", "PATH", "FILE") or (action.dest == "name" and parser.prog.endswith("drop")):
+                    assert action.dest in parser.completes, f"{parser.prog} {action.dest}"
+
+
+def test_days_and_times_of_a_condition_are_shown_as_such() -> None:
+    types = {"day": "date", "at": "timestamp", "id": "bigint"}
+    text = "(day IN (20778, NULL) AND at >= 1000000 AND id = 20778 AND note = 'day = 5')"
+    assert typed_condition(text, types) == (
+        "(day IN ('2026-11-21', NULL) AND at >= '1970-01-01 00:00:01' AND id = 20778 AND note = 'day = 5')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0, "0 s"), (250, "0.25 s"), (45_000, "45 s"), (300_000, "5 min"), (9_000_000, "2.5 h"), (10**9, "12 d")],
+)
+def test_a_duration_is_for_people(ms: int, text: str) -> None:
+    assert duration_text(ms) == text

@@ -1,0 +1,127 @@
+"""Columns and their changes as people write them: `amount decimal(10,2) not null comment 'net'`, `note after day`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from metaservice.cli.failures import usage_failure
+from metaservice.client import (
+    add_column,
+    comment_column,
+    drop_column,
+    move_column,
+    relax_column,
+    rename_column,
+    widen_column,
+)
+from protos.laketx.v1 import catalog_pb2, common_pb2
+
+COLUMN: Final = re.compile(
+    r"(?P<name>\w+)\s+(?P<type>.+?)(?P<not_null>\s+not\s+null)?(\s+comment\s+'(?P<comment>(?:[^']|'')*)')?",
+    re.IGNORECASE | re.DOTALL,
+)
+ADDED: Final = re.compile(
+    r"(?P<path>[\w.]+)\s+(?P<type>.+?)(\s+comment\s+'(?P<comment>(?:[^']|'')*)')?"
+    r"(\s+(?P<first>first)|\s+after\s+(?P<after>\w+))?",
+    re.IGNORECASE | re.DOTALL,
+)
+MOVED: Final = re.compile(r"(?P<path>[\w.]+)\s+(first|after\s+(?P<after>\w+))", re.IGNORECASE)
+TYPED: Final = re.compile(r"(?P<path>[\w.]+)\s+(?P<type>.+)", re.DOTALL)
+EXAMPLE: Final = 'write: "id bigint not null" or "day date comment \'of the order\'"'
+
+
+def read_columns(text: str, key: Iterable[str]) -> list[catalog_pb2.Column]:
+    """As in SQL, with commas. Key columns are not nullable, whether it is said or not."""
+    return [read_column(part, key) for part in split_outside_brackets(text)]
+
+
+def read_column(text: str, key: Iterable[str]) -> catalog_pb2.Column:
+    found = COLUMN.fullmatch(text.strip())
+    if found is None:
+        raise usage_failure(f"`{text.strip()}` is not a column", next_step=EXAMPLE)
+    nullable = found["not_null"] is None and found["name"] not in key
+    return catalog_pb2.Column(
+        name=found["name"],
+        type=type_text(found["type"]),
+        nullable=nullable,
+        comment=(found["comment"] or "").replace("''", "'"),
+    )
+
+
+def type_text(text: str) -> str:
+    """Words in lower case, as the service wants them; names of a struct's fields stay."""
+    return re.sub(r"\w+\b(?!\s*:)", lambda word: word[0].lower(), text.strip())
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """At commas, those inside of decimal(10,2), struct<a: int, b: int> or quotes apart."""
+    parts, depth, quoted = [""], 0, False
+    for each in text:
+        quoted ^= each == "'"
+        if not quoted:
+            depth += (each in "(<") - (each in ")>")
+        if each == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += each
+    return parts
+
+
+# -- changes: types of options, in the order in which they stand -------------------------------------------------------
+
+
+def added(text: str) -> common_pb2.SchemaChange:
+    found = _match(ADDED, text, "amount decimal(10,2) after day")
+    comment = (found["comment"] or "").replace("''", "'")
+    return add_column(
+        found["path"],
+        type_text(found["type"]),
+        comment=comment,
+        after=found["after"] or "",
+        first=found["first"] is not None,
+    )
+
+
+def dropped(text: str) -> common_pb2.SchemaChange:
+    return drop_column(text)
+
+
+def renamed(text: str) -> common_pb2.SchemaChange:
+    old, name = _sides(text, "pay=salary")
+    return rename_column(old, name)
+
+
+def moved(text: str) -> common_pb2.SchemaChange:
+    found = _match(MOVED, text, "note after day, note first")
+    return move_column(found["path"], after=found["after"] or "")
+
+
+def widened(text: str) -> common_pb2.SchemaChange:
+    found = _match(TYPED, text, "id bigint")
+    return widen_column(found["path"], type_text(found["type"]))
+
+
+def relaxed(text: str) -> common_pb2.SchemaChange:
+    return relax_column(text)
+
+
+def commented(text: str) -> common_pb2.SchemaChange:
+    path, comment = _sides(text, "amount=net, in euros", may_be_empty=True)
+    return comment_column(path, comment)
+
+
+def _match(pattern: re.Pattern[str], text: str, example: str) -> re.Match[str]:
+    found = pattern.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"`{text}` can't be read; such as: {example}")
+    return found
+
+
+def _sides(text: str, example: str, *, may_be_empty: bool = False) -> tuple[str, str]:
+    left, equals, right = text.partition("=")
+    if not left or not equals or not (right or may_be_empty):
+        raise argparse.ArgumentTypeError(f"`{text}` can't be read; such as: {example}")
+    return left.strip(), right.strip()
