@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.plant.bugs import BUGS, Bug
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("metaservice", "protos", "tests", "worker", "pyproject.toml")
+COPIED = ("metaservice", "protos", "tests", "worker", "docs", "tools", "examples", "pyproject.toml", "README.md")
 TIMEOUT_S = 120
 AT_A_TIME = 2
 SUITES = {

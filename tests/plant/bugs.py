@@ -68,8 +68,8 @@ BUGS = (
         SERVICE + "transactions.py",
         (
             (
-                "        found = self._state.find_txn(request.txn_id)\n",
-                "        found = self._state.open.get(request.txn_id)\n",
+                "        found = self._state.find_txn(txn_id)\n",
+                "        found = self._state.open.get(txn_id)\n",
             ),
         ),
     ),
