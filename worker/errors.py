@@ -40,11 +40,11 @@ def conflict_text(conflict: common_pb2.Conflict, table: str, attempts: int) -> s
     where = f", partition {conflict.partition}" if conflict.partition else ""
     mine = word(common_pb2.Operation.Name(conflict.operation), "OPERATION_")
     tried = f" (attempt {attempts})" if attempts > 1 else ""
+    rule = word(common_pb2.ConflictRule.Name(conflict.rule), "CONFLICT_RULE_")
     lines = [
         f"{mine} on {table}{where} lost a race{tried}: {conflict.message}".rstrip(": "),
         f"  winner: {winner}{who}, version {conflict.winner_version}, transaction {conflict.winner_txn_id}",
-        f"  rule:   {word(common_pb2.ConflictRule.Name(conflict.rule), 'CONFLICT_RULE_')},"
-        f" read version {conflict.read_version}",
+        f"  rule:   {rule}, read version {conflict.read_version}",
         f"  advice: {NEXT_STEP.get(conflict.advice, 'run it again')}",
     ]
     return "\n".join(lines)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2
@@ -18,7 +19,8 @@ FIELD_ID: Final = "parquet.field.id"  # where Spark looks for it in a field's me
 OP: Final = "_op"  # in delta files: 0 upsert, 1 tombstone
 ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
 FILE: Final = "_file"  # in reads with origin
-RESERVED: Final = frozenset({OP, ROW_ID, FILE})
+PART: Final = "_part"  # folders of staged files: a partition and bucket each
+RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART})
 ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
     "boolean": t.BooleanType,
     "tinyint": t.ByteType,
@@ -78,6 +80,16 @@ def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_p
     return columns
 
 
+def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
+    """A schema given in words is read by the session."""
+    if isinstance(schema, t.StructType):
+        return schema
+    found = spark.createDataFrame([], schema).schema if schema.strip() else t.StructType()
+    if not found.fields:
+        raise InputError("COLUMNS_INVALID", "no columns are given")
+    return found
+
+
 # -- wire to Spark -----------------------------------------------------------------------------------------------------
 
 
@@ -102,7 +114,7 @@ def parse_type(text: str, nested: Mapping[str, int] | None = None, *, nullable: 
 
 class _Parser:
     def __init__(self, text: str, nested: Mapping[str, int], nullable: bool) -> None:
-        self._tokens = _TOKEN.findall(text)
+        self._tokens: list[str] = _TOKEN.findall(text)
         self._at = 0
         self._nested = nested
         self._nullable = nullable
