@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
@@ -84,10 +85,10 @@ def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
     """A schema given in words is read by the session."""
     if isinstance(schema, t.StructType):
         return schema
-    found = spark.createDataFrame([], schema).schema if schema.strip() else t.StructType()
-    if not found.fields:
-        raise InputError("COLUMNS_INVALID", "no columns are given")
-    return found
+    try:
+        return spark.createDataFrame([], schema).schema
+    except AnalysisException as error:
+        raise InputError("COLUMNS_INVALID", f"{schema!r}: {error.getMessage()}") from error
 
 
 # -- wire to Spark -----------------------------------------------------------------------------------------------------

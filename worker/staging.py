@@ -321,10 +321,12 @@ def check_required(meta: catalog_pb2.Table, entries: Iterable[common_pb2.DataFil
                 raise InputError("NULL_NOT_ALLOWED", f"{stats.nulls} rows have no {name}, which {meta.name} asks for")
 
 
-def first_duplicate(files: Any, path: str, keys: Sequence[str]) -> dict[str, Any] | None:
+def first_duplicate(
+    files: Any, path: str, keys: Sequence[str], rows_at_once: int = ROWS_AT_ONCE
+) -> dict[str, Any] | None:
     """The first key that stands twice in a file sorted by key."""
     last: Any = None
-    for batch in pq.ParquetFile(path, filesystem=files).iter_batches(batch_size=ROWS_AT_ONCE, columns=list(keys)):
+    for batch in pq.ParquetFile(path, filesystem=files).iter_batches(batch_size=rows_at_once, columns=list(keys)):
         columns = [batch.column(batch.schema.get_field_index(name)) for name in keys]
         if last is not None and all(column[0] == before for column, before in zip(columns, last, strict=True)):
             return {name: column[0].as_py() for name, column in zip(keys, columns, strict=True)}
