@@ -26,7 +26,7 @@ from worker.schema import FILE, OP, ROW_ID, table_schema
 from worker.staging import Stage, Staged, quoted, storage
 from worker.transaction import Write
 from worker.values import wire_value
-from worker.writes import TOMBSTONE, UPSERT
+from worker.writes import TOMBSTONE, UPSERT, fitted
 
 if TYPE_CHECKING:
     from worker.table import Table
@@ -105,8 +105,8 @@ def shaped(meta: catalog_pb2.Table, rows: DataFrame, images: Sequence[Column]) -
     schema = table_schema(meta, nullable=True)
     ids = [name for name in (ROW_ID,) if name in rows.columns]
     try:
-        found = rows.select(*images, *ids).to(t.StructType([*schema.fields, *[row_id_field() for _ in ids]]))
-        _ = found.schema
+        whole = t.StructType([*schema.fields, *[row_id_field() for _ in ids]])
+        found = fitted(rows.select(*images, *ids), whole)
     except AnalysisException as error:
         raise InputError("VALUE_INVALID", f"a value doesn't fit {meta.name}: {error.getMessage()}") from error
     return found
@@ -158,7 +158,7 @@ def tombstones(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
         sf.col(quoted(field.name)) if field.name in kept else sf.lit(None).cast(field.dataType).alias(field.name)
         for field in schema.fields
     ]
-    return rows.select(*columns).to(schema).withColumn(OP, sf.lit(TOMBSTONE).cast("tinyint"))
+    return fitted(rows.select(*columns), schema).withColumn(OP, sf.lit(TOMBSTONE).cast("tinyint"))
 
 
 def delete_sets(stage: Stage, rows: DataFrame) -> list[common_pb2.DeleteSet]:

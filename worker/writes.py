@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
+from pyspark.sql import types as t
 
 from metaservice.client import add_column
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -111,10 +112,18 @@ def aligned(df: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
     """By name, in the table's order and types; columns that are missing are NULL. Refused before any job runs."""
     check_names(df, meta)
     try:
-        found = df.to(table_schema(meta, nullable=True))
-        _ = found.schema  # a Connect session says only now what is wrong
+        found = fitted(df, table_schema(meta, nullable=True))
     except AnalysisException as error:
         raise InputError("SCHEMA_MISMATCH", f"the rows don't fit {meta.name}: {error.getMessage()}") from error
+    return found
+
+
+def fitted(df: DataFrame, schema: t.StructType) -> DataFrame:
+    """In this shape, ids of fields included. The names come first: `to` alone loses the ids of columns that fit."""
+    ids = {field.name.lower(): field.metadata or {} for field in schema.fields}
+    known = [sf.col(quoted(name)).alias(name, metadata=ids.get(name.lower(), {})) for name in df.columns]
+    found = df.select(*known).to(schema)
+    _ = found.schema  # a Connect session says only now what is wrong
     return found
 
 
