@@ -8,6 +8,7 @@ lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,9 +22,11 @@ from metaservice.client import MetaClient
 from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2
 from worker.errors import InputError
+from worker.importing import import_parquet
 from worker.multi_table import MultiTableTransaction
 from worker.schema import schema_of, wire_columns
 from worker.table import Table
+from worker.transaction import OnConflict
 
 SCHEME: Final = "laketx://"
 CLIENT_NAME: Final = "laketx-worker"
@@ -56,7 +59,10 @@ class Lake:
         """The session given, or the active one, or a new one; made when it is first needed."""
         with self._lock:
             if self._spark is None:
-                self._spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+                found = SparkSession.getActiveSession()
+                if found is None:  # its Python workers run this Python
+                    found = SparkSession.builder.config("spark.pyspark.python", sys.executable).getOrCreate()
+                self._spark = found
             return self._spark
 
     def at_close(self, work: Callable[[], None]) -> None:
@@ -126,6 +132,16 @@ class Lake:
         if not dropped:
             raise InputError("TABLE_UNKNOWN", f"no table {name} was dropped that could come back")
         return Table(self, self.client.undrop_table(dropped[0].table_id))
+
+    def import_parquet(
+        self, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
+    ) -> Table:
+        """Registers the Parquet files below a path where they lie: nothing is copied, and no purge touches them.
+
+        A table that is missing is made, with the columns of the first file; folders like `day=2026-11-01` become
+        partitions (bigint, date or string by their values). Later changes of the files themselves are not noticed.
+        """
+        return import_parquet(self, str(path), name, on_conflict, message)
 
     def transaction(self, message: str = "") -> MultiTableTransaction:
         """Writes to several tables, all or nothing; one change to each, done where the block ends."""
