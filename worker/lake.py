@@ -8,6 +8,7 @@ lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,8 +61,9 @@ class Lake:
         with self._lock:
             if self._spark is None:
                 found = SparkSession.getActiveSession()
-                if found is None:  # its Python workers run this Python
-                    found = SparkSession.builder.config("spark.pyspark.python", sys.executable).getOrCreate()
+                if found is None:
+                    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
+                    found = SparkSession.builder.getOrCreate()
                 self._spark = found
             return self._spark
 

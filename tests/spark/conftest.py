@@ -1,6 +1,7 @@
 """One Spark and one lake for all tests of the worker; each test has tables of its own."""
 
 import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,9 +16,9 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
     session = (
         SparkSession.builder.master("local[2]")
-        .config("spark.pyspark.python", sys.executable)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")

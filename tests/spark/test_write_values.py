@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, StructType
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
 from worker.schema import ATOMIC, FIELD_ID, parse_type, type_text
-from worker.staging import column_stats, first_duplicate, storage
+from worker.staging import column_stats, first_duplicate, list_parquet, storage
 from worker.transaction import BACKOFF_LONGEST_S, backoff_s, check_policy
 from worker.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
 
@@ -129,6 +129,24 @@ def test_paths_and_uris_open_the_same_files(tmp_path: Path) -> None:
     for path in (str(tmp_path), f"file://{tmp_path}", f"file:{tmp_path}"):
         files, inside = storage(path)
         assert (isinstance(files, fs.LocalFileSystem), inside) == (True, str(tmp_path))
+
+
+def test_what_a_job_left_behind_is_no_file(tmp_path: Path) -> None:
+    """Attempts that were not committed lie in _temporary; Hadoop's own files have a dot or a line in front."""
+    for name in (
+        "a.parquet",
+        "_part=1/b.parquet",
+        "_temporary/0/_temporary/attempt_1/c.parquet",
+        ".a.parquet.crc",
+        "_d.parquet",
+        ".e.parquet",
+        "_SUCCESS",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = [info.path for info in list_parquet(fs.LocalFileSystem(), str(tmp_path))]
+    assert found == [f"{tmp_path}/_part=1/b.parquet", f"{tmp_path}/a.parquet"]
 
 
 def test_null_is_a_value_of_a_partition() -> None:
