@@ -101,9 +101,9 @@ class Stage:
         """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's."""
         meta = self.meta
         bucket = bucket_of(meta)
-        part = bucket.cast("string")
-        if meta.partition_columns:
-            part = sf.concat(part, sf.lit("-"), partition_text(meta))
+        part = bucket
+        if meta.partition_columns:  # never NULL: Spark would put a step between the sort and the writer
+            part = sf.coalesce(sf.concat(bucket.cast("string"), sf.lit("-"), partition_text(meta)), sf.lit(""))
         tasks = min(meta.buckets, int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
         sorted_rows = (
             rows.withColumn(PART, part)

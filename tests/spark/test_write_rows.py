@@ -39,7 +39,7 @@ def content(table: Table, version: int | None = None) -> Rows:
     return found
 
 
-@pytest.mark.parametrize("parted", [False, True])
+@pytest.mark.parametrize("parted", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_history_of_changes(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool, parted: bool) -> None:
     table = make(lake, new_name(), keyed=keyed, parted=parted)
