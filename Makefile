@@ -29,11 +29,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "installing into $(VENV) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation --editable '.[test]'
+	@$(PIP) --no-build-isolation --editable '.[test,spark]'
 	@touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready
-	@$(PIP) --no-build-isolation --editable '.[test,bench]'
+	@$(PIP) --no-build-isolation --editable '.[test,spark,bench]'
 	@touch $@
 
 .PHONY: protos

@@ -1,1 +1,8 @@
-"""The Spark side: the library that users import and the daemon that runs compactions. Nothing is in it yet."""
+"""The Spark side: `connect` opens a lake, whose tables are read, written and changed with DataFrames."""
+
+from worker.errors import ConflictError, InputError
+from worker.lake import Lake, connect
+from worker.table import HistoryEntry, Table
+from worker.transaction import Commit
+
+__all__ = ["Commit", "ConflictError", "HistoryEntry", "InputError", "Lake", "Table", "connect"]

@@ -1,0 +1,73 @@
+"""Parquet files that were there before the table."""
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.stored import live
+from worker import InputError, Lake
+from worker.importing import folder_type, folder_values
+
+Names = Callable[[], str]
+
+
+def test_folders_become_partitions(lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path) -> None:
+    rows = [(1, "x", date(2026, 11, 1)), (2, None, date(2026, 11, 2)), (3, "y", None)]
+    spark.createDataFrame(rows, "id bigint, word string, day date").write.partitionBy("day").parquet(f"{tmp_path}/old")
+    before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.parquet")}
+    table = lake.import_parquet(tmp_path / "old", new_name())
+    assert [(c.name, c.type) for c in table.meta.columns] == [("id", "bigint"), ("word", "string"), ("day", "date")]
+    entries = live(table)
+    assert {entry.file.path for entry in entries} == {str(path) for path in before}
+    assert all(entry.file.external for entry in entries)
+    assert all(entry.file.stats[0].min.integer in (1, 2, 3) for entry in entries)
+    assert sorted(tuple(row) for row in table.read().collect()) == sorted(rows)
+    table.insert(spark.createDataFrame([(4, "z", date(2026, 11, 2))], "id bigint, word string, day date"))
+    assert sorted(row.id for row in table.read(where="day = '2026-11-02'").collect()) == [2, 4]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_what_does_not_fit_is_refused(lake: Lake, new_name: Names, tmp_path: Path) -> None:
+    name = new_name()
+    pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), tmp_path / "a.parquet")
+    lake.import_parquet(tmp_path / "a.parquet", name)
+    bad = {
+        "PATH_UNKNOWN": tmp_path / "nowhere",
+        "FILES_MISSING": tmp_path / "empty",
+        "SCHEMA_MISMATCH": tmp_path / "other.parquet",
+        "COLUMN_UNKNOWN": tmp_path / "more.parquet",
+        "TYPE_NOT_SUPPORTED": tmp_path / "time.parquet",
+        "FILE_UNREADABLE": tmp_path / "text.parquet",
+    }
+    (tmp_path / "empty").mkdir()
+    pq.write_table(pa.table({"id": ["x"]}), tmp_path / "other.parquet")
+    pq.write_table(pa.table({"id": [1], "more": [1]}), tmp_path / "more.parquet")
+    pq.write_table(pa.table({"id": pa.array([1], pa.timestamp("ns"))}), tmp_path / "time.parquet")
+    (tmp_path / "text.parquet").write_text("no parquet")
+    for reason, path in bad.items():
+        with pytest.raises(InputError, match=reason):
+            lake.import_parquet(path, name)
+    keyed = lake.create_table(new_name(), "id bigint", primary_key=["id"])
+    with pytest.raises(InputError, match="TABLE_KEYED"):
+        lake.import_parquet(tmp_path / "a.parquet", keyed.name)
+    assert lake.table(name).meta.head_version == 1
+
+
+def test_what_folders_say() -> None:
+    assert folder_values("day=2026-11-01/r=a%2Fb/n=__HIVE_DEFAULT_PARTITION__/x.parquet") == {
+        "day": "2026-11-01",
+        "r": "a/b",
+        "n": None,
+    }
+    assert [folder_type(values) for values in (["1", None], ["007"], ["2026-11-01"], [None], ["1", "x"])] == [
+        "bigint",
+        "string",
+        "date",
+        "string",
+        "string",
+    ]

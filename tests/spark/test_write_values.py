@@ -1,0 +1,153 @@
+"""Types, values, bounds and duplicates: what the worker works out without Spark."""
+
+import io
+from datetime import UTC, date, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
+from pyspark.sql.types import ArrayType, StructType
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.errors import InputError
+from worker.schema import ATOMIC, FIELD_ID, parse_type, type_text
+from worker.staging import column_stats, first_duplicate, list_parquet, storage
+from worker.transaction import BACKOFF_LONGEST_S, backoff_s, check_policy
+from worker.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+TYPES = st.recursive(
+    st.one_of(st.sampled_from(sorted(ATOMIC)), st.integers(1, 38).map(lambda p: f"decimal({p},{p // 2})")),
+    lambda inner: st.one_of(
+        inner.map(lambda one: f"array<{one}>"),
+        st.tuples(inner, inner).map(lambda pair: f"map<{pair[0]},{pair[1]}>"),
+        st.lists(st.tuples(NAMES, inner, st.booleans()), min_size=1, max_size=3).map(
+            lambda fields: f"struct<{','.join(f'{n}:{k}' + (' not null' if r else '') for n, k, r in fields)}>"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(TYPES)
+def test_types_survive_the_way_to_spark_and_back(text: str) -> None:
+    assert type_text(parse_type(text)) == text
+
+
+def test_nested_fields_get_their_ids() -> None:
+    found = parse_type("array<struct<k:string not null>>", {"element": 3, "element.k": 4})
+    assert isinstance(found, ArrayType)
+    assert isinstance(found.elementType, StructType)
+    assert found.elementType["k"].metadata == {FIELD_ID: 4}
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_bounds_of_texts_hold_when_cut(one: str, other: str) -> None:
+    low, high = sorted([one, other], key=str.encode)
+    smallest, was_cut = raw_value(low.encode(), "string", is_max=False)
+    largest, _ = raw_value(high.encode(), "string", is_max=True)
+    assert smallest is not None
+    assert smallest.text.encode() <= low.encode()
+    assert was_cut == (len(low) > TEXT_CHARS_MAX)
+    assert largest is None or largest.text.encode() >= high.encode()
+
+
+@given(st.datetimes(min_value=datetime(1, 1, 1), max_value=datetime(9999, 12, 30)))  # noqa: DTZ001
+def test_moments_survive(naive: datetime) -> None:
+    moment = naive.replace(tzinfo=UTC)
+    assert moment_of(micros(moment)) == moment
+
+
+def test_values_of_people() -> None:
+    assert wire_value("2026-11-01", "date").date == (date(2026, 11, 1) - date(1970, 1, 1)).days
+    assert wire_value("-1.50", "decimal(10,2)").decimal == "-1.50"
+    assert wire_value(None, "int").WhichOneof("kind") == "null"
+    for value, kind in (("x", "int"), ("2026-13-01", "date"), ("maybe", "boolean"), ("1e", "decimal(3,1)")):
+        with pytest.raises(InputError, match="VALUE_INVALID"):
+            wire_value(value, kind)
+
+
+def test_a_partition_names_all_its_columns() -> None:
+    columns = [catalog_pb2.Column(name="day", type="date"), catalog_pb2.Column(name="n", type="int")]
+    meta = catalog_pb2.Table(name="t", columns=columns, partition_columns=["day", "n"])
+    assert [one.column for one in partition(meta, {"n": 1, "day": None}).values] == ["day", "n"]
+    with pytest.raises(InputError, match="PARTITION_INVALID"):
+        partition(meta, {"day": None})
+
+
+@pytest.mark.parametrize("values", [[1.0, float("nan")], [float("nan")], [0.0], [-0.0, 3.0], [None], [None, 2.0]])
+def test_bounds_of_reals(values: list[float | None]) -> None:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"x": pa.array(values, pa.float64())}), out)
+    stats = column_stats(pq.read_metadata(out), 0, catalog_pb2.Column(name="x", type="double", column_id=1))
+    assert stats is not None
+    assert stats.nulls == values.count(None)
+    for value in values:
+        if value is not None and stats.HasField("min") and value == value:
+            assert stats.min.real <= value <= stats.max.real
+    if any(value != value for value in values):
+        assert not any(stats.HasField(name) and getattr(stats, name).real != 1.0 for name in ("min", "max"))
+    if values == [0.0]:
+        assert str(stats.min.real) == "-0.0"
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from("abc")), max_size=8), st.integers(1, 4))
+def test_duplicates_of_sorted_keys_are_found(keys: list[tuple[int, str]], group: int) -> None:
+    keys = sorted(keys)
+    files, path = fs._MockFileSystem(), "f.parquet"
+    table = pa.table(
+        {"k": pa.array([k for k, _ in keys], pa.int64()), "s": pa.array([s for _, s in keys], pa.string())}
+    )
+    with files.open_output_stream(path) as out:
+        pq.write_table(table, out, row_group_size=group)
+    twice = [key for key, following in pairwise(keys) if key == following]
+    found = first_duplicate(files, path, ["k", "s"], rows_at_once=group)
+    assert found == ({"k": twice[0][0], "s": twice[0][1]} if twice else None)
+
+
+def test_policies() -> None:
+    meta = catalog_pb2.Table(properties={"write.on_conflict": "resubmit"})
+    assert check_policy(None, meta, is_insert=True) == "resubmit"
+    assert check_policy(None, meta, is_insert=False) == "fail"
+    assert check_policy("rerun", meta, is_insert=False) == "rerun"
+    assert check_policy(None, catalog_pb2.Table(), is_insert=True) == "fail"
+    with pytest.raises(InputError, match="POLICY_INVALID"):
+        check_policy("again", meta, is_insert=True)
+
+
+def test_pauses_are_bounded() -> None:
+    assert [backoff_s(n, 0.0) for n in range(3)] == [0, 0, 0]
+    assert backoff_s(60, 1.0) == BACKOFF_LONGEST_S
+
+
+def test_paths_and_uris_open_the_same_files(tmp_path: Path) -> None:
+    for path in (str(tmp_path), f"file://{tmp_path}", f"file:{tmp_path}"):
+        files, inside = storage(path)
+        assert (isinstance(files, fs.LocalFileSystem), inside) == (True, str(tmp_path))
+
+
+def test_what_a_job_left_behind_is_no_file(tmp_path: Path) -> None:
+    """Attempts that were not committed lie in _temporary; Hadoop's own files have a dot or a line in front."""
+    for name in (
+        "a.parquet",
+        "_part=1/b.parquet",
+        "_temporary/0/_temporary/attempt_1/c.parquet",
+        ".a.parquet.crc",
+        "_d.parquet",
+        ".e.parquet",
+        "_SUCCESS",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = [info.path for info in list_parquet(fs.LocalFileSystem(), str(tmp_path))]
+    assert found == [f"{tmp_path}/_part=1/b.parquet", f"{tmp_path}/a.parquet"]
+
+
+def test_null_is_a_value_of_a_partition() -> None:
+    assert wire_value(None, "string") == common_pb2.Value(null=common_pb2.NULL_VALUE_UNSPECIFIED)

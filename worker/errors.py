@@ -1,0 +1,54 @@
+"""What the worker raises beside the client's errors, and how a lost race reads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metaservice.client import ConflictError as ClientConflict
+from metaservice.client import LakeTXError
+from protos.laketx.v1 import common_pb2
+
+NEXT_STEP: Final = {
+    common_pb2.ADVICE_RESUBMIT: "the staged files are still good: on_conflict='resubmit' commits them at the new head",
+    common_pb2.ADVICE_RERUN: "run it again: on_conflict='rerun' does so against the new head",
+    common_pb2.ADVICE_RELOAD: "the table's schema or settings changed: refresh() the table and run it again",
+    common_pb2.ADVICE_PLAN_AGAIN: "plan the compaction anew",
+}
+
+
+class InputError(LakeTXError, ValueError):
+    """What was asked can't be done: nothing was written. `reason` is a word that stays."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+
+
+class ConflictError(ClientConflict):
+    """The write lost a race, and nothing of it is visible. The text says to whom, by which rule, and what to do."""
+
+    def __init__(self, conflict: common_pb2.Conflict, table: str, attempts: int = 1) -> None:
+        super().__init__(conflict)
+        self.table = table
+        self.attempts = attempts
+        self.args = (conflict_text(conflict, table, attempts),)
+
+
+def conflict_text(conflict: common_pb2.Conflict, table: str, attempts: int) -> str:
+    winner = word(common_pb2.Operation.Name(conflict.winner_operation), "OPERATION_")
+    who = f" by {conflict.winner_principal.name}" if conflict.winner_principal.name else ""
+    where = f", partition {conflict.partition}" if conflict.partition else ""
+    mine = word(common_pb2.Operation.Name(conflict.operation), "OPERATION_")
+    tried = f" (attempt {attempts})" if attempts > 1 else ""
+    rule = word(common_pb2.ConflictRule.Name(conflict.rule), "CONFLICT_RULE_")
+    lines = [
+        f"{mine} on {table}{where} lost a race{tried}: {conflict.message}".rstrip(": "),
+        f"  winner: {winner}{who}, version {conflict.winner_version}, transaction {conflict.winner_txn_id}",
+        f"  rule:   {rule}, read version {conflict.read_version}",
+        f"  advice: {NEXT_STEP.get(conflict.advice, 'run it again')}",
+    ]
+    return "\n".join(lines)
+
+
+def word(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).replace("_", " ")

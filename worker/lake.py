@@ -1,0 +1,180 @@
+"""The front door: a lake of tables, and Spark beside it.
+
+from worker import connect
+
+lake = connect("./warehouse")                      # the folder's own service
+lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from metaservice.client import MetaClient
+from metaservice.embedded import open_folder
+from protos.laketx.v1 import catalog_pb2
+from worker.errors import InputError
+from worker.importing import import_parquet
+from worker.multi_table import MultiTableTransaction
+from worker.schema import schema_of, wire_columns
+from worker.table import Table
+from worker.transaction import OnConflict
+
+SCHEME: Final = "laketx://"
+CLIENT_NAME: Final = "laketx-worker"
+BUCKETS: Final = 8
+
+
+class Lake:
+    """Tables of one service; made by `connect`. Safe to share between threads, as its Spark session is."""
+
+    def __init__(self, client: MetaClient, warehouse: str, spark: SparkSession | None) -> None:
+        self.client = client
+        self.warehouse = warehouse.rstrip("/")
+        self._spark = spark
+        self._lock = threading.Lock()
+        self._at_close: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({self.warehouse!r})"
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session given, or the active one, or a new one; made when it is first needed."""
+        with self._lock:
+            if self._spark is None:
+                found = SparkSession.getActiveSession()
+                if found is None:
+                    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
+                    found = SparkSession.builder.getOrCreate()
+                self._spark = found
+            return self._spark
+
+    def at_close(self, work: Callable[[], None]) -> None:
+        """Called once, when the lake closes, before its connection does."""
+        self._at_close.append(work)
+
+    def close(self) -> None:
+        """Gives back what is pinned and ends the connection. The Spark session goes on."""
+        while self._at_close:
+            self._at_close.pop()()
+        self.client.close()
+
+    # ------------------------------------------------------------------------------------------------------- tables
+
+    def create_table(
+        self,
+        name: str,
+        schema: str | StructType,
+        *,
+        primary_key: Sequence[str] = (),
+        buckets: int | None = None,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        profile: str = "",
+        comment: str = "",
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Makes a table; with a primary key an insert is an upsert. A namespace that is missing is made too.
+
+        The schema is a StructType or words: "id bigint, amount double, day date". Key columns take no NULL. `buckets`
+        (8 unless said otherwise) is how far upserts of one partition spread over files; it never changes.
+        """
+        keys = list(primary_key)
+        if isinstance(primary_key, str) or isinstance(partition_by, str):
+            raise InputError("COLUMNS_INVALID", "primary_key and partition_by are lists of column names")
+        if buckets is not None and not keys:
+            raise InputError("BUCKETS_INVALID", "only a table with a primary key has buckets")
+        table = catalog_pb2.Table(
+            name=name,
+            columns=wire_columns(schema_of(self.spark, schema), keys),
+            partition_columns=partition_by,
+            primary_key=keys,
+            buckets=(BUCKETS if buckets is None else buckets) if keys else 0,
+            properties=properties,
+            profile=profile,
+            comment=comment,
+        )
+        namespace, dot, _ = name.partition(".")
+        if dot:
+            self.client.create_namespace(namespace, if_not_exists=True)
+        return Table(self, self.client.create_table(table, if_not_exists=if_not_exists))
+
+    def table(self, name: str) -> Table:
+        return Table(self, self.client.get_table(name))
+
+    def tables(self, namespace: str = "") -> list[str]:
+        """Names, in order; with a namespace those in it."""
+        return [table.name for table in self.client.list_tables(namespace=namespace)]
+
+    def drop_table(self, name: str) -> None:
+        """Open transactions on it end; `undrop_table` brings it back for a while."""
+        self.client.drop_table(self.client.get_table(name).table_id)
+
+    def undrop_table(self, name: str) -> Table:
+        """The one of that name that was dropped last."""
+        dropped = self.client.find_dropped_tables(name)
+        if not dropped:
+            raise InputError("TABLE_UNKNOWN", f"no table {name} was dropped that could come back")
+        return Table(self, self.client.undrop_table(dropped[0].table_id))
+
+    def import_parquet(
+        self, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
+    ) -> Table:
+        """Registers the Parquet files below a path where they lie: nothing is copied, and no purge touches them.
+
+        A table that is missing is made, with the columns of the first file; folders like `day=2026-11-01` become
+        partitions (bigint, date or string by their values). Later changes of the files themselves are not noticed.
+        """
+        return import_parquet(self, str(path), name, on_conflict, message)
+
+    def transaction(self, message: str = "") -> MultiTableTransaction:
+        """Writes to several tables, all or nothing; one change to each, done where the block ends."""
+        return MultiTableTransaction(self, message)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+
+def connect(
+    where: str | Path, spark: SparkSession | None = None, *, user: str = "", warehouse: str | None = None
+) -> Lake:
+    """Opens a lake: a folder, whose service starts by itself, or a service by its address, `laketx://host:port`.
+
+    Data files lie in `warehouse`, a path or URI that both Spark and pyarrow can open; a folder is its own.
+    """
+    text = str(where)
+    if text.startswith(SCHEME):
+        if not warehouse:
+            raise InputError("WAREHOUSE_MISSING", f'connect("{text}", warehouse=…) says where the files lie')
+        client = MetaClient(text.removeprefix(SCHEME).rstrip("/"), principal=user, client_name=CLIENT_NAME)
+        return Lake(client, _absolute(warehouse), spark)
+    if "://" in text:
+        raise InputError("ADDRESS_INVALID", f"{text} is neither a folder nor laketx://host:port")
+    folder = Path(text).absolute()
+    return Lake(
+        open_folder(folder, principal=user, client_name=CLIENT_NAME),
+        _absolute(warehouse or str(folder)),
+        spark,
+    )
+
+
+def _absolute(warehouse: str) -> str:
+    return warehouse if "://" in warehouse or warehouse.startswith("file:") else str(Path(warehouse).absolute())

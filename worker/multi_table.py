@@ -1,0 +1,93 @@
+"""Writes to several tables in one transaction, all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql import DataFrame
+
+from worker.changing import Changes
+from worker.errors import InputError
+from worker.table import Table
+from worker.transaction import Commit, OnConflict, Write, run_writes
+
+if TYPE_CHECKING:
+    from worker.lake import Lake
+
+
+class MultiTableTransaction:
+    """Made by `lake.transaction()`. What is asked for inside the block is staged and committed where it ends.
+
+    A table's version is fixed when it is first named, so what `txn.table(…).read()` shows is what the commit is judged
+    against. A block left by an exception does nothing.
+    """
+
+    def __init__(self, lake: Lake, message: str) -> None:
+        self.lake = lake
+        self.message = message
+        self.commits: list[Commit] = []
+        self._tables: dict[str, TableInTransaction] = {}
+        self._is_over = False
+
+    def table(self, name: str) -> TableInTransaction:
+        found = self._tables.get(name)
+        if found is None:
+            found = self._tables[name] = TableInTransaction(self, self.lake.table(name))
+        return found
+
+    def check_open(self) -> None:
+        if self._is_over:
+            raise InputError("TRANSACTION_OVER", "the block of this transaction has ended")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_over = True
+        if error is not None:
+            return
+        changed = [one for one in self._tables.values() if one.plan is not None]
+        if changed:
+            self.commits = run_writes(self.lake, lambda: [one.planned() for one in changed], message=self.message)
+
+
+class TableInTransaction(Changes[None]):
+    """One table of a transaction, at one version; takes one change."""
+
+    def __init__(self, txn: MultiTableTransaction, table: Table) -> None:
+        self.plan: Callable[[Table], Write] | None = None
+        self.version = table.meta.head_version
+        self._txn = txn
+        self._table = table
+
+    def read(self, where: str | None = None) -> DataFrame:
+        """Its rows at the version that the transaction is judged against."""
+        return self._table.read(version=self.version, where=where)
+
+    def planned(self) -> Write:
+        if self.plan is None:
+            raise InputError("CHANGE_MISSING", f"{self._table.meta.name} has no change")
+        return self.plan(self._table).at(self.version)
+
+    def _do(
+        self,
+        plan: Callable[[Table], Write],
+        *,
+        is_insert: bool,  # noqa: ARG002 - a table alone asks
+        on_conflict: OnConflict | None,
+        message: str,
+    ) -> None:
+        self._txn.check_open()
+        if on_conflict not in (None, "fail") or message:
+            raise InputError("POLICY_INVALID", "inside a transaction on_conflict and message belong to the whole")
+        if self.plan is not None:
+            raise InputError("CHANGE_TWICE", f"a transaction holds one change for each table: {self._table.meta.name}")
+        schema_version = self._table.meta.schema_version
+        plan(self._table)  # what is wrong with it is said here
+        if self._table.meta.schema_version != schema_version:  # it added columns
+            self.version = self._table.meta.head_version
+        self.plan = plan

@@ -1,0 +1,369 @@
+"""UPDATE, DELETE and MERGE: what they hide, and what they write instead.
+
+An append table hides rows by their ids (one delete set for each partition) and writes new images that keep the ids of
+the rows they replace. A primary-key table writes upserts and tombstones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from pyroaring import BitMap64
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as t
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker import scan
+from worker.errors import InputError
+from worker.predicates import to_wire
+from worker.schema import FILE, OP, ROW_ID, table_schema
+from worker.staging import Stage, Staged, quoted, storage
+from worker.transaction import Write
+from worker.values import wire_value
+from worker.writes import TOMBSTONE, UPSERT, fitted
+
+if TYPE_CHECKING:
+    from worker.table import Table
+
+Settings = Mapping[str, str | Column]
+INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
+CLAUSE: Final = "_laketx_clause"
+TARGET, SOURCE = "target", "source"
+
+
+# -- DELETE and UPDATE -------------------------------------------------------------------------------------------------
+
+
+def plan_delete(table: Table, where: str) -> Write:
+    meta = table.meta
+    read = condition_read(table, where)
+
+    def stage(stage: Stage) -> Staged:
+        rows = scan.read_at(table, stage.read_version, where=where, with_origin=True)
+        return hide(stage, rows)
+
+    return Write(meta, table.folder, common_pb2.OPERATION_DELETE, stage, reads=[read])
+
+
+def plan_update(table: Table, settings: Settings, where: str | None) -> Write:
+    meta = table.meta
+    read = condition_read(table, where)
+    values = checked_settings(meta, settings)
+    shape = table.lake.spark.createDataFrame([], table_schema(meta, nullable=True))
+    fitting(meta, shape, values)
+
+    def stage(stage: Stage) -> Staged:
+        rows = scan.read_at(table, stage.read_version, where=where, with_origin=True).localCheckpoint()
+        return replace_rows(stage, rows, fitting(meta, rows, values))
+
+    return Write(meta, table.folder, common_pb2.OPERATION_UPDATE, stage, reads=[read])
+
+
+def condition_read(table: Table, where: str | None) -> common_pb2.Read:
+    """What is read, for the service; a condition that the columns don't bear is refused."""
+    if where is None:
+        return common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
+    spark, meta = table.lake.spark, table.meta
+    try:
+        _ = spark.createDataFrame([], table_schema(meta, nullable=True)).where(where).schema
+    except AnalysisException as error:
+        raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
+    return common_pb2.Read(predicate=to_wire(where, meta, spark))
+
+
+def checked_settings(meta: catalog_pb2.Table, settings: Settings) -> dict[str, Column]:
+    """By the table's names; values as Columns."""
+    names = {column.name.lower(): column.name for column in meta.columns}
+    found: dict[str, Column] = {}
+    if not settings:
+        raise InputError("SETTINGS_EMPTY", "no column is set")
+    for given, value in settings.items():
+        name = names.get(given.lower())
+        if name is None:
+            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {given}")
+        if name in found:
+            raise InputError("COLUMN_TWICE", f"{name} is set twice")
+        if name in meta.primary_key:
+            raise InputError("KEY_SET", f"{name} is of the key: delete the row and insert another")
+        found[name] = sf.expr(value) if isinstance(value, str) else value
+    return found
+
+
+def fitting(meta: catalog_pb2.Table, rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
+    """The new images of these rows, in the table's shape; of rows with an id its `_row_id` is the old one."""
+    images = [values.get(column.name, sf.col(quoted(column.name))).alias(column.name) for column in meta.columns]
+    return shaped(meta, rows, images)
+
+
+def shaped(meta: catalog_pb2.Table, rows: DataFrame, images: Sequence[Column]) -> DataFrame:
+    schema = table_schema(meta, nullable=True)
+    ids = [name for name in (ROW_ID,) if name in rows.columns]
+    try:
+        whole = t.StructType([*schema.fields, *[row_id_field() for _ in ids]])
+        found = fitted(rows.select(*images, *ids), whole)
+    except AnalysisException as error:
+        raise InputError("VALUE_INVALID", f"a value doesn't fit {meta.name}: {error.getMessage()}") from error
+    return found
+
+
+def row_id_field() -> t.StructField:
+    return t.StructField(ROW_ID, t.LongType())
+
+
+# -- what is staged ----------------------------------------------------------------------------------------------------
+
+
+def hide(stage: Stage, rows: DataFrame) -> Staged:
+    if stage.meta.primary_key:
+        return stage.write_keyed(tombstones(stage.meta, rows))
+    return Staged(delete_sets=delete_sets(stage, rows))
+
+
+def replace_rows(stage: Stage, before: DataFrame, after: DataFrame) -> Staged:
+    """`after` has a row for each of `before`, by row id or key."""
+    meta = stage.meta
+    if not meta.primary_key:
+        staged = Staged(delete_sets=delete_sets(stage, before))
+        staged.add(stage.write_append(with_new_ids(meta, before, after)))
+        return staged
+    return stage.write_keyed(delta(meta, before, after))
+
+
+def with_new_ids(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataFrame:
+    """A row that left its partition gets a new id."""
+    if not meta.partition_columns:
+        return after
+    old = before.select(sf.col(ROW_ID), *map(quoted, meta.partition_columns)).alias("old")
+    new = after.alias("new")
+    stays = reduce(
+        lambda a, b: a & b,
+        [sf.col(f"old.{quoted(n)}").eqNullSafe(sf.col(f"new.{quoted(n)}")) for n in meta.partition_columns],
+    )
+    kept = sf.when(stays, sf.col(f"new.{ROW_ID}")).alias(ROW_ID)
+    columns = [sf.col(f"new.{quoted(column.name)}") for column in meta.columns]
+    return new.join(old, sf.col(f"new.{ROW_ID}") == sf.col(f"old.{ROW_ID}"), "left").select(*columns, kept)
+
+
+def tombstones(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
+    """The keys of these rows; what the key doesn't need is NULL, unless the table takes none."""
+    schema = table_schema(meta, nullable=True)
+    kept = {*meta.primary_key, *meta.partition_columns, *[c.name for c in meta.columns if not c.nullable]}
+    columns = [
+        sf.col(quoted(field.name)) if field.name in kept else sf.lit(None).cast(field.dataType).alias(field.name)
+        for field in schema.fields
+    ]
+    return fitted(rows.select(*columns), schema).withColumn(OP, sf.lit(TOMBSTONE).cast("tinyint"))
+
+
+def delete_sets(stage: Stage, rows: DataFrame) -> list[common_pb2.DeleteSet]:
+    """Their row ids, a set for each partition. Ids travel to the driver, rows don't."""
+    meta = stage.meta
+    types = {column.name: column.type for column in meta.columns}
+    names = list(meta.partition_columns)
+    by_file = rows.groupBy(*map(quoted, names), FILE).agg(sf.collect_list(ROW_ID).alias(ROW_ID)).toArrow()
+    ids: dict[bytes, BitMap64] = {}
+    touched: dict[bytes, set[str]] = {}
+    for at in range(by_file.num_rows):
+        values = {name: by_file.column(name)[at].as_py() for name in names}
+        key = partition_key(names, values, types)
+        found = by_file.column(ROW_ID)[at].values.to_numpy(zero_copy_only=False)
+        ids.setdefault(key, BitMap64()).update(found.tolist())
+        touched.setdefault(key, set()).add(by_file.column(FILE)[at].as_py())
+    numbers = count()
+    return [delete_set(stage, key, bitmap, touched[key], next(numbers)) for key, bitmap in ids.items()]
+
+
+def partition_key(names: Sequence[str], values: Mapping[str, Any], types: Mapping[str, str]) -> bytes:
+    parts = [common_pb2.PartitionValue(column=name, value=wire_value(values[name], types[name])) for name in names]
+    key: bytes = common_pb2.Partition(values=parts).SerializeToString(deterministic=True)
+    return key
+
+
+def delete_set(stage: Stage, key: bytes, bitmap: Any, touches: set[str], number: int) -> common_pb2.DeleteSet:
+    raw = bitmap.serialize()
+    found = common_pb2.DeleteSet(
+        path=f"{stage.txn_id}/deletes-{number}.bin",
+        partition=common_pb2.Partition.FromString(key),
+        rows=len(bitmap),
+        touches=sorted(touches),
+    )
+    if len(raw) <= INLINE_BYTES_MAX:
+        found.bitmap = raw
+        return found
+    found.bytes, found.row_id_min, found.row_id_max = len(raw), bitmap.min(), bitmap.max()
+    files, root = storage(stage.table_folder)
+    files.create_dir(f"{root}/{stage.txn_id}", recursive=True)
+    with files.open_output_stream(f"{root}/{found.path}") as out:
+        out.write(raw)
+    return found
+
+
+# -- MERGE -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Clause:
+    """What is done to rows of one kind ("matched", "not_matched", "by_source") for which the condition is true."""
+
+    when: str
+    action: str
+    settings: Settings | None
+    condition: str | None
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A MERGE as it is asked for."""
+
+    source: DataFrame
+    on: str | list[str]
+    clauses: tuple[Clause, ...] = ()
+
+    def with_clause(self, when: str, action: str, settings: Settings | None, condition: str | None) -> Merge:
+        return replace(self, clauses=(*self.clauses, Clause(when, action, settings, condition)))
+
+
+def plan_merge(table: Table, merge: Merge) -> Write:
+    meta = table.meta
+    shape = table.lake.spark.createDataFrame([], table_schema(meta, nullable=True))
+    ids = [] if meta.primary_key else [sf.lit(None).cast("bigint").alias(ROW_ID)]
+    empty = shape.select("*", *ids, sf.lit("").alias(FILE))
+    for clause, rows in clause_rows(merge, joined(meta, merge, empty)):
+        if clause.action != "delete":
+            merge_images(meta, merge, clause, rows)
+
+    def stage(stage: Stage) -> Staged:
+        target = scan.read_at(table, stage.read_version, with_origin=True)
+        return stage_merge(stage, merge, target)
+
+    everything = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
+    return Write(meta, table.folder, common_pb2.OPERATION_MERGE, stage, reads=[everything])
+
+
+def stage_merge(stage: Stage, merge: Merge, target: DataFrame) -> Staged:
+    meta = stage.meta
+    touched = joined(meta, merge, target).localCheckpoint()
+    refuse_several_sources(meta, touched)
+    images = [
+        merge_images(meta, merge, clause, rows)
+        for clause, rows in clause_rows(merge, touched)
+        if clause.action != "delete"
+    ]
+    hides = [number for number, clause in enumerate(merge.clauses) if clause.when != "not_matched"]
+    origin = [ROW_ID, FILE] if not meta.primary_key else []
+    before = touched.where(sf.col(CLAUSE).isin(hides)).select(f"{TARGET}.*", *origin)
+    after = reduce(DataFrame.unionByName, images) if images else None
+    if after is None:
+        return hide(stage, before) if hides else Staged()
+    if meta.primary_key:
+        return stage.write_keyed(delta(meta, before, after))
+    staged = Staged(delete_sets=delete_sets(stage, before) if hides else [])
+    staged.add(stage.write_append(with_new_ids(meta, before, after)))
+    return staged
+
+
+def delta(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataFrame:
+    """Upserts, and tombstones for rows that were deleted or left their partition."""
+    where = [*meta.partition_columns, *meta.primary_key]
+    old, new = tombstones(meta, before).alias("old"), after.select(*map(quoted, where)).alias("new")
+    same = [sf.col(f"old.{quoted(name)}").eqNullSafe(sf.col(f"new.{quoted(name)}")) for name in where]
+    gone = old.join(new, reduce(lambda a, b: a & b, same), "left_anti")
+    return after.withColumn(OP, sf.lit(UPSERT).cast("tinyint")).unionByName(gone)
+
+
+def joined(meta: catalog_pb2.Table, merge: Merge, target: DataFrame) -> DataFrame:
+    """`target` and `source` as structs, NULL where a side has no row, and the number of the clause that applies."""
+    columns = [sf.col(quoted(column.name)) for column in meta.columns]
+    origin = [sf.col(name) for name in (ROW_ID, FILE) if name in target.columns]
+    left = target.select(sf.struct(*columns).alias(TARGET), *origin)
+    right = merge.source.select(sf.struct("*").alias(SOURCE))
+    kinds = {clause.when for clause in merge.clauses}
+    how = {
+        (True, True): "full",
+        (True, False): "left",
+        (False, True): "right",
+        (False, False): "inner",
+    }["by_source" in kinds, "not_matched" in kinds]
+    try:
+        both = left.join(right, sf.expr(on_condition(meta, merge)), how)
+        found = both.withColumn(CLAUSE, clause_number(merge)).where(sf.col(CLAUSE).isNotNull())
+        _ = found.schema
+    except AnalysisException as error:
+        raise InputError("CONDITION_INVALID", error.getMessage() or "the merge's condition") from error
+    return found
+
+
+def on_condition(meta: catalog_pb2.Table, merge: Merge) -> str:
+    names = [merge.on] if isinstance(merge.on, str) else merge.on
+    known = {column.name.lower() for column in meta.columns}
+    if isinstance(merge.on, str) and merge.on.strip().lower() not in known:
+        return merge.on
+    return " AND ".join(f"{TARGET}.{quoted(name.strip())} = {SOURCE}.{quoted(name.strip())}" for name in names)
+
+
+def clause_number(merge: Merge) -> Column:
+    there, given = sf.col(TARGET).isNotNull(), sf.col(SOURCE).isNotNull()
+    kinds = {"matched": there & given, "not_matched": ~there & given, "by_source": there & ~given}
+    found: Column | None = None
+    for number, clause in enumerate(merge.clauses):
+        holds = kinds[clause.when]
+        if clause.condition is not None:
+            holds = holds & sf.coalesce(sf.expr(clause.condition), sf.lit(False))
+        found = sf.when(holds, number) if found is None else found.when(holds, number)
+    assert found is not None
+    return found
+
+
+def clause_rows(merge: Merge, touched: DataFrame) -> list[tuple[Clause, DataFrame]]:
+    return [(clause, touched.where(sf.col(CLAUSE) == number)) for number, clause in enumerate(merge.clauses)]
+
+
+def merge_images(meta: catalog_pb2.Table, merge: Merge, clause: Clause, rows: DataFrame) -> DataFrame:
+    values = clause_values(meta, merge, clause)
+    is_new = clause.when == "not_matched"
+    images = []
+    for column in meta.columns:
+        old = sf.lit(None) if is_new else sf.col(f"{TARGET}.{quoted(column.name)}")
+        images.append(values.get(column.name, old).alias(column.name))
+    return shaped(meta, rows, images)
+
+
+def clause_values(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> dict[str, Column]:
+    if clause.settings is None:
+        there = {name.lower(): name for name in merge.source.columns}
+        fixed = () if clause.when == "not_matched" else meta.primary_key
+        names = [column.name for column in meta.columns if column.name.lower() in there and column.name not in fixed]
+        found = {name: sf.col(f"{SOURCE}.{quoted(there[name.lower()])}") for name in names}
+        if not found:
+            raise InputError("SETTINGS_EMPTY", "the source has no column of the table")
+        return found
+    if clause.when != "not_matched":
+        return checked_settings(meta, clause.settings)
+    keys = list(meta.primary_key)
+    given = {name.lower(): value for name, value in clause.settings.items()}
+    others = {name: value for name, value in clause.settings.items() if name.lower() not in {k.lower() for k in keys}}
+    found = checked_settings(meta, others) if others else {}
+    for key in keys:
+        value = given.get(key.lower())
+        if value is None:
+            raise InputError("COLUMN_MISSING", f"the insert of the merge lacks {key}, which is of the key")
+        found[key] = sf.expr(value) if isinstance(value, str) else value
+    return found
+
+
+def refuse_several_sources(meta: catalog_pb2.Table, touched: DataFrame) -> None:
+    """A row of the table that two source rows would change has no right value."""
+    keys = [sf.col(f"{TARGET}.{quoted(name)}") for name in [*meta.partition_columns, *meta.primary_key]]
+    row = keys if meta.primary_key else [sf.col(ROW_ID)]
+    named = [column.alias(f"k{at}") for at, column in enumerate(row)]
+    changed = touched.where(sf.col(TARGET).isNotNull()).select(*named)
+    twice = changed.groupBy(*[f"k{at}" for at in range(len(named))]).count().where("count > 1").head(1)
+    if twice:
+        facts = list(twice[0])[:-1]
+        raise InputError("MERGE_AMBIGUOUS", f"{twice[0]['count']} source rows match one row of {meta.name}: {facts}")

@@ -1,0 +1,172 @@
+"""Columns of a table as Spark's types and back; column ids as Parquet field ids.
+
+The wire has Spark's words in canonical form: `bigint`, `decimal(10,2)`, `array<struct<k:string not null>>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+
+from protos.laketx.v1 import catalog_pb2
+from worker.errors import InputError
+
+FIELD_ID: Final = "parquet.field.id"  # where Spark looks for it in a field's metadata
+OP: Final = "_op"  # in delta files: 0 upsert, 1 tombstone
+ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
+FILE: Final = "_file"  # in reads with origin
+PART: Final = "_part"  # folders of staged files: a partition and bucket each
+RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART})
+ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
+    "boolean": t.BooleanType,
+    "tinyint": t.ByteType,
+    "smallint": t.ShortType,
+    "int": t.IntegerType,
+    "bigint": t.LongType,
+    "float": t.FloatType,
+    "double": t.DoubleType,
+    "string": t.StringType,
+    "binary": t.BinaryType,
+    "date": t.DateType,
+    "timestamp": t.TimestampType,
+    "timestamp_ntz": t.TimestampNTZType,
+}
+WORDS: Final = {kind: word for word, kind in ATOMIC.items()}
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_]+|[<>(),:]")
+
+
+# -- Spark to wire -----------------------------------------------------------------------------------------------------
+
+
+def type_text(kind: t.DataType) -> str:
+    """The wire's word for a type of Spark."""
+    if isinstance(kind, t.DecimalType):
+        return f"decimal({kind.precision},{kind.scale})"
+    if isinstance(kind, t.ArrayType):
+        return f"array<{type_text(kind.elementType)}>"
+    if isinstance(kind, t.MapType):
+        return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
+    if isinstance(kind, t.StructType):
+        return f"struct<{','.join(_field_text(field) for field in kind.fields)}>"
+    word = WORDS.get(type(kind))
+    if word is None:
+        raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()} can't be a column's type")
+    return word
+
+
+def _field_text(field: t.StructField) -> str:
+    return f"{field.name}:{type_text(field.dataType)}{'' if field.nullable else ' not null'}"
+
+
+def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_pb2.Column]:
+    """Columns of a new table; key columns take no NULL, whatever the schema says."""
+    keys = {name.lower() for name in primary_key}
+    columns = []
+    for field in schema.fields:
+        if field.name.lower() in RESERVED:
+            raise InputError("COLUMN_RESERVED", f"the name {field.name} is taken by the files themselves")
+        columns.append(
+            catalog_pb2.Column(
+                name=field.name,
+                type=type_text(field.dataType),
+                nullable=field.nullable and field.name.lower() not in keys,
+                comment=str(field.metadata.get("comment", "")) if field.metadata else "",
+            )
+        )
+    return columns
+
+
+def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
+    """A schema given in words is read by the session."""
+    if isinstance(schema, t.StructType):
+        return schema
+    try:
+        return spark.createDataFrame([], schema).schema
+    except AnalysisException as error:
+        raise InputError("COLUMNS_INVALID", f"{schema!r}: {error.getMessage()}") from error
+
+
+# -- wire to Spark -----------------------------------------------------------------------------------------------------
+
+
+def table_schema(meta: catalog_pb2.Table, *, nullable: bool = False) -> t.StructType:
+    """The table's columns with their ids as Parquet field ids; with `nullable` all of them take NULL, as in files."""
+    return columns_schema(list(meta.columns), nullable=nullable)
+
+
+def columns_schema(columns: list[catalog_pb2.Column], *, nullable: bool = False) -> t.StructType:
+    fields = []
+    for column in columns:
+        nested = {one.path: one.field_id for one in column.nested}
+        kind = parse_type(column.type, nested, nullable=nullable)
+        fields.append(t.StructField(column.name, kind, nullable or column.nullable, {FIELD_ID: column.column_id}))
+    return t.StructType(fields)
+
+
+def parse_type(text: str, nested: Mapping[str, int] | None = None, *, nullable: bool = False) -> t.DataType:
+    """The wire's word as a type of Spark; `nested` gives the ids of fields by their path below the column."""
+    return _Parser(text, nested or {}, nullable).parse("")
+
+
+class _Parser:
+    def __init__(self, text: str, nested: Mapping[str, int], nullable: bool) -> None:
+        self._tokens: list[str] = _TOKEN.findall(text)
+        self._at = 0
+        self._nested = nested
+        self._nullable = nullable
+
+    def parse(self, path: str) -> t.DataType:
+        word = self._take()
+        if word == "decimal":
+            self._take()
+            precision = int(self._take())
+            self._take()
+            scale = int(self._take())
+            self._take()
+            return t.DecimalType(precision, scale)
+        if word == "array":
+            self._take()
+            element = self.parse(_below(path, "element"))
+            self._take()
+            return t.ArrayType(element)
+        if word == "map":
+            self._take()
+            key = self.parse(_below(path, "key"))
+            self._take()
+            value = self.parse(_below(path, "value"))
+            self._take()
+            return t.MapType(key, value)
+        if word == "struct":
+            return self._struct(path)
+        return ATOMIC[word]()
+
+    def _struct(self, path: str) -> t.StructType:
+        fields = []
+        while self._take() != ">":  # "<" first, then ","
+            name = self._take()
+            self._take()
+            kind = self.parse(_below(path, name))
+            is_nullable = True
+            if self._peek() == "not":
+                self._at += 2
+                is_nullable = False
+            field_id = self._nested.get(_below(path, name))
+            metadata = {} if field_id is None else {FIELD_ID: field_id}
+            fields.append(t.StructField(name, kind, self._nullable or is_nullable, metadata))
+        return t.StructType(fields)
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,341 @@
+"""Rows become Parquet files under a transaction's folder, and files become entries with statistics.
+
+    <warehouse>/<table id>/<transaction id>/0/part-….parquet                 an append table
+    <warehouse>/<table id>/<transaction id>/0/_part=3-5d41…/part-….parquet   a partition and bucket each
+
+Spark writes; what its committed job left in the folder counts, so a task that ran twice counts once. The driver reads
+the footers: rows, bytes, smallest and largest values, and which partition a file is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.errors import InputError
+from worker.schema import PART, ROW_ID
+from worker.values import raw_value, wire_value
+
+STATS_COLUMNS: Final = 32  # leading ones; key and partition columns always
+FOOTER_THREADS: Final = 8
+CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
+ROWS_AT_ONCE: Final = 1 << 17
+CONFLICTS_AT_COMMIT: Final = "mapreduce.fileoutputcommitter.algorithm.version"
+
+
+# -- storage -----------------------------------------------------------------------------------------------------------
+
+
+def storage(path: str) -> tuple[Any, str]:
+    """The file system of a path or URI, and the path in it."""
+    if "://" in path or path.startswith("file:"):
+        scheme, colon, rest = path.partition(":")
+        found: tuple[Any, str] = fs.FileSystem.from_uri({"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + colon + rest)
+        return found
+    return fs.LocalFileSystem(), str(Path(path).absolute())
+
+
+def remove_folder(folder: str) -> None:
+    """One that isn't there is no error."""
+    files, path = storage(folder)
+    if files.get_file_info(path).type == fs.FileType.Directory:
+        files.delete_dir(path)
+
+
+# -- what a transaction stages -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Staged:
+    """Entries for one table of a transaction."""
+
+    files: list[common_pb2.DataFile] = field(default_factory=list)
+    delete_sets: list[common_pb2.DeleteSet] = field(default_factory=list)
+
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def add(self, other: Staged) -> None:
+        self.files += other.files
+        self.delete_sets += other.delete_sets
+
+
+class Stage:
+    """The folder of one transaction in one table, as its writer sees it."""
+
+    def __init__(self, meta: catalog_pb2.Table, table_folder: str, txn_id: str, read_version: int) -> None:
+        self.meta = meta
+        self.table_folder = table_folder
+        self.txn_id = txn_id
+        self.read_version = read_version
+        self.rows = 0
+        self._numbers = count()
+
+    def remove(self) -> None:
+        remove_folder(f"{self.table_folder}/{self.txn_id}")
+
+    def next_name(self) -> str:
+        """Relative to the table's folder."""
+        return f"{self.txn_id}/{next(self._numbers)}"
+
+    def write_append(self, rows: DataFrame) -> Staged:
+        """Rows of an append table, with `_row_id` where they keep their ids."""
+        writer_rows, parted = rows, bool(self.meta.partition_columns)
+        if parted:
+            writer_rows = rows.withColumn(PART, partition_text(self.meta))
+        return Staged(files=self._write(writer_rows, parted, common_pb2.FILE_KIND_UNSPECIFIED))
+
+    def write_keyed(self, rows: DataFrame, *, is_base: bool = False) -> Staged:
+        """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's."""
+        meta = self.meta
+        bucket = bucket_of(meta)
+        part = bucket
+        if meta.partition_columns:  # never NULL: Spark would put a step between the sort and the writer
+            part = sf.coalesce(sf.concat(bucket.cast("string"), sf.lit("-"), partition_text(meta)), sf.lit(""))
+        tasks = min(meta.buckets, int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
+        sorted_rows = (
+            rows.withColumn(PART, part)
+            .repartitionById(tasks, sf.pmod(bucket, sf.lit(tasks)).cast("int"))
+            .sortWithinPartitions(PART, *[quoted(name) for name in meta.primary_key])
+        )
+        kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
+        files = self._write(sorted_rows, True, kind)
+        self._check_duplicates(files)
+        return Staged(files=files)
+
+    def _write(self, rows: DataFrame, parted: bool, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
+        name = self.next_name()
+        codec = self.meta.properties.get("write.compression", "zstd")
+        rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        rows.sparkSession.conf.set("spark.sql.parquet.fieldId.write.enabled", "true")
+        writer = (
+            rows.write.mode("errorifexists")
+            .option("compression", CODECS.get(codec, codec))
+            .option(CONFLICTS_AT_COMMIT, "1")  # a task's files come into place with the job, not before
+            .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        )
+        if parted:
+            writer = writer.partitionBy(PART)
+        writer.parquet(f"{self.table_folder}/{name}")
+        return self._entries(name, kind)
+
+    def _entries(self, name: str, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
+        files, root = storage(self.table_folder)
+        found = [
+            (info.path, f"{name}/{info.path.removeprefix(f'{root}/{name}/')}", info.size)
+            for info in list_parquet(files, f"{root}/{name}")
+        ]
+        footers = read_footers(files, [path for path, _, _ in found])
+        entries = []
+        for (path, relative, size), footer in zip(found, footers, strict=True):
+            if footer.num_rows:
+                entry = data_file(self.meta, relative, footer, size)
+                entry.kind = kind
+                if kind != common_pb2.FILE_KIND_UNSPECIFIED:
+                    entry.bucket = int(relative.rpartition(f"/{PART}=")[2].partition("/")[0].partition("-")[0])
+                entry.partition.CopyFrom(partition_of(self.meta, entry, files, path))
+                entries.append(entry)
+        check_required(self.meta, entries)
+        return entries
+
+    def _check_duplicates(self, entries: Sequence[common_pb2.DataFile]) -> None:
+        files, root = storage(self.table_folder)
+        keys = list(self.meta.primary_key)
+
+        def look(entry: common_pb2.DataFile) -> dict[str, Any] | None:
+            return first_duplicate(files, f"{root}/{entry.path}", keys)
+
+        for duplicate in in_threads(look, entries):
+            if duplicate is not None:
+                raise InputError(
+                    "KEY_TWICE",
+                    f"the key {duplicate} stands twice in what is written to {self.meta.name}; "
+                    "with order_by the last of them wins",
+                )
+
+
+# -- where a row goes --------------------------------------------------------------------------------------------------
+
+
+def quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def bucket_of(meta: catalog_pb2.Table) -> Column:
+    return sf.pmod(sf.xxhash64(*[sf.col(quoted(name)) for name in meta.primary_key]), sf.lit(meta.buckets)).cast("int")
+
+
+def partition_text(meta: catalog_pb2.Table) -> Column:
+    """A word for a row's partition that is good in a path: Spark's own takes '' for NULL."""
+    types = {column.name: column.type for column in meta.columns}
+    parts = []
+    for name in meta.partition_columns:
+        value = sf.col(quoted(name))
+        if types[name] in ("float", "double"):
+            value = sf.when(value == 0, sf.lit(0.0)).otherwise(value)
+        if types[name] != "binary":
+            value = value.cast("string")
+        parts.append(sf.coalesce(sf.concat(sf.lit("v"), sf.hex(value)), sf.lit("n")))
+    return sf.md5(sf.concat_ws("/", *parts).cast("binary"))
+
+
+# -- footers -----------------------------------------------------------------------------------------------------------
+
+
+def list_parquet(files: Any, folder: str) -> list[Any]:
+    """Data files below a folder, by path; what Spark and Hadoop hide stays hidden."""
+    infos = files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
+    found = [
+        info
+        for info in infos
+        if info.type == fs.FileType.File
+        and info.base_name.endswith(".parquet")
+        and info.base_name[0] not in "._"
+        and "/_temporary/" not in info.path
+    ]
+    return sorted(found, key=lambda info: str(info.path))
+
+
+def in_threads(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="laketx-footers") as pool:
+        return list(pool.map(work, items))
+
+
+def read_footers(files: Any, paths: Sequence[str]) -> list[Any]:
+    return in_threads(lambda path: pq.read_metadata(path, filesystem=files), paths)
+
+
+def data_file(meta: catalog_pb2.Table, path: str, footer: Any, size: int) -> common_pb2.DataFile:
+    """Without partition, bucket and kind."""
+    entry = common_pb2.DataFile(path=path, rows=footer.num_rows, bytes=size, schema_version=meta.schema_version)
+    fixed = {*meta.primary_key, *meta.partition_columns}
+    types = arrow_types(footer)
+    leaves = {footer.schema.column(at).path: at for at in range(len(footer.schema))}
+    for at, column in enumerate(meta.columns):
+        wanted = at < STATS_COLUMNS or column.name in fixed or not column.nullable
+        if wanted and column.name in leaves and fits(types[column.name], column.type):
+            stats = column_stats(footer, leaves[column.name], column)
+            if stats is not None:
+                entry.stats.append(stats)
+    if ROW_ID in leaves:
+        entry.carries_row_ids = True
+        bounds = column_stats(footer, leaves[ROW_ID], catalog_pb2.Column(name=ROW_ID, type="bigint"))
+        if bounds is not None and bounds.HasField("min") and bounds.HasField("max"):
+            entry.row_id_min, entry.row_id_max = bounds.min.integer, bounds.max.integer
+    return entry
+
+
+def arrow_types(footer: Any) -> dict[str, Any]:
+    return {one.name: one.type for one in footer.schema.to_arrow_schema()}
+
+
+def fits(kind: Any, type_name: str) -> bool:
+    """Whether a file's statistics can be taken as they stand: its type is the column's."""
+    if type_name in ("timestamp", "timestamp_ntz"):
+        zoned = type_name == "timestamp"
+        return bool(pa.types.is_timestamp(kind) and kind.unit == "us" and (kind.tz is not None) == zoned)
+    exact = {
+        "boolean": pa.bool_(),
+        "tinyint": pa.int8(),
+        "smallint": pa.int16(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "date": pa.date32(),
+        "binary": pa.binary(),
+    }.get(type_name)
+    if exact is not None:
+        return bool(kind == exact)
+    return bool(pa.types.is_decimal(kind)) and type_name == f"decimal({kind.precision},{kind.scale})"
+
+
+def column_stats(footer: Any, leaf: int, column: catalog_pb2.Column) -> common_pb2.ColumnStats | None:
+    """Over all row groups; None where one of them says nothing."""
+    groups = [footer.row_group(at).column(leaf) for at in range(footer.num_row_groups)]
+    groups = [(chunk.statistics, chunk.num_values) for chunk in groups if chunk.num_values]
+    if any(stats is None for stats, _ in groups):
+        return None
+    found = common_pb2.ColumnStats(column_id=column.column_id)
+    known = all(stats.has_null_count for stats, _ in groups)
+    if known:
+        found.nulls = sum(stats.null_count for stats, _ in groups)
+    filled = [stats for stats, rows in groups if not (stats.has_null_count and stats.null_count == rows)]
+    if filled and all(stats.has_min_max for stats in filled):
+        low, high = min(one.min_raw for one in filled), max(one.max_raw for one in filled)
+        if column.type.startswith("decimal") and isinstance(low, bytes):
+            low = min((one.min_raw for one in filled), key=_signed)
+            high = max((one.max_raw for one in filled), key=_signed)
+        smallest, cut_min = raw_value(low, column.type, is_max=False)
+        largest, cut_max = raw_value(high, column.type, is_max=True)
+        if smallest is not None and largest is not None:
+            found.min.CopyFrom(smallest)
+            found.max.CopyFrom(largest)
+            found.truncated = cut_min or cut_max
+    return found
+
+
+def _signed(raw: bytes) -> int:
+    return int.from_bytes(raw, "big", signed=True)
+
+
+def partition_of(meta: catalog_pb2.Table, entry: common_pb2.DataFile, files: Any, path: str) -> common_pb2.Partition:
+    """Of the file's rows, which are all of one: from its statistics, or else its first row."""
+    found = common_pb2.Partition()
+    columns = {column.name: column for column in meta.columns}
+    stats = {one.column_id: one for one in entry.stats}
+    for name in meta.partition_columns:
+        column = columns[name]
+        one = stats.get(column.column_id)
+        value = found.values.add(column=name).value
+        if one is not None and one.HasField("nulls") and one.nulls == entry.rows:
+            value.null = common_pb2.NULL_VALUE_UNSPECIFIED
+        elif one is not None and one.HasField("min") and one.min == one.max and one.nulls == 0:
+            value.CopyFrom(one.min)
+        else:
+            first = next(pq.ParquetFile(path, filesystem=files).iter_batches(batch_size=1, columns=[name]))
+            value.CopyFrom(wire_value(first.column(0)[0].as_py(), column.type))
+    return found
+
+
+def check_required(meta: catalog_pb2.Table, entries: Iterable[common_pb2.DataFile]) -> None:
+    """No NULL where the table takes none, by what the footers count."""
+    required = {column.column_id: column.name for column in meta.columns if not column.nullable}
+    for entry in entries:
+        for stats in entry.stats:
+            if stats.column_id in required and stats.nulls:
+                name = required[stats.column_id]
+                raise InputError("NULL_NOT_ALLOWED", f"{stats.nulls} rows have no {name}, which {meta.name} asks for")
+
+
+def first_duplicate(
+    files: Any, path: str, keys: Sequence[str], rows_at_once: int = ROWS_AT_ONCE
+) -> dict[str, Any] | None:
+    """The first key that stands twice in a file sorted by key."""
+    last: Any = None
+    for batch in pq.ParquetFile(path, filesystem=files).iter_batches(batch_size=rows_at_once, columns=list(keys)):
+        columns = [batch.column(batch.schema.get_field_index(name)) for name in keys]
+        if last is not None and all(column[0] == before for column, before in zip(columns, last, strict=True)):
+            return {name: column[0].as_py() for name, column in zip(keys, columns, strict=True)}
+        same: Any = None
+        for column in columns:
+            equal = pc.equal(column.slice(1), column.slice(0, len(column) - 1))
+            same = equal if same is None else pc.and_(same, equal)
+        where = pc.index(same, True).as_py() if len(same) else -1
+        if where >= 0:
+            return {name: column[where].as_py() for name, column in zip(keys, columns, strict=True)}
+        last = [column[-1] for column in columns]
+    return None

@@ -1,0 +1,174 @@
+"""One table: what can be read of it, written to it, and changed about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import DataType, StructType
+
+from metaservice.client import add_column, drop_column, rename_column, widen_column
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from worker import changes, scan
+from worker.changing import Changes
+from worker.errors import word
+from worker.schema import schema_of, table_schema, type_text
+from worker.transaction import Commit, OnConflict, Write, check_policy, run_writes
+from worker.values import micros, moment_of
+
+if TYPE_CHECKING:
+    from worker.lake import Lake
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One commit of a table."""
+
+    version: int
+    time: datetime
+    operation: str
+    user: str
+    message: str
+    txn_id: str
+    rebased_over: int
+    files_added: int
+    files_removed: int
+    rows_added: int
+    rows_removed: int
+    is_logical: bool
+
+
+class Table(Changes[Commit]):
+    """A table by its name; made by `lake.table` and `lake.create_table`.
+
+    Reads are lazy DataFrames of one version. Every write is a transaction, done when the method returns.
+    """
+
+    def __init__(self, lake: Lake, meta: catalog_pb2.Table) -> None:
+        self.lake = lake
+        self.meta = meta
+
+    def __repr__(self) -> str:
+        return f"Table({self.meta.name!r}, version {self.meta.head_version})"
+
+    @property
+    def name(self) -> str:
+        return self.meta.name
+
+    @property
+    def table_id(self) -> str:
+        return self.meta.table_id
+
+    @property
+    def folder(self) -> str:
+        """Where its files lie; paths of files are relative to it."""
+        return f"{self.lake.warehouse}/{self.meta.table_id}"
+
+    @property
+    def schema(self) -> StructType:
+        return table_schema(self.meta)
+
+    def refresh(self) -> Table:
+        """Loads what the service knows of it now. Writes do so by themselves."""
+        self.meta = self.lake.client.get_table(table_id=self.meta.table_id)
+        return self
+
+    # -------------------------------------------------------------------------------------------------------- reads
+
+    def read(
+        self,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        where: str | Column | None = None,
+    ) -> DataFrame:
+        """The rows of one version: the newest, or as of a version, a time, or so many commits ago."""
+        return scan.read(self, version=version, timestamp=timestamp, commits_ago=commits_ago, where=where)
+
+    def snapshot(self, **at: Any) -> AbstractContextManager[Any]:
+        """One version, kept readable for several queries: `with table.snapshot() as s: s.read()`."""
+        return scan.snapshot(self, **at)
+
+    def changes(
+        self, *, since: int | str | datetime, until: int | str | datetime | None = None, mode: str = "latest"
+    ) -> DataFrame:
+        """What changed after `since`, up to `until`: "latest" rows, "changes" end to end, or the "log" of commits."""
+        return changes.read_changes(self, since=since, until=until, mode=mode)
+
+    def resolve(
+        self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None
+    ) -> int:
+        """The version that a read takes; none given: the newest."""
+        time_us = None if timestamp is None else micros(timestamp)
+        client = self.lake.client
+        return client.resolve_version(self.table_id, version=version, time_us=time_us, commits_ago=commits_ago).version
+
+    def history(self, limit: int | None = 100) -> list[HistoryEntry]:
+        """Its commits, newest first."""
+        found: list[HistoryEntry] = []
+        for one in self.lake.client.list_versions(self.table_id, page_size=min(limit or 500, 500)):
+            if limit is not None and len(found) >= limit:
+                break
+            found.append(_history_entry(one))
+        return found
+
+    # ------------------------------------------------------------------------------------------------------ columns
+
+    def add_columns(self, columns: str | StructType, *, message: str = "") -> Table:
+        """Adds columns, "note string, weight double", in one commit; rows that are there have NULL in them."""
+        added = [
+            add_column(field.name, type_text(field.dataType), comment=str((field.metadata or {}).get("comment", "")))
+            for field in schema_of(self.lake.spark, columns).fields
+        ]
+        return self._alter(message, *added)
+
+    def rename_column(self, old: str, new: str, *, message: str = "") -> Table:
+        """It keeps its id, so nothing is rewritten. A field of a struct is named by its path, `address.zip`."""
+        return self._alter(message, rename_column(old, new))
+
+    def drop_column(self, name: str, *, message: str = "") -> Table:
+        """Its values are not shown any more; older versions still have them."""
+        return self._alter(message, drop_column(name))
+
+    def widen_column(self, name: str, new_type: str | DataType, *, message: str = "") -> Table:
+        """To a type that holds every value of the old one: "bigint" for an int."""
+        return self._alter(message, widen_column(name, new_type if isinstance(new_type, str) else type_text(new_type)))
+
+    def set_properties(self, **values: str) -> Table:
+        """`set_properties(**{"write.on_conflict": "rerun"})`."""
+        self.lake.client.alter_table(self.table_id, common_pb2.Alteration(set_properties=values))
+        return self.refresh()
+
+    def _alter(self, message: str, *steps: common_pb2.SchemaChange) -> Table:
+        self.meta = self.lake.client.alter_columns(self.table_id, *steps, commit_message=message)
+        return self
+
+    # ------------------------------------------------------------------------------------------------------- writes
+
+    def _do(
+        self, plan: Callable[[Table], Write], *, is_insert: bool, on_conflict: OnConflict | None, message: str
+    ) -> Commit:
+        policy = check_policy(on_conflict, self.meta, is_insert=is_insert)
+        return run_writes(self.lake, lambda: [plan(self.refresh())], policy=policy, message=message)[0]
+
+
+def _history_entry(one: read_pb2.Version) -> HistoryEntry:
+    return HistoryEntry(
+        version=one.version,
+        time=moment_of(one.commit_time_us),
+        operation=word(common_pb2.Operation.Name(one.operation), "OPERATION_"),
+        user=one.principal.name,
+        message=one.commit_message,
+        txn_id=one.txn_id,
+        rebased_over=one.rebased_over,
+        files_added=one.files_added,
+        files_removed=one.files_removed,
+        rows_added=one.rows_added,
+        rows_removed=one.rows_removed,
+        is_logical=one.HasField("time_version_us"),
+    )

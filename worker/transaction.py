@@ -1,0 +1,291 @@
+"""A write from begin to commit: staged under its transaction, kept alive, told when it is pointless, cleaned up.
+
+A write is planned first (what is wrong with it is said before anything begins), then begun, staged, registered and
+committed. What a lost race leads to is the policy's: nothing (`fail`), the same files at the new head (`resubmit`, for
+INSERTs), or the whole write again (`rerun`).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Literal
+
+from pyspark.sql import SparkSession
+
+from metaservice.client import CommitOutcomeUnknownError, Transaction
+from metaservice.client import ConflictError as ClientConflict
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+from worker.errors import ConflictError, InputError
+from worker.staging import Stage, Staged
+from worker.values import moment_of
+
+if TYPE_CHECKING:
+    from worker.lake import Lake
+
+OnConflict = Literal["fail", "resubmit", "rerun"]
+POLICIES: Final = ("fail", "resubmit", "rerun")
+ATTEMPTS_MAX: Final = 8
+BACKOFF_BASE_S: Final = 0.1
+BACKOFF_LONGEST_S: Final = 5.0
+LOOK_EVERY_S: Final = 0.2
+
+log = logging.getLogger("laketx.worker")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A write that stands, in one table."""
+
+    table: str
+    version: int
+    time: datetime
+    txn_id: str
+    rebased_over: int = 0
+    rows_staged: int = 0
+    attempts: int = 1
+
+
+@dataclass(frozen=True)
+class Write:
+    """What will be done to one table. `stage` writes files, and says which."""
+
+    meta: catalog_pb2.Table
+    folder: str
+    operation: common_pb2.Operation.ValueType
+    stage: Callable[[Stage], Staged] | None = None
+    reads: Sequence[common_pb2.Read] = ()
+    scope: common_pb2.Scope | None = None
+    restore_version: int = 0
+    read_version: int | None = None
+
+    def at(self, version: int) -> Write:
+        """The same, judged against what came after this version."""
+        return replace(self, read_version=version)
+
+    @property
+    def is_blind_insert(self) -> bool:
+        return self.operation == common_pb2.OPERATION_INSERT and not self.reads
+
+    def intent(self) -> transaction_pb2.TableIntent:
+        return transaction_pb2.TableIntent(
+            table_id=self.meta.table_id,
+            operation=self.operation,
+            schema_version=self.meta.schema_version,
+            read_version=self.read_version,
+            reads=self.reads,
+        )
+
+    def change(self) -> common_pb2.Change:
+        return common_pb2.Change(
+            table_id=self.meta.table_id,
+            reads=self.reads,
+            scope=self.scope,
+            restore_version=self.restore_version,
+        )
+
+
+@dataclass
+class _Lost(Exception):  # noqa: N818 - never leaves this module
+    """A race was lost by this transaction."""
+
+    txn_id: str
+    conflict: common_pb2.Conflict
+    stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def adoptable(self) -> bool:
+        return self.conflict.rule != common_pb2.CONFLICT_RULE_METADATA_CHANGED
+
+
+def check_policy(policy: str | None, meta: catalog_pb2.Table, *, is_insert: bool) -> OnConflict:
+    """The policy asked for, or else the table's; only an INSERT's files can be resubmitted."""
+    chosen = policy or meta.properties.get("write.on_conflict", "fail")
+    if chosen == "resubmit" and not is_insert:
+        if policy:
+            raise InputError("POLICY_INVALID", "only an insert can be resubmitted: use on_conflict='rerun'")
+        return "fail"
+    for known in POLICIES:
+        if chosen == known:
+            return known
+    raise InputError("POLICY_INVALID", f"on_conflict is one of {', '.join(POLICIES)}, not {chosen!r}")
+
+
+def run_writes(
+    lake: Lake, plan: Callable[[], list[Write]], *, policy: OnConflict = "fail", message: str = ""
+) -> list[Commit]:
+    """Plans, stages and commits; again as the policy says, a bounded number of times."""
+    lost: _Lost | None = None
+    staged: dict[str, int] = {}
+    writes: list[Write] = []
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        if attempt > 1:
+            time.sleep(backoff_s(attempt - 2, random.random()))
+        try:
+            if lost is None:
+                writes = plan()
+                committed, staged, txn_id = _attempt(lake, writes, policy, message)
+            else:
+                committed, txn_id = _resubmit(lake, writes, lost, message)
+            return _commits(writes, committed, txn_id, staged, attempt)
+        except _Lost as race:
+            may_resubmit = policy == "resubmit" and race.adoptable and all(write.is_blind_insert for write in writes)
+            if policy == "fail" or attempt == ATTEMPTS_MAX or (policy == "resubmit" and not may_resubmit):
+                raise ConflictError(race.conflict, _name(writes, race.conflict.table_id), attempt) from None
+            lost = race if may_resubmit else None
+            staged = staged or _staged_rows(race.stages)
+            log.info("lost to version %d, attempt %d follows", race.conflict.winner_version, attempt + 1)
+    raise AssertionError("the last attempt raises")
+
+
+def backoff_s(repeat: int, chance: float) -> float:
+    """Before repeat number `repeat`, counted from 0, with full jitter."""
+    return chance * min(BACKOFF_LONGEST_S, BACKOFF_BASE_S * 2.0**repeat)
+
+
+def _attempt(
+    lake: Lake, writes: list[Write], policy: OnConflict, message: str
+) -> tuple[common_pb2.Committed, dict[str, int], str]:
+    txn = lake.client.begin([write.intent() for write in writes], commit_message=message)
+    stages = [
+        Stage(write.meta, write.folder, txn.txn_id, txn.tables[write.meta.table_id].read_version) for write in writes
+    ]
+    keeps_files = False
+    resubmits = policy == "resubmit" and all(write.is_blind_insert for write in writes)
+    try:
+        with txn:
+            log.info("transaction %s stages for %s", txn.txn_id, ", ".join(write.meta.name for write in writes))
+            with told_when_doomed(lake.spark, txn, stops=not resubmits) if _stages(writes) else _nothing():
+                for write, stage in zip(writes, stages, strict=True):
+                    if write.stage is not None:
+                        stage.rows = _register(txn, write, write.stage(stage))
+            committed = txn.commit([write.change() for write in writes])
+        keeps_files = True
+    except ClientConflict as error:
+        lost = _Lost(txn.txn_id, error.conflict, stages)
+        # Whoever adopts them needs them; those that nobody adopts the service sweeps.
+        keeps_files = lost.adoptable and all(write.is_blind_insert for write in writes)
+        raise lost from error
+    except CommitOutcomeUnknownError:
+        keeps_files = True  # it may have committed
+        raise
+    finally:
+        if not keeps_files:
+            for stage in stages:
+                with suppress(OSError):
+                    stage.remove()
+    return committed, _staged_rows(stages), txn.txn_id
+
+
+def _stages(writes: Sequence[Write]) -> bool:
+    return any(write.stage is not None for write in writes)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def _register(txn: Transaction, write: Write, staged: Staged) -> int:
+    if staged.delete_sets:
+        txn.register(write.meta.table_id, staged.files, staged.delete_sets)
+    elif staged.files:
+        txn.queue(write.meta.table_id, staged.files)
+    return staged.rows()
+
+
+def _resubmit(lake: Lake, writes: list[Write], lost: _Lost, message: str) -> tuple[common_pb2.Committed, str]:
+    """A new transaction takes over the files of the one that lost; no byte is written again."""
+    intents = [transaction_pb2.TableIntent(table_id=write.meta.table_id, operation=write.operation) for write in writes]
+    txn = lake.client.begin(intents, commit_message=message, adopt_from=lost.txn_id)
+    with txn:
+        try:
+            committed = txn.commit([write.change() for write in writes])
+        except ClientConflict as error:
+            raise _Lost(txn.txn_id, error.conflict, lost.stages) from error
+    return committed, txn.txn_id
+
+
+@contextmanager
+def told_when_doomed(spark: SparkSession, txn: Transaction, *, stops: bool) -> Iterator[None]:
+    """Cancels the Spark jobs of this thread once their transaction can't commit any more."""
+    over = threading.Event()
+    failure: Exception | None = None
+
+    def look() -> None:
+        while not over.wait(LOOK_EVERY_S):
+            if txn.lost is not None or (stops and txn.doomed is not None):
+                cancel_jobs(spark, tag)
+
+    watcher = threading.Thread(target=look, name="laketx-doom", daemon=True)
+    with job_tag(spark, f"laketx-{txn.txn_id}") as tag:
+        watcher.start()
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised below, unless there is a reason behind it
+            failure = error
+        finally:
+            over.set()
+            watcher.join()
+    if txn.lost is not None:
+        raise txn.lost from failure
+    if stops and txn.doomed is not None:
+        raise ClientConflict(txn.doomed) from failure
+    if failure is not None:
+        raise failure
+
+
+@contextmanager
+def job_tag(spark: SparkSession, tag: str) -> Iterator[str]:
+    """Marks the jobs that this thread starts. A session's own tags cancel nothing in classic Spark."""
+    if is_classic(spark):
+        spark.sparkContext.addJobTag(tag)
+        try:
+            yield tag
+        finally:
+            spark.sparkContext.removeJobTag(tag)
+    else:
+        spark.addTag(tag)
+        try:
+            yield tag
+        finally:
+            spark.removeTag(tag)
+
+
+def cancel_jobs(spark: SparkSession, tag: str) -> None:
+    if is_classic(spark):
+        spark.sparkContext.cancelJobsWithTag(tag)
+    else:
+        spark.interruptTag(tag)
+
+
+def is_classic(spark: SparkSession) -> bool:
+    return not type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _commits(
+    writes: Sequence[Write], committed: common_pb2.Committed, txn_id: str, staged: dict[str, int], attempt: int
+) -> list[Commit]:
+    moment = moment_of(committed.commit_time_us)
+    by_id = {one.table_id: one for one in committed.tables}
+    found = []
+    for write in writes:
+        one = by_id[write.meta.table_id]
+        rows = staged.get(write.meta.table_id, 0)
+        found.append(Commit(write.meta.name, one.version, moment, txn_id, one.rebased_over, rows, attempt))
+        log.info("%s is at version %d by transaction %s", write.meta.name, one.version, txn_id)
+    return found
+
+
+def _staged_rows(stages: Sequence[Stage]) -> dict[str, int]:
+    return {stage.meta.table_id: stage.rows for stage in stages}
+
+
+def _name(writes: Sequence[Write], table_id: str) -> str:
+    return next((write.meta.name for write in writes if write.meta.table_id == table_id), table_id)

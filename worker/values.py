@@ -1,0 +1,119 @@
+"""Values of Python, of people and of Parquet's statistics as values of the wire."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.errors import InputError
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
+TEXT_CHARS_MAX: Final = 64  # longer ones are cut in statistics
+
+
+def wire_value(value: Any, type_name: str) -> common_pb2.Value:
+    """A value of Python; text is read as the type asks."""
+    if value is None:
+        return common_pb2.Value(null=common_pb2.NULL_VALUE_UNSPECIFIED)
+    try:
+        if type_name in INTEGERS:
+            return common_pb2.Value(integer=int(value))
+        if type_name == "string":
+            return common_pb2.Value(text=str(value))
+        if type_name == "date":
+            day = date.fromisoformat(value) if isinstance(value, str) else value
+            return common_pb2.Value(date=day.toordinal() - EPOCH_DAY)
+        if type_name in TIMES:
+            return common_pb2.Value(timestamp_us=micros(value))
+        if type_name in ("float", "double"):
+            return common_pb2.Value(real=float(value))
+        if type_name == "boolean":
+            return common_pb2.Value(boolean=_boolean(value))
+        if type_name == "binary":
+            return common_pb2.Value(binary=bytes(value))
+        if type_name.startswith("decimal"):
+            return common_pb2.Value(decimal=format(Decimal(str(value)), "f"))
+    except (ValueError, TypeError, AttributeError, InvalidOperation) as error:
+        raise InputError("VALUE_INVALID", f"{value!r} is no {type_name}") from error
+    raise InputError("VALUE_INVALID", f"{type_name} has no values here")
+
+
+def _boolean(value: object) -> bool:
+    found = {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower())
+    if found is None:
+        raise ValueError(value)
+    return found
+
+
+def micros(value: datetime | str) -> int:
+    """Since 1970; without a zone it is UTC."""
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    past = moment - EPOCH
+    return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
+
+
+def moment_of(time_us: int) -> datetime:
+    seconds, rest = divmod(time_us, 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+
+
+def partition(meta: catalog_pb2.Table, values: Mapping[str, Any]) -> common_pb2.Partition:
+    """A partition by its columns' values, all of them."""
+    types = {column.name: column.type for column in meta.columns}
+    wanted = list(meta.partition_columns)
+    if set(values) != set(wanted):
+        raise InputError(
+            "PARTITION_INVALID", f"{meta.name} is partitioned by {wanted or 'nothing'}, given: {list(values)}"
+        )
+    return common_pb2.Partition(
+        values=[common_pb2.PartitionValue(column=name, value=wire_value(values[name], types[name])) for name in wanted]
+    )
+
+
+def raw_value(raw: Any, type_name: str, *, is_max: bool) -> tuple[common_pb2.Value | None, bool]:
+    """A bound as Parquet's footer has it (physical type), and whether it was cut; None: not to be used."""
+    if type_name in INTEGERS:
+        return common_pb2.Value(integer=raw), False
+    if type_name == "date":
+        return common_pb2.Value(date=raw), False
+    if type_name in TIMES:
+        return common_pb2.Value(timestamp_us=raw), False
+    if type_name == "boolean":
+        return common_pb2.Value(boolean=raw), False
+    if type_name in ("float", "double"):
+        if math.isnan(raw):
+            return None, False
+        zero = 0.0 if is_max else -0.0  # writers differ in which zero is the smaller
+        return common_pb2.Value(real=zero if raw == 0 else raw), False
+    if type_name == "string":
+        return _text(raw, is_max=is_max)
+    if type_name.startswith("decimal"):
+        unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
+        scale = int(type_name.rstrip(")").partition(",")[2])
+        return common_pb2.Value(decimal=format(Decimal(unscaled).scaleb(-scale), "f")), False
+    return None, False
+
+
+def _text(raw: bytes | str, *, is_max: bool) -> tuple[common_pb2.Value | None, bool]:
+    try:
+        text = raw.decode() if isinstance(raw, bytes) else raw
+    except UnicodeDecodeError:
+        return None, False
+    if len(text) <= TEXT_CHARS_MAX:
+        return common_pb2.Value(text=text), False
+    text = text[:TEXT_CHARS_MAX]
+    if not is_max:
+        return common_pb2.Value(text=text), True
+    last = ord(text[-1]) + 1
+    if 0xD800 <= last <= 0xDFFF or last > 0x10FFFF:
+        return None, True
+    return common_pb2.Value(text=text[:-1] + chr(last)), True

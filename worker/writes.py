@@ -1,0 +1,173 @@
+"""Writes that read nothing: INSERT, OVERWRITE, TRUNCATE, RESTORE. Each is planned from the table's newest metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql import types as t
+
+from metaservice.client import add_column
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.errors import InputError
+from worker.schema import OP, RESERVED, table_schema, type_text
+from worker.staging import Stage, Staged, quoted
+from worker.transaction import Write
+from worker.values import partition
+
+if TYPE_CHECKING:
+    from worker.table import Table
+
+OrderBy = str | Column | Sequence[str | Column]
+Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Literal["all", "dynamic"]
+UPSERT, TOMBSTONE = 0, 1
+
+
+def plan_insert(table: Table, df: DataFrame, order_by: OrderBy | None = None) -> Write:
+    meta = table.meta
+    if meta.primary_key:
+        rows = aligned(latest_of_each_key(df, meta, order_by), meta).withColumn(OP, sf.lit(UPSERT).cast("tinyint"))
+    else:
+        ordered = df if order_by is None else df.orderBy(*columns_of(order_by))
+        rows = aligned(ordered, meta)
+
+    def stage(stage: Stage) -> Staged:
+        return stage.write_keyed(rows) if meta.primary_key else stage.write_append(rows)
+
+    return Write(meta, table.folder, common_pb2.OPERATION_INSERT, stage)
+
+
+def plan_overwrite(table: Table, df: DataFrame, where: Partitions, order_by: OrderBy | None = None) -> Write:
+    meta = table.meta
+    scope = scope_of(meta, where)
+    named = [one.SerializeToString(deterministic=True) for one in scope.named.partitions]
+    df = with_fixed_partition(df, meta, where)
+    if meta.primary_key:
+        df = latest_of_each_key(df, meta, order_by)
+    elif order_by is not None:
+        df = df.orderBy(*columns_of(order_by))
+    rows = aligned(df, meta)
+
+    def stage(stage: Stage) -> Staged:
+        staged = stage.write_keyed(rows, is_base=True) if meta.primary_key else stage.write_append(rows)
+        if scope.HasField("named"):
+            for file in staged.files:
+                if file.partition.SerializeToString(deterministic=True) not in named:
+                    raise InputError("ROW_OUTSIDE_PARTITION", "there are rows of other partitions than those named")
+        return staged
+
+    return Write(meta, table.folder, common_pb2.OPERATION_OVERWRITE, stage, scope=scope)
+
+
+def plan_truncate(table: Table, where: Partitions) -> Write:
+    if where == "dynamic":
+        raise InputError("PARTITION_INVALID", "a truncate writes nothing: name its partitions, or all")
+    scope = scope_of(table.meta, where)
+    return Write(table.meta, table.folder, common_pb2.OPERATION_TRUNCATE, scope=scope)
+
+
+def plan_restore(table: Table, version: int, where: Partitions) -> Write:
+    if where == "dynamic":
+        raise InputError("PARTITION_INVALID", "a restore writes nothing: name its partitions, or all")
+    scope = scope_of(table.meta, where)
+    operation = common_pb2.OPERATION_RESTORE
+    return Write(table.meta, table.folder, operation, scope=scope, restore_version=version)
+
+
+# -- scopes ------------------------------------------------------------------------------------------------------------
+
+
+def scope_of(meta: catalog_pb2.Table, where: Partitions) -> common_pb2.Scope:
+    if where == "all":
+        return common_pb2.Scope(all=True)
+    if where == "dynamic":
+        if not meta.partition_columns:
+            raise InputError("PARTITION_INVALID", f"{meta.name} has no partitions")
+        return common_pb2.Scope(written=True)
+    named = [where] if isinstance(where, Mapping) else list(where)
+    if not named or not all(isinstance(one, Mapping) for one in named):
+        raise InputError("PARTITION_INVALID", f"partition is a dict, a list of them, 'all' or 'dynamic', not {where!r}")
+    return common_pb2.Scope(named=common_pb2.PartitionList(partitions=[partition(meta, values) for values in named]))
+
+
+def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, where: Partitions) -> DataFrame:
+    """A single partition that is named gives its values to rows that come without."""
+    if not isinstance(where, Mapping):
+        return df
+    there = {name.lower() for name in df.columns}
+    types = {column.name: column.type for column in meta.columns}
+    for name, value in where.items():
+        if name.lower() not in there:
+            df = df.withColumn(name, sf.lit(value).cast(types[name]))
+    return df
+
+
+# -- rows in the table's shape -----------------------------------------------------------------------------------------
+
+
+def aligned(df: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
+    """By name, in the table's order and types; columns that are missing are NULL. Refused before any job runs."""
+    check_names(df, meta)
+    try:
+        found = fitted(df, table_schema(meta, nullable=True))
+    except AnalysisException as error:
+        raise InputError("SCHEMA_MISMATCH", f"the rows don't fit {meta.name}: {error.getMessage()}") from error
+    return found
+
+
+def fitted(df: DataFrame, schema: t.StructType) -> DataFrame:
+    """In this shape, ids of fields included. The names come first: `to` alone loses the ids of columns that fit."""
+    ids = {field.name.lower(): field.metadata or {} for field in schema.fields}
+    known = [sf.col(quoted(name)).alias(name, metadata=ids.get(name.lower(), {})) for name in df.columns]
+    found = df.select(*known).to(schema)
+    _ = found.schema  # a Connect session says only now what is wrong
+    return found
+
+
+def check_names(df: DataFrame, meta: catalog_pb2.Table) -> None:
+    names = [name.lower() for name in df.columns]
+    known = {column.name.lower() for column in meta.columns}
+    for name in df.columns:
+        if name.lower() not in known:
+            hint = "" if name in RESERVED else "; merge_schema=True adds it"
+            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}{hint}")
+        if names.count(name.lower()) > 1:
+            raise InputError("COLUMN_TWICE", f"the rows have {name} twice")
+    for column in meta.columns:
+        if column.name.lower() not in names and (not column.nullable or column.name in meta.partition_columns):
+            raise InputError("COLUMN_MISSING", f"the rows lack {column.name}, which {meta.name} asks for")
+
+
+def merge_schema(table: Table, df: DataFrame) -> None:
+    """Adds the columns that only the rows have, in one commit of its own."""
+    known = {column.name.lower() for column in table.meta.columns}
+    added = [field for field in df.schema.fields if field.name.lower() not in known]
+    for field in added:
+        if field.name.lower() in RESERVED:
+            raise InputError("COLUMN_RESERVED", f"the name {field.name} is taken by the files themselves")
+    if added:
+        changes = [add_column(field.name, type_text(field.dataType)) for field in added]
+        table.lake.client.alter_columns(table.table_id, *changes, commit_message="columns of an insert")
+        table.refresh()
+
+
+def columns_of(order_by: OrderBy) -> list[Column]:
+    many: Iterable[str | Column] = [order_by] if isinstance(order_by, (str, Column)) else order_by
+    return [sf.col(one) if isinstance(one, str) else one for one in many]
+
+
+def latest_of_each_key(df: DataFrame, meta: catalog_pb2.Table, order_by: OrderBy | None) -> DataFrame:
+    """With an order the last row of each key, NULL being the first; without one all rows."""
+    if order_by is None:
+        return df
+    rank = "_laketx_rank"
+    whole = [quoted(name) for name in [*meta.partition_columns, *meta.primary_key]]
+    newest = [column.desc_nulls_last() for column in columns_of(order_by)]
+    try:
+        ranked = df.withColumn(rank, sf.row_number().over(Window.partitionBy(*whole).orderBy(*newest)))
+        return ranked.where(sf.col(rank) == 1).drop(rank)
+    except AnalysisException as error:
+        raise InputError("COLUMN_UNKNOWN", error.getMessage() or "order_by") from error
