@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        pytest.skip("Spark needs Java 17 or later, which is not installed here")
     os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
     session = (
         SparkSession.builder.master("local[2]")
