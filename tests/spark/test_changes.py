@@ -1,0 +1,86 @@
+"""Increments, against the rows of every version."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as sf
+
+from tests.spark.histories import grow
+from tests.spark.reading import Identity, LabLake, LabTable, Row, open_lab, union
+from worker.changes import read_changes
+
+Change = tuple[Identity, str, int, Row]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
+    with open_lab(tmp_path_factory.mktemp("increments")) as made:
+        yield made
+
+
+def difference(before: dict[Identity, Row], after: dict[Identity, Row], version: int) -> list[Change]:
+    found: list[Change] = []
+    for identity in before.keys() | after.keys():
+        old, new = before.get(identity), after.get(identity)
+        if old == new:
+            continue
+        if old is None and new is not None:
+            found.append((identity, "insert", version, new))
+        elif new is None and old is not None:
+            found.append((identity, "delete", version, old))
+        elif old is not None and new is not None:
+            found += [(identity, "update_preimage", version, old), (identity, "update_postimage", version, new)]
+    return found
+
+
+def log_of(table: LabTable, since: int, until: int) -> list[Change]:
+    return [
+        change
+        for version in table.logical
+        if since < version <= until
+        for change in difference(table.at[version - 1], table.at[version], version)
+    ]
+
+
+def wanted(table: LabTable, since: int, until: int, mode: str) -> list[str]:
+    log = log_of(table, since, until)
+    if mode == "log":
+        return texts(table, log)
+    last = {identity: version for identity, _, version, _ in log}
+    whole = difference(table.at[since], table.at[until], 0)
+    changes = [(identity, kind, last[identity], row) for identity, kind, _, row in whole]
+    if mode == "latest":
+        changes = [change for change in changes if change[1] in ("insert", "update_postimage")]
+    return texts(table, changes)
+
+
+def texts(table: LabTable, changes: list[Change]) -> list[str]:
+    return sorted(repr((*(row[name] for name in table.names), kind, version)) for _, kind, version, row in changes)
+
+
+def check(table: LabTable, ranges: list[tuple[int, int]]) -> None:
+    """Every range in every mode, in one job."""
+    cases = [(since, until, mode) for since, until in ranges for mode in ("log", "changes", "latest")]
+    frames = [
+        read_changes(table, since=since, until=until, mode=mode).select(sf.lit(at).alias("case"), "*")
+        for at, (since, until, mode) in enumerate(cases)
+    ]
+    times = {one.version: one.commit_time_us for one in table.lake.client.list_versions(table.table_id)}
+    found: dict[int, list[str]] = {at: [] for at in range(len(cases))}
+    for row in union(frames).withColumn("_commit_time", sf.unix_micros("_commit_time")).collect():
+        values: list[Any] = list(row)
+        assert values[-1] == times[values[-2]]
+        found[values[0]].append(repr(tuple(values[1:-1])))
+    for at, case in enumerate(cases):
+        assert sorted(found[at]) == wanted(table, *case), case
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories(lake: LabLake, seed: int, keyed: bool) -> None:
+    table = grow(lake, f"history_{seed}_{keyed}", seed, keyed=keyed)
+    chance = random.Random(seed)
+    pairs = [sorted(chance.choices(range(table.head + 1), k=2)) for _ in range(2)]
+    check(table, [(0, table.head), *((since, until) for since, until in pairs)])
