@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
@@ -64,6 +64,7 @@ JSON: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+END: Final = "_laketx_end"
 BEFORE: Final = "_laketx_before"
 AFTER: Final = "_laketx_after"
 
@@ -312,31 +313,40 @@ class _Reader:
         earlier = sf.lag(VERSION).over(by_row.orderBy(VERSION, GONE))
         events = events.withColumn("_laketx_earlier", earlier)
         events = events.filter("_laketx_earlier is null or _laketx_earlier <> " + VERSION).drop("_laketx_earlier")
+        in_order = by_row.orderBy(VERSION)
         row = sf.when(~sf.col(GONE), sf.col(ROW))
-        before = sf.lag(row).over(by_row.orderBy(VERSION))
-        entries = self._with_ends(events, by_row).select(*self._keys, before.alias(BEFORE), row.alias(AFTER), VERSION)
+        neighbours = events.select(
+            *self._keys,
+            VERSION,
+            row.alias(ROW),
+            self._end().alias(END),
+            sf.lag(row).over(in_order).alias(BEFORE),
+            sf.lag(self._end()).over(in_order).alias("_laketx_ended"),
+            sf.lead(VERSION).over(in_order).alias("_laketx_next"),
+        )
+        row, end = sf.col(ROW), sf.col(END)
+        had_ended = sf.coalesce(sf.col("_laketx_ended") < sf.col(VERSION), sf.lit(False))
+        before = sf.when(~had_ended, sf.col(BEFORE))
+        is_ended = row.isNotNull() & end.isNotNull() & sf.coalesce(end < sf.col("_laketx_next"), sf.lit(True))
+        own = sf.struct(before.alias(BEFORE), row.alias(AFTER), sf.col(VERSION))
+        none = sf.lit(None).cast(self._row_type())
+        ended = sf.struct(row.alias(BEFORE), none.alias(AFTER), end.alias(VERSION))
+        both = sf.array(own, sf.when(is_ended, ended)) if self._numbers else sf.array(own)
+        entries = neighbours.select(*self._keys, sf.explode(sf.array_compact(both)).alias("entry"))
+        entries = entries.select(*self._keys, "entry.*")
         return entries.filter((sf.col(VERSION) > self._begin) & self._differ(sf.col(BEFORE), sf.col(AFTER)))
 
-    def _with_ends(self, events: DataFrame, by_row: WindowSpec) -> DataFrame:
-        """A tombstone behind every image that ends with a reset of its bucket, not with an event of its row."""
+    def _end(self) -> Column:
+        """The first version after an event at which its bucket is reset."""
         ends: dict[int, list[int]] = defaultdict(list)
         for commit in self._commits:
             for bucket in commit.resets:
                 ends[self._number(*bucket)].append(commit.version)
         if not ends:
-            return events
+            return sf.lit(None).cast("bigint")
         resets = sf.array(*(sf.array(*map(_long, sorted(ends[number]))) for number in sorted(ends)))
         of_bucket = sf.when(sf.col(BUCKET) >= 0, sf.get(resets, sf.col(BUCKET).cast("int")))
-        end = sf.get(sf.filter(of_bucket, lambda version: version > sf.col(VERSION)), sf.lit(0))
-        following = sf.lead(VERSION).over(by_row.orderBy(VERSION))
-        judged = events.withColumn("_laketx_end", end).withColumn("_laketx_next", following)
-        ended = judged.filter(
-            ~sf.col(GONE)
-            & sf.col("_laketx_end").isNotNull()
-            & (sf.col("_laketx_next").isNull() | (sf.col("_laketx_end") < sf.col("_laketx_next")))
-        )
-        ended = ended.withColumn(VERSION, sf.col("_laketx_end")).withColumn(GONE, sf.lit(True))
-        return events.unionAll(ended.select(*events.columns))
+        return sf.get(sf.filter(of_bucket, lambda version: version > sf.col(VERSION)), sf.lit(0))
 
     def _differ(self, before: Column, after: Column) -> Column:
         """Whether the row is there on one side alone, or with other values."""
