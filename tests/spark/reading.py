@@ -419,17 +419,22 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionAll, frames)
 
 
-@contextmanager
-def open_lab(folder: Path) -> Iterator[LabLake]:
-    """A lake of its own, on the session that all tests share."""
+def new_session() -> SparkSession:
+    """The one that all tests share."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
+    return (
         SparkSession.builder.master("local[2]")
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
+
+
+@contextmanager
+def open_lab(folder: Path) -> Iterator[LabLake]:
+    """A lake of its own."""
+    spark = new_session()
     with open_folder(folder) as client:
         lake = LabLake(client, spark, folder)
         yield lake
