@@ -1,0 +1,135 @@
+"""Increments, against the rows of every version."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as sf
+
+from metaservice.client import InvalidError, drop_column, rename_column, widen_column
+from tests.spark.histories import grow
+from tests.spark.reading import Identity, LabLake, LabTable, Row, open_lab, union
+from worker.changes import read_changes
+from worker.errors import InputError
+
+Change = tuple[Identity, str, int, Row]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
+    with open_lab(tmp_path_factory.mktemp("increments")) as made:
+        yield made
+
+
+def difference(before: dict[Identity, Row], after: dict[Identity, Row], version: int) -> list[Change]:
+    found: list[Change] = []
+    for identity in before.keys() | after.keys():
+        old, new = before.get(identity), after.get(identity)
+        if old == new:
+            continue
+        if old is None and new is not None:
+            found.append((identity, "insert", version, new))
+        elif new is None and old is not None:
+            found.append((identity, "delete", version, old))
+        elif old is not None and new is not None:
+            found += [(identity, "update_preimage", version, old), (identity, "update_postimage", version, new)]
+    return found
+
+
+def log_of(table: LabTable, since: int, until: int) -> list[Change]:
+    return [
+        change
+        for version in table.logical
+        if since < version <= until
+        for change in difference(table.at[version - 1], table.at[version], version)
+    ]
+
+
+def wanted(table: LabTable, since: int, until: int, mode: str) -> list[str]:
+    log = log_of(table, since, until)
+    if mode == "log":
+        return texts(table, log)
+    last = {identity: version for identity, _, version, _ in log}
+    whole = difference(table.at[since], table.at[until], 0)
+    changes = [(identity, kind, last[identity], row) for identity, kind, _, row in whole]
+    if mode == "latest":
+        changes = [change for change in changes if change[1] in ("insert", "update_postimage")]
+    return texts(table, changes)
+
+
+def texts(table: LabTable, changes: list[Change]) -> list[str]:
+    return sorted(repr((*(row[name] for name in table.names), kind, version)) for _, kind, version, row in changes)
+
+
+def check(table: LabTable, ranges: list[tuple[int, int]]) -> None:
+    """Every range in every mode, in one job."""
+    modes = ("log", "changes", "latest")
+    cases = [(since, until, mode) for at, (since, until) in enumerate(ranges) for mode in modes[: 2 if at else 3]]
+    frames = [
+        read_changes(table, since=since, until=until, mode=mode).select(sf.lit(at).alias("case"), "*")
+        for at, (since, until, mode) in enumerate(cases)
+    ]
+    times = {one.version: one.commit_time_us for one in table.lake.client.list_versions(table.table_id)}
+    found: dict[int, list[str]] = {at: [] for at in range(len(cases))}
+    for row in union(frames).withColumn("_commit_time", sf.unix_micros("_commit_time")).collect():
+        values: list[Any] = list(row)
+        assert values[-1] == times[values[-2]]
+        found[values[0]].append(repr(tuple(values[1:-1])))
+    for at, case in enumerate(cases):
+        assert sorted(found[at]) == wanted(table, *case), case
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_random_histories(lake: LabLake, seed: int, keyed: bool) -> None:
+    table = grow(lake, f"history_{seed}_{keyed}", seed, keyed=keyed)
+    chance = random.Random(seed)
+    since, until = sorted(chance.choices(range(table.head + 1), k=2))
+    check(table, [(since, until), (0, table.head)])
+
+
+def test_rows_are_compared_under_the_schema_of_the_end(lake: LabLake) -> None:
+    columns = {"id": "bigint", "pay": "int", "note": "string"}
+    table = lake.create("evolving", columns, key=["id"], buckets=1)
+    table.insert([{"id": 1, "pay": 10, "note": "a"}, {"id": 2, "pay": 20, "note": "a"}])
+    table.insert([{"id": 1, "pay": 10, "note": "b"}])  # nothing else than a column that goes
+    table.alter(
+        rename_column("pay", "salary"),
+        widen_column("salary", "bigint"),
+        drop_column("note"),
+        rows=lambda row: {"id": row["id"], "salary": row["pay"]},
+    )
+    table.insert([{"id": 2, "salary": 1 << 40}])
+    log = read_changes(table, since=1, mode="log").drop("_commit_time").collect()
+    assert sorted(tuple(row) for row in log) == [
+        (2, 20, "update_preimage", 4),
+        (2, 1 << 40, "update_postimage", 4),
+    ]
+    whole = read_changes(table, since=0, mode="latest").drop("_commit_time").collect()
+    assert sorted(tuple(row) for row in whole) == [(1, 10, "insert", 1), (2, 1 << 40, "insert", 4)]
+
+
+def test_new_rows_of_an_append_table_are_a_plain_scan(lake: LabLake) -> None:
+    table = lake.create("plain", {"id": "bigint"})
+    for number in range(3):
+        table.insert([{"id": number}])
+    found = read_changes(table, since=1)
+    assert sorted((row["id"], row["_change_type"], row["_commit_version"]) for row in found.collect()) == [
+        (1, "insert", 2),
+        (2, "insert", 3),
+    ]
+    assert read_changes(table, since=3).collect() == []
+    assert read_changes(table, since=3).columns == found.columns
+
+
+def test_a_range_that_makes_no_sense(lake: LabLake) -> None:
+    table = lake.create("ranges", {"id": "bigint"})
+    table.insert([{"id": 1}])
+    with pytest.raises(InputError, match="RANGE_INVALID"):
+        read_changes(table, since=1, until=0)
+    with pytest.raises(InputError, match="MODE_INVALID"):
+        read_changes(table, since=0, mode="all")
+    with pytest.raises(InvalidError):
+        read_changes(table, since=0, until=9)
+    assert [row["id"] for row in read_changes(table, since=0, until="9999-01-01").collect()] == [1]
