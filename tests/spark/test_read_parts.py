@@ -196,10 +196,14 @@ def test_newer_images_hide_older_ones(files: list[tuple[int, dict[int, bool]]]) 
         kept.append((version, {key: gone for key, gone in rows.items() if (version, key) not in seen}))
         seen |= {(version, key) for key in rows}
     newest = {key: max(version for version, rows in kept if key in rows) for _, rows in kept for key in rows}
-    with_files(kept, newest)
+    assert hidden_in_files(kept) == [
+        {place for place, (key, gone) in enumerate(rows.items()) if gone or newest[key] > version}
+        for version, rows in kept
+    ]
 
 
-def with_files(files: list[tuple[int, dict[int, bool]]], newest: dict[int, int]) -> None:
+def hidden_in_files(files: list[tuple[int, dict[int, bool]]]) -> list[set[int]]:
+    """The hidden places of each file."""
     with tempfile.TemporaryDirectory() as folder:
         made = []
         for at, (version, rows) in enumerate(files):
@@ -209,12 +213,12 @@ def with_files(files: list[tuple[int, dict[int, bool]]], newest: dict[int, int])
             made.append(mor.KeyFile(str(path), version, at << 32, ("id",), is_delta=True))
         answers = list(mor.hidden_in(mor.Bucket(tuple(made))))
     order = sorted(range(len(files)), key=lambda at: (files[at][0] == min(one[0] for one in files), at))
+    found: list[set[int]] = [set() for _ in files]
     for at, (keys, words) in zip(order, answers, strict=True):
-        version, rows = files[at]
-        hidden = {
+        found[at] = {
             (int(key) ^ (at << 32)) * 64 + bit
             for key, word in zip(keys, words, strict=True)
             for bit in range(64)
             if np.uint64(word) >> np.uint64(bit) & np.uint64(1)
         }
-        assert hidden == {place for place, (key, gone) in enumerate(rows.items()) if gone or newest[key] > version}
+    return found
