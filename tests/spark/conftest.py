@@ -1,34 +1,21 @@
 """One Spark and one lake for all tests of the worker; each test has tables of its own."""
 
 import itertools
-import os
-import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.spark.sessions import shared_session
 from worker import Lake, connect
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        pytest.skip("Spark needs Java 17 or later, which is not installed here")
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark")))
-        .config("spark.local.dir", str(tmp_path_factory.mktemp("local")))
-        .getOrCreate()
-    )
+def spark() -> Iterator[SparkSession]:
+    session = shared_session()
     yield session
     session.stop()
 

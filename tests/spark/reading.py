@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from metaservice.client import MetaClient, Transaction, uuid7
 from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
+from tests.spark.sessions import shared_session
 
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
@@ -419,22 +418,10 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionAll, frames)
 
 
-def new_session() -> SparkSession:
-    """The one that all tests share."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return (
-        SparkSession.builder.master("local[2]")
-        .config("spark.sql.shuffle.partitions", 2)
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-
-
 @contextmanager
 def open_lab(folder: Path) -> Iterator[LabLake]:
     """A lake of its own."""
-    spark = new_session()
+    spark = shared_session()
     with open_folder(folder) as client:
         lake = LabLake(client, spark, folder)
         yield lake

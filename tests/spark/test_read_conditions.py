@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from metaservice.core.predicates import truth
 from metaservice.rpc.wire import _Predicates
-from tests.spark.reading import ARROW, new_session
+from tests.spark.reading import ARROW
+from tests.spark.sessions import shared_session
 from worker.predicates import find_zone, parse_condition
 
 TYPES = {
@@ -59,7 +60,7 @@ WHOLES = [
 
 @pytest.fixture(scope="module")
 def berlin() -> SparkSession:
-    session = new_session().newSession()
+    session = shared_session().newSession()
     session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     return session
 
