@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import grpc
 
 from metaservice.client.ids import uuid7
+from metaservice.client.paging import pages
 from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc, common_pb2
 
 Request = TypeVar("Request")
@@ -51,12 +52,8 @@ class CatalogCalls:
     def list_namespaces(self, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Namespace]:
         """By name."""
         request = catalog_pb2.ListNamespacesRequest(page_size=page_size)
-        while True:
-            page = self._call(self._catalog.ListNamespaces, request)
+        for page in pages(self._call, self._catalog.ListNamespaces, request):
             yield from page.namespaces
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def drop_namespace(self, name: str, *, validate_only: bool = False) -> None:
         """Refused while tables live in it."""
@@ -111,22 +108,14 @@ class CatalogCalls:
         request = catalog_pb2.ListTablesRequest(
             page_size=page_size, namespace=namespace, include_dropped=include_dropped
         )
-        while True:
-            page = self._call(self._catalog.ListTables, request)
+        for page in pages(self._call, self._catalog.ListTables, request):
             yield from page.tables
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def list_schemas(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.SchemaVersion]:
         """Oldest first."""
         request = catalog_pb2.ListSchemasRequest(table_id=table_id, page_size=page_size)
-        while True:
-            page = self._call(self._catalog.ListSchemas, request)
+        for page in pages(self._call, self._catalog.ListSchemas, request):
             yield from page.schemas
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def alter_table(
         self,

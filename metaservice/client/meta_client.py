@@ -24,6 +24,7 @@ from metaservice.client.errors import (
 )
 from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.ids import uuid7
+from metaservice.client.paging import pages
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session
 from metaservice.client.transaction import Transaction
@@ -258,12 +259,8 @@ class MetaClient(CatalogCalls):
     ) -> Iterator[wire.Transaction]:
         """Newest first."""
         request = wire.ListTransactionsRequest(page_size=page_size, state=state, table_id=table_id)
-        while True:
-            page = self._call(self._transactions.ListTransactions, request)
+        for page in pages(self._call, self._transactions.ListTransactions, request):
             yield from page.transactions
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def ping(self, payload: bytes = b"") -> bytes:
         """Over the session stream: what a call costs."""
@@ -296,12 +293,8 @@ class MetaClient(CatalogCalls):
     ) -> Iterator[read_pb2.Version]:
         """Newest first; with a filter those that fit it."""
         request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=wanted)
-        while True:
-            page = self._call(self._reads.ListVersions, request)
+        for page in pages(self._call, self._reads.ListVersions, request):
             yield from page.versions
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def watch(self, table_id: str, *, after_version: int | None = None) -> Generator[read_pb2.Version]:
         """The commits after a version (none given: after the head), in order and without end, each once.
@@ -379,32 +372,20 @@ class MetaClient(CatalogCalls):
     def list_pins(self, *, page_size: int = PAGE_SIZE) -> Iterator[admin_pb2.Pin]:
         """Oldest first, one for each version that is held."""
         request = admin_pb2.ListPinsRequest(page_size=page_size)
-        while True:
-            page = self._call(self._admin.ListPins, request)
+        for page in pages(self._call, self._admin.ListPins, request):
             yield from page.pins
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def list_purgeable(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
         """Paths whose bytes may be deleted. Confirm only what was deleted."""
         request = maintenance_pb2.ListPurgeableRequest(table_id=table_id, page_size=page_size)
-        while True:
-            page = self._call(self._maintenance.ListPurgeable, request)
+        for page in pages(self._call, self._maintenance.ListPurgeable, request):
             yield from page.paths
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def list_purgeable_tables(self, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
         """Tables that have something to purge, dropped ones too."""
         request = maintenance_pb2.ListPurgeableRequest(page_size=page_size)
-        while True:
-            page = self._call(self._maintenance.ListPurgeable, request)
+        for page in pages(self._call, self._maintenance.ListPurgeable, request):
             yield from page.table_ids
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     def confirm_purged(self, table_id: str, paths: Sequence[str]) -> None:
         """The bytes are gone."""

@@ -17,6 +17,7 @@ from metaservice.core.model import TableMeta
 from metaservice.core.partitions import wire_kind
 from metaservice.core.predicates import TRUE, Predicate, SqlValue, partition_part
 from metaservice.core.pruning import UNKNOWN, Row, bounds, new_pruning, show
+from metaservice.core.varint import varint
 from metaservice.rpc import answers, wire
 from metaservice.service.planning import Explanation, Increment, Planning, Scan, Wanted
 from metaservice.service.reads import Reads
@@ -147,17 +148,6 @@ def _frame_without_stats(entry: Entry) -> bytes:
     if not entry.is_delete_set:
         found.file.ClearField("stats")
     return found.SerializeToString()
-
-
-def varint(number: int) -> bytes:
-    """Protobuf's bytes of a number that is not negative."""
-    if number < 0x4000:
-        return _SHORT[number]
-    return _LONGER[number & 0x3FFF] + varint(number >> 14)
-
-
-_SHORT: Final = [bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 14)]
-_LONGER: Final = [bytes([n & 0x7F | 0x80, n >> 7 | 0x80]) for n in range(1 << 14)]
 
 
 def explanation(found: Explanation) -> read_pb2.PlanExplanation:

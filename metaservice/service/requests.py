@@ -1,6 +1,6 @@
 """What the edge hands to the service: requests that are already checked and in core's words.
 
-Not frozen, though nobody changes them: making a frozen one costs three times as much, and there are many.
+Not frozen, though nobody changes them: making a frozen one costs several times as much, and there are many.
 """
 
 from __future__ import annotations

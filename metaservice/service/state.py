@@ -19,7 +19,6 @@ from metaservice.store import keys, upkeep
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Cursor, Store, prefix_end
 from metaservice.store.records import (
-    Encoder,
     added_chunks,
     decode_chunk,
     decode_commit,
@@ -28,6 +27,7 @@ from metaservice.store.records import (
     decode_table,
     decode_txn,
     encode_table,
+    encode_txn,
 )
 
 
@@ -116,7 +116,6 @@ class State:
         self.ceiling_us = 0
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
-        self.encoder = Encoder()
         self.pins = PinBook(store.cursor())
         self.ended_now: list[Txn] = []
         self.history = read_history(store)
@@ -288,7 +287,7 @@ class State:
 
     def put_txn(self, txn: Txn) -> None:
         raw = keys.uuid_bytes(txn.txn_id)
-        self.batch.put(keys.txn_key(raw), self.encoder.txn(txn))
+        self.batch.put(keys.txn_key(raw), encode_txn(txn))
         if txn.state is TxnState.OPEN:
             if txn.txn_id not in self.open:
                 self.batch.put(keys.open_key(raw), b"")

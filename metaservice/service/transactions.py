@@ -29,7 +29,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
-from metaservice.store.records import encode_live, join_chunk
+from metaservice.store.records import encode_added, encode_commit, encode_entry, encode_live, join_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Transactions:
         if not entries:
             return
         key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), mine.chunks)
-        self._state.batch.put(key, join_chunk([self._state.encoder.entry(entry) for entry in entries]))
+        self._state.batch.put(key, join_chunk(encode_entry(entry) for entry in entries))
         mine.chunks += 1
         for entry in entries:
             mine.staged[entry.path] = entry
@@ -312,7 +312,7 @@ class Transactions:
         state = self._state
         table, batch = state.tables[commit.change.table_id], state.batch
         raw = table.raw_id
-        added = state.encoder.added(commit)
+        added = encode_added(commit)
         chunks = 0
         if len(added) > limits.INLINE_ENTRIES_MAX:
             for start in range(0, len(added), limits.INLINE_ENTRIES_MAX):
@@ -320,7 +320,7 @@ class Transactions:
                 batch.put(keys.chunk_key(raw, commit.version, chunks), chunk)
                 chunks += 1
         inline = () if chunks else added
-        batch.put(keys.commit_key(raw, commit.version), state.encoder.commit(commit, txn, inline, chunks))
+        batch.put(keys.commit_key(raw, commit.version), encode_commit(commit, txn, inline, chunks))
         batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
         if not commit.change.logical:
             table.idle = table.idle.after(commit.version)

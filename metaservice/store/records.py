@@ -25,21 +25,11 @@ from metaservice.core.model import (
 from metaservice.core.partitions import Partitioning
 from metaservice.core.schema import Column
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable
+from metaservice.core.varint import varint
 from protos.laketx.storage.v1 import records_pb2 as pb
 
 _ADDED, _CHUNK_ENTRY = b"\x5a", b"\x0a"  # tags of CommitRecord.added and ChunkRecord.entries
 _DATA_VERSION, _LIVE_ADDED, _LIVE_REMOVED = b"\x68", b"\x70", b"\x78"  # tags of EntryRecord
-
-
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return number.to_bytes(1, "little")
-    parts = bytearray()
-    while number >= 0x80:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -92,23 +82,29 @@ def entry_from(record: pb.EntryRecord) -> Entry:
 
 
 def _versions(data_version: int, added: int) -> bytes:
-    return _DATA_VERSION + _varint(data_version) + _LIVE_ADDED + _varint(added)
+    return _DATA_VERSION + varint(data_version) + _LIVE_ADDED + varint(added)
 
 
 def encode_live(live: Live, removed: int = 0) -> bytes:
     """The entry's record with its versions: in this format the fields of a message may stand one after the other."""
     raw = encode_entry(live.entry) + _versions(live.data_version, live.added)
-    return raw + _LIVE_REMOVED + _varint(removed) if removed else raw
+    return raw + _LIVE_REMOVED + varint(removed) if removed else raw
+
+
+def encode_added(commit: TableCommit) -> list[bytes]:
+    """`encode_live` of all that a commit adds."""
+    version = commit.version
+    new = _versions(version, version)
+    return [
+        encode_entry(live.entry) + (new if live.data_version == version else _versions(live.data_version, live.added))
+        for live in commit.added
+    ]
 
 
 def decode_live(raw: bytes) -> tuple[Live, int]:
     """The entry and the version that took it out, 0 where none did."""
     record = pb.EntryRecord.FromString(raw)
     return Live(entry_from(record), record.data_version, record.added), record.removed
-
-
-def encode_chunk(entries: Iterable[Entry]) -> bytes:
-    return join_chunk(encode_entry(entry) for entry in entries)
 
 
 def join_chunk(entries: Iterable[bytes]) -> bytes:
@@ -118,7 +114,7 @@ def join_chunk(entries: Iterable[bytes]) -> bytes:
 
 def _repeated(tag: bytes, messages: Iterable[bytes]) -> bytes:
     """A repeated field of messages that are encoded already."""
-    return b"".join(tag + _varint(len(raw)) + raw for raw in messages)
+    return b"".join(tag + varint(len(raw)) + raw for raw in messages)
 
 
 def decode_chunk(raw: bytes) -> list[Entry]:
@@ -187,14 +183,9 @@ def encode_commit(commit: TableCommit, txn: Txn, added: Sequence[bytes] = (), ch
         record.properties.update(txn.properties)
     if footprint.app_ids:
         record.app_ids.extend(footprint.app_ids)
-    if not is_plain(footprint):
+    if footprint.removed or footprint.touched or footprint.groups or footprint.altered:
         _encode_rest(record, footprint)
     return record.SerializeToString() + _repeated(_ADDED, added)
-
-
-def is_plain(footprint: Footprint) -> bool:
-    """Whether a commit only added."""
-    return not (footprint.removed or footprint.touched or footprint.groups or footprint.altered)
 
 
 def _encode_rest(record: pb.CommitRecord, footprint: Footprint) -> None:
@@ -342,79 +333,54 @@ def decode_namespace(raw: bytes) -> Namespace:
     return Namespace(record.name, dict(record.properties), record.create_time_us, record.digest)
 
 
-def _encode_one_call(txn: Txn) -> bytes:
-    (outcome,) = txn.outcomes
+def encode_txn(txn: Txn) -> bytes:
+    """Of a one-call append that won, what can be told from its outcome is left out."""
     record = pb.TransactionRecord(
         txn_id=txn.txn_id,
         state=txn.state,
-        one_call=True,
         principal=txn.principal.name,
         client=txn.principal.client,
         message=txn.message,
         begin_digest=txn.begin_digest,
-        commit_time_us=txn.commit_time_us,
         files=txn.files,
-    )
-    record.outcomes.add(
-        table_id=outcome.table_id,
-        version=outcome.version,
-        logical=outcome.logical,
-        rebased_over=outcome.rebased_over,
-        already_applied=outcome.already_applied,
     )
     if txn.properties:
         record.properties.update(txn.properties)
+    won = txn.state is TxnState.COMMITTED
+    if won:
+        record.commit_time_us = txn.commit_time_us
+        for outcome in txn.outcomes:
+            record.outcomes.add(
+                table_id=outcome.table_id,
+                version=outcome.version,
+                logical=outcome.logical,
+                rebased_over=outcome.rebased_over,
+                already_applied=outcome.already_applied,
+            )
+    if won and txn.one_call:
+        record.one_call = True
+        return record.SerializeToString()
+    record.begin_us, record.end_us, record.commit_digest = txn.begin_us, txn.end_us, txn.commit_digest
+    record.adopt_from = txn.adopt_from
+    for table in txn.tables.values():
+        record.tables.add(
+            table_id=table.table_id,
+            operation=table.operation,
+            read_version=table.read_version,
+            schema_version=table.schema_version,
+            adopted=table.adopted,
+        )
+    if not won and txn.state is not TxnState.OPEN:
+        _encode_lost(record, txn)
     return record.SerializeToString()
 
 
-def encode_txn(txn: Txn) -> bytes:
-    if txn.one_call and txn.state is TxnState.COMMITTED:
-        return _encode_one_call(txn)
-    record = pb.TransactionRecord(
-        txn_id=txn.txn_id,
-        state=txn.state,
-        tables=[
-            pb.TxnTableRecord(
-                table_id=t.table_id,
-                operation=t.operation,
-                read_version=t.read_version,
-                schema_version=t.schema_version,
-                adopted=t.adopted,
-            )
-            for t in txn.tables.values()
-        ],
-        principal=txn.principal.name,
-        client=txn.principal.client,
-        message=txn.message,
-        begin_us=txn.begin_us,
-        begin_digest=txn.begin_digest,
-        files=txn.files,
-    )
-    if txn.properties:
-        record.properties.update(txn.properties)
-    if txn.adopt_from:
-        record.adopt_from = txn.adopt_from
-    if txn.state is TxnState.OPEN:
-        return record.SerializeToString()
-    record.end_us = txn.end_us
-    record.commit_digest = txn.commit_digest
-    if txn.state is TxnState.COMMITTED:
-        record.commit_time_us = txn.commit_time_us
-        for o in txn.outcomes:
-            record.outcomes.add(
-                table_id=o.table_id,
-                version=o.version,
-                logical=o.logical,
-                rebased_over=o.rebased_over,
-                already_applied=o.already_applied,
-            )
-        return record.SerializeToString()
+def _encode_lost(record: pb.TransactionRecord, txn: Txn) -> None:
     record.abort_reason = txn.abort_reason
     record.adopted_by = txn.adopted_by
     record.adoptable = txn.adoptable
     if txn.conflict is not None:
         record.conflict.CopyFrom(_conflict_record(txn.conflict))
-    return record.SerializeToString()
 
 
 def _conflict_record(conflict: Conflict) -> pb.ConflictRecord:
@@ -490,110 +456,3 @@ def decode_txn(raw: bytes) -> Txn:
         record.files,
         record.one_call,
     )
-
-
-class Encoder:
-    """Encodes what every commit leaves, into messages that are used again: making one costs more than filling it.
-
-    For one thread. Whatever is out of the ordinary goes to the functions above.
-    """
-
-    def __init__(self) -> None:
-        self._entry = pb.EntryRecord()
-        self._commit = pb.CommitRecord()
-        self._open = pb.TransactionRecord(tables=[pb.TxnTableRecord()])
-        self._won = pb.TransactionRecord(tables=[pb.TxnTableRecord()], outcomes=[pb.TxnOutcomeRecord()])
-        self._one_call = pb.TransactionRecord(one_call=True, outcomes=[pb.TxnOutcomeRecord()])
-
-    def added(self, commit: TableCommit) -> list[bytes]:
-        """`encode_live` of all that a commit adds."""
-        version = commit.version
-        new = _versions(version, version)
-        return [
-            self.entry(live.entry) + (new if live.data_version == version else _versions(live.data_version, live.added))
-            for live in commit.added
-        ]
-
-    def entry(self, entry: Entry) -> bytes:
-        if entry.encoded:
-            return entry.encoded
-        if entry.is_delete_set or entry.carries_row_ids or entry.external:
-            return encode_entry(entry)
-        record = self._entry
-        record.payload = entry.payload
-        record.path = entry.path
-        record.partition = entry.partition
-        record.bucket = entry.bucket
-        record.kind = entry.kind
-        record.rows = entry.rows
-        record.bytes = entry.size_bytes
-        record.first_row_id = entry.first_row_id
-        record.row_id_min = entry.row_id_min
-        record.row_id_max = entry.row_id_max
-        record.data_change = entry.data_change
-        entry.encoded = record.SerializeToString()
-        return entry.encoded
-
-    def commit(self, commit: TableCommit, txn: Txn, added: Sequence[bytes], chunks: int) -> bytes:
-        footprint = commit.footprint
-        if txn.properties or footprint.app_ids or not is_plain(footprint) or len(footprint.partitions) > 1:
-            return encode_commit(commit, txn, added, chunks)
-        rows = size = 0
-        for live in commit.added:
-            entry = live.entry
-            if entry.is_delete_set:
-                return encode_commit(commit, txn, added, chunks)
-            rows += entry.rows
-            size += entry.size_bytes
-        record, who = self._commit, footprint.principal
-        record.version = commit.version
-        record.time_us = commit.time_us
-        record.logical = commit.change.logical
-        record.operation = footprint.operation
-        record.txn_id = footprint.txn_id
-        record.principal = who.name
-        record.client = who.client
-        record.message = txn.message
-        record.read_version = commit.change.read_version
-        record.rebased_over = commit.rebased_over
-        record.blind = footprint.blind
-        record.files_added = len(commit.added)
-        record.rows_added = rows
-        record.bytes_added = size
-        record.added_chunks = chunks
-        record.partitions[:] = footprint.partitions
-        return record.SerializeToString() + _repeated(_ADDED, added)
-
-    def txn(self, txn: Txn) -> bytes:
-        won = txn.state is TxnState.COMMITTED
-        if txn.properties or txn.adopt_from or len(txn.tables) != 1 or not (won or txn.state is TxnState.OPEN):
-            return encode_txn(txn)
-        one_call = won and txn.one_call
-        record = self._one_call if one_call else self._won if won else self._open
-        record.txn_id = txn.txn_id
-        record.state = txn.state
-        record.principal = txn.principal.name
-        record.client = txn.principal.client
-        record.message = txn.message
-        record.begin_digest = txn.begin_digest
-        record.files = txn.files
-        if won:
-            record.commit_time_us = txn.commit_time_us
-            to, (outcome,) = record.outcomes[0], txn.outcomes
-            to.table_id = outcome.table_id
-            to.version = outcome.version
-            to.logical = outcome.logical
-            to.rebased_over = outcome.rebased_over
-            to.already_applied = outcome.already_applied
-        if one_call:
-            return record.SerializeToString()
-        record.begin_us = txn.begin_us
-        record.end_us = txn.end_us
-        record.commit_digest = txn.commit_digest
-        mine, (table,) = record.tables[0], txn.tables.values()
-        mine.table_id = table.table_id
-        mine.operation = table.operation
-        mine.read_version = table.read_version
-        mine.schema_version = table.schema_version
-        mine.adopted = table.adopted
-        return record.SerializeToString()

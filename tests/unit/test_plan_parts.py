@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaservice.core.model import Idle
-from metaservice.rpc.plans import varint
+from metaservice.core.varint import varint
 from metaservice.store import keys
 from protos.laketx.v1 import common_pb2
 

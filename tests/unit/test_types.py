@@ -1,6 +1,6 @@
 """Types: what is parsed, how it is written, what may be widened to what."""
 
-from decimal import Decimal as Number
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -161,7 +161,7 @@ def test_what_may_be_widened(before: str, after: str, *, allowed: bool) -> None:
 
 @given(decimals, decimals)
 def test_a_wider_decimal_holds_every_value_of_the_narrow_one(narrow: Decimal, wide: Decimal) -> None:
-    largest = Number(10**narrow.precision - 1).scaleb(-narrow.scale)
-    smallest = Number(1).scaleb(-narrow.scale)
-    holds = largest < Number(10) ** (wide.precision - wide.scale) and smallest >= Number(1).scaleb(-wide.scale)
+    largest = Fraction(10**narrow.precision - 1, 10**narrow.scale)
+    smallest = Fraction(1, 10**narrow.scale)
+    holds = largest < 10 ** (wide.precision - wide.scale) and smallest >= Fraction(1, 10**wide.scale)
     assert may_widen(narrow, wide) is (holds and narrow != wide)
