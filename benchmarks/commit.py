@@ -8,20 +8,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.frame import Benchmark, scale, scaled, scratch
+from benchmarks.frame import ROOT, Benchmark, scale, scaled, scratch
 from benchmarks.load import data_file
 from benchmarks.peers import measure
+from benchmarks.serving import server
 from metaservice.client.ids import uuid7
 from metaservice.client.meta_client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
-ROOT = Path(__file__).resolve().parents[1]
 PROCESSES = 2
 HISTORY = 100_000
 LARGE = 100_000
@@ -47,21 +44,6 @@ class Load:
     p99_ms: float
     acked: list[tuple[str, int]]
     decisions: list[Decision]
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "metaservice", "--listen", "127.0.0.1:0", "--data", str(folder)]
-    with (
-        (folder.parent / f"{folder.name}.log").open("wb") as errors,
-        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as running,
-    ):
-        assert running.stdout is not None
-        try:
-            yield running.stdout.readline().removeprefix("listening on ").strip()
-        finally:
-            running.terminate()
-            running.wait(60)
 
 
 def put_load(address: str, kind: str, threads: int, seconds: float, table_id: str, processes: int = PROCESSES) -> Load:
@@ -143,90 +125,111 @@ def main() -> int:
             raise RuntimeError("a peer lost or invented commits")
         at16 = {peer: figure.commits_per_s for (peer, writers), figure in peers.items() if writers == 16}
         notes = "\n".join(figure.note for (_, writers), figure in peers.items() if writers == 16)
-        with server(folder / "db") as address, MetaClient(address, principal="bench") as client:
-            ours(bench, client, address, seconds, at16, notes)
+        with server(folder / "db") as (address, _), MetaClient(address, principal="bench") as client:
+            loads = Loads(bench, client, address, seconds)
+            loads.together(at16, notes)
+            loads.alone()
+            loads.contended(at16)
+            loads.large()
+            loads.long_history()
     return 0 if bench.finish() else 1
 
 
-def ours(
-    bench: Benchmark, client: MetaClient, address: str, seconds: float, at16: dict[str, float], notes: str
-) -> None:
-    def rate(kind: str, threads: int, profile: str) -> float:
-        table_id = make_table(client, profile)
-        load = put_load(address, kind, threads, seconds, table_id)
+@dataclass(frozen=True)
+class Loads:
+    """What is measured of one running service."""
+
+    bench: Benchmark
+    client: MetaClient
+    address: str
+    seconds: float
+
+    def rate(self, kind: str, threads: int, profile: str) -> float:
+        """On a table of its own; every acknowledged commit is looked for in the log."""
+        table_id = make_table(self.client, profile)
+        load = put_load(self.address, kind, threads, self.seconds, table_id)
         if load.acked:
-            check_none_lost(client, table_id, load)
+            check_none_lost(self.client, table_id, load)
         return load.per_s
 
-    full = bench.measure(
-        "32 writers: begin, register 1 file, commit",
-        lambda: rate("transaction", 32, "delta_write_serializable"),
-        unit="commits/s",
-        at_least=1500,
-        peers=at16,
-        note=notes,
-    )
-    empty = bench.measure(
-        "32 writers: three empty calls in the same session",
-        lambda: rate("three_empty_calls", 32, "delta_write_serializable"),
-        unit="commits/s",
-    )
-    shares = [100 * one / empty.figure for one in full.runs]
-    bench.add("share of what empty calls reach", shares, unit="%", at_least=60)
-    for peer, times in (("deltalake", 30), ("pyiceberg", 100)):
-        ratios = [one / at16[peer] for one in full.runs]
-        bench.add(f"times {peer} at 16 writers", ratios, unit="times", at_least=times)
-    append = bench.measure(
-        "one-call append, 32 writers",
-        lambda: rate("append", 32, "maxcompute"),
-        unit="commits/s",
-        at_least=2500,
-    )
-    bench.measure(
-        "batches of 100 appends",
-        lambda: rate("batch", 4, "maxcompute"),
-        unit="commits/s",
-        at_least=15000,
-    )
-    bench.measure(
-        "one writer: begin, commit (median)",
-        lambda: (
-            put_load(address, "begin_and_commit", 1, seconds, make_table(client, "delta_write_serializable"), 1).p50_ms
-        ),
-        unit="ms",
-        at_most=2,
-    )
-    bench.measure(
-        "one writer: two empty calls (median)",
-        lambda: (
-            put_load(address, "two_empty_calls", 1, seconds, make_table(client, "delta_write_serializable"), 1).p50_ms
-        ),
-        unit="ms",
-    )
-    wasted: list[float] = []
+    def together(self, at16: dict[str, float], notes: str) -> None:
+        """Many writers of blind changes."""
+        bench = self.bench
+        full = bench.measure(
+            "32 writers: begin, register 1 file, commit",
+            lambda: self.rate("transaction", 32, "delta_write_serializable"),
+            unit="commits/s",
+            at_least=1500,
+            peers=at16,
+            note=notes,
+        )
+        empty = bench.measure(
+            "32 writers: three empty calls in the same session",
+            lambda: self.rate("three_empty_calls", 32, "delta_write_serializable"),
+            unit="commits/s",
+        )
+        shares = [100 * one / empty.figure for one in full.runs]
+        bench.add("share of what empty calls reach", shares, unit="%", at_least=60)
+        for peer, times in (("deltalake", 30), ("pyiceberg", 100)):
+            ratios = [one / at16[peer] for one in full.runs]
+            bench.add(f"times {peer} at 16 writers", ratios, unit="times", at_least=times)
+        bench.measure(
+            "batches of 100 appends", lambda: self.rate("batch", 4, "maxcompute"), unit="commits/s", at_least=15000
+        )
 
-    def contended() -> float:
-        load = put_load(address, "contended", 16, seconds, make_table(client, "maxcompute", keyed=True))
-        check_decisions(load.decisions)
-        decisions = load.per_s + load.conflicts_per_s
-        wasted.append(100 * load.conflicts_per_s / decisions)
-        return decisions
+    def alone(self) -> None:
+        """One writer, and what its calls cost without anything in them."""
 
-    bench.measure("contended, 16 writers, 8 partitions", contended, unit="decisions/s", at_least=1000, peers=at16)
-    bench.add("contended: lost races", wasted[1:], unit="%")
-    large = [
-        time_large_commit(client, address, make_table(client, "delta_write_serializable"))
-        for _ in range(max(1, round(3 * scale())))
-    ]
-    bench.add(f"a transaction of {scaled(LARGE)} files", [one[0] for one in large], unit="s", at_most=3)
-    bench.add("others meanwhile: p99 over p99 alone", [one[2] / one[1] for one in large], unit="times", at_most=5)
-    history = make_table(client, "maxcompute")
-    done = 0
-    while done < scaled(HISTORY):
-        done += round(put_load(address, "batch", 4, 4, history).per_s * 4)
-    behind = [put_load(address, "append", 32, seconds, history).per_s for _ in range(3)]
-    slower = [append.figure / one for one in behind]
-    bench.add(f"append with {done} commits behind: fresh rate over it", slower, unit="times", at_most=1.2)
+        def median_ms(kind: str) -> float:
+            table_id = make_table(self.client, "delta_write_serializable")
+            return put_load(self.address, kind, 1, self.seconds, table_id, 1).p50_ms
+
+        self.bench.measure(
+            "one writer: begin, commit (median)", lambda: median_ms("begin_and_commit"), unit="ms", at_most=2
+        )
+        self.bench.measure("one writer: two empty calls (median)", lambda: median_ms("two_empty_calls"), unit="ms")
+
+    def contended(self, at16: dict[str, float]) -> None:
+        """Writers that meet; every decision is compared with what brute force says."""
+        wasted: list[float] = []
+
+        def decisions_per_s() -> float:
+            table_id = make_table(self.client, "maxcompute", keyed=True)
+            load = put_load(self.address, "contended", 16, self.seconds, table_id)
+            check_decisions(load.decisions)
+            decisions = load.per_s + load.conflicts_per_s
+            wasted.append(100 * load.conflicts_per_s / decisions)
+            return decisions
+
+        work = "contended, 16 writers, 8 partitions"
+        self.bench.measure(work, decisions_per_s, unit="decisions/s", at_least=1000, peers=at16)
+        self.bench.add("contended: lost races", wasted[1:], unit="%")
+
+    def large(self) -> None:
+        """A transaction of very many files, and what others notice of it."""
+        runs = [
+            time_large_commit(self.client, self.address, make_table(self.client, "delta_write_serializable"))
+            for _ in range(max(1, round(3 * scale())))
+        ]
+        self.bench.add(f"a transaction of {scaled(LARGE)} files", [one[0] for one in runs], unit="s", at_most=3)
+        ratios = [one[2] / one[1] for one in runs]
+        self.bench.add("others meanwhile: p99 over p99 alone", ratios, unit="times", at_most=5)
+
+    def long_history(self) -> None:
+        """One-call appends, fresh and with many commits behind them."""
+        fresh = self.bench.measure(
+            "one-call append, 32 writers",
+            lambda: self.rate("append", 32, "maxcompute"),
+            unit="commits/s",
+            at_least=2500,
+        )
+        history = make_table(self.client, "maxcompute")
+        done = 0
+        while done < scaled(HISTORY):
+            done += round(put_load(self.address, "batch", 4, 4, history).per_s * 4)
+        behind = [put_load(self.address, "append", 32, self.seconds, history).per_s for _ in range(3)]
+        slower = [fresh.figure / one for one in behind]
+        self.bench.add(f"append with {done} commits behind: fresh rate over it", slower, unit="times", at_most=1.2)
 
 
 if __name__ == "__main__":

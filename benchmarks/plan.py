@@ -10,15 +10,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.commit import ROOT
-from benchmarks.frame import Benchmark, scaled, scratch
+from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_python
 from benchmarks.plan_tables import FILES_A_PARTITION, ROWS, data_file, load_deep, load_history, load_wide, loader
+from benchmarks.serving import server
 from benchmarks.watch import add_embedded_rows, add_watch_rows
 from metaservice.client.ids import uuid7
 from metaservice.client.meta_client import MetaClient
@@ -42,22 +41,6 @@ class Tables:
     deep: str
     long: str
     short: str
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[tuple[str, int]]:
-    """Its address and process id."""
-    command = [sys.executable, "-m", "metaservice", "--listen", "127.0.0.1:0", "--data", str(folder)]
-    with (
-        (folder.parent / f"{folder.name}.log").open("wb") as errors,
-        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as running,
-    ):
-        assert running.stdout is not None
-        try:
-            yield running.stdout.readline().removeprefix("listening on ").strip(), running.pid
-        finally:
-            running.terminate()
-            running.wait(60)
 
 
 def load_tables(folder: Path) -> Tables:

@@ -1,0 +1,35 @@
+"""A service of its own for a benchmark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.frame import ROOT
+
+
+class Served(NamedTuple):
+    """A running service."""
+
+    address: str
+    pid: int
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[Served]:
+    """A service over a data folder; what it logs stands beside that."""
+    command = [sys.executable, "-m", "metaservice", "--listen", "127.0.0.1:0", "--data", str(folder)]
+    with (
+        (folder.parent / f"{folder.name}.log").open("wb") as errors,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as running,
+    ):
+        assert running.stdout is not None
+        try:
+            yield Served(running.stdout.readline().removeprefix("listening on ").strip(), running.pid)
+        finally:
+            running.terminate()
+            running.wait(60)
