@@ -43,7 +43,7 @@ MEANING: Final[Mapping[Exit, str]] = {
     Exit.CONFLICT: "A race was lost, or (`explain`) would be.",
     Exit.NOT_FOUND: "There is no such namespace, table, version, transaction or pin, or no longer.",
     Exit.UNKNOWN: "No answer came to a change: it may have happened. Ask for its outcome.",
-    Exit.CORRUPT: "The service can't trust its records, or `check` found something.",
+    Exit.CORRUPT: "The service can't trust its records, or `check` or `fsck` found something.",
     Exit.INTERRUPTED: "Ended by Ctrl-C.",
     Exit.PIPE_CLOSED: "Who read the output closed it, as `head` does.",
 }
