@@ -84,14 +84,13 @@ class Fsck:
         self._footers = footers
         self._all_versions = all_versions
         self._quarantine = quarantine
+        self._pins: list[str] = []
         self.files = 0
         self.quarantined = 0
 
     def run(self) -> Iterator[Finding]:
-        versions = self._versions()
-        held = [read_pb2.TableVersion(table_id=self._table.table_id, version=version) for version in versions]
-        pins = [self._client.pin(held[at : at + 64], lease_ms=LEASE_MS).pin_id for at in range(0, len(held), 64)]
         try:
+            versions = self._hold_versions()
             there = self._list()
             named: set[str] = set()
             with ThreadPoolExecutor(THREADS, thread_name_prefix="laketx-fsck") as pool:
@@ -99,24 +98,29 @@ class Fsck:
                     for page in _pages(self._expected(version, named), AT_ONCE):
                         for found in pool.map(lambda one: self._compare(one, there), page):
                             yield from found
-                    for pin_id in pins:
+                    for pin_id in self._pins:
                         self._client.renew_pin(pin_id)
             yield from self._strays(sorted(there.keys() - named), there)
         finally:
-            for pin_id in pins:
+            for pin_id in self._pins:
                 self._client.unpin(pin_id)
 
-    def _versions(self) -> list[int]:
-        """The newest first."""
-        client, table_id = self._client, self._table.table_id
-        head = client.resolve_version(table_id).version
-        found = {head, *(tag.version for tag in client.list_tags(table_id))}
-        for one in client.list_versions(table_id) if self._all_versions else ():
+    def _hold_versions(self) -> list[int]:
+        """Pins what is to be looked at; the newest first."""
+        table_id = self._table.table_id
+        found = {self._hold(None), *(self._hold(tag.version) for tag in self._client.list_tags(table_id))}
+        for one in self._client.list_versions(table_id) if self._all_versions else ():
             try:
-                found.add(client.resolve_version(table_id, version=one.version).version)
+                found.add(self._hold(one.version))
             except GoneError:
                 break
         return sorted(found, reverse=True)
+
+    def _hold(self, version: int | None) -> int:
+        wanted = read_pb2.TableVersion(table_id=self._table.table_id, version=version)
+        pin = self._client.pin([wanted], lease_ms=LEASE_MS)
+        self._pins.append(pin.pin_id)
+        return pin.tables[0].version
 
     # -- metadata to storage -------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Deletes from storage what the service says is dead, and nothing else.
 
     the purge list     paths that no kept snapshot holds: page by page, in parallel, each confirmed once it is gone
-    ended folders      of transactions that ended without a commit: what they left there, after each path was asked about
+    ended folders      of transactions that ended without a commit: what lies there, after each path was asked about
     dropped tables     their whole folder, once nothing is left of them but that they were there
 
 Nothing here is decided from a listing of storage, or from the worker's clock. A run that is killed goes on where it was
@@ -71,13 +71,13 @@ class Purge:
         warehouse: str,
         *,
         dry_run: bool = False,
-        say: Say | None = None,
+        say: Say = lambda _what, _path: None,
         threads: int = THREADS,
     ) -> None:
         self._client = client
         self._files, self._root = storage(warehouse.rstrip("/"))
         self._dry_run = dry_run
-        self._say = say or (lambda what, path: None)
+        self._say = say
         self._threads = threads
         self.report = Report()
 
