@@ -14,7 +14,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from metaservice.config import Settings
-from metaservice.observe import BROKEN, IDLE, METRICS_LISTEN, REOPEN_FAILED, STARTED, STOPPED, event, set_up_logging
+from metaservice.observe import (
+    BROKEN,
+    CLOCKS_OFF,
+    IDLE,
+    METRICS_LISTEN,
+    REOPEN_FAILED,
+    STARTED,
+    STOPPED,
+    event,
+    set_up_logging,
+)
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.keeping import KeepingCalls
@@ -88,6 +98,7 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
     keeping = KeepingCalls(decider, pins, Purge(decider, lambda: housekeeping.halted))
     sweeping = SweepingCalls(decider, Sweeping(decider, clocks, settings.keeping, lambda: housekeeping.halted))
     operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S))
+    operators.metrics.gauges[CLOCKS_OFF] = lambda: int(housekeeping.halted)
     reads = Reads(decider, clocks)
     planning = Planning(decider, reads)
     marking = MarkingCalls(decider, Marks(decider, clocks, transactions.check_room))

@@ -7,9 +7,11 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.marks import CursorMove
 from metaservice.core.model import Operation
 from metaservice.core.transaction import TxnState
+from metaservice.service.check import Check
 from metaservice.service.requests import Commit
 from metaservice.service.restoring import begin_history
 from metaservice.store import keys
+from metaservice.store.port import Batch
 from tests.retention.rig import HOUR_MS, Rig
 
 DAY_MS = 24 * HOUR_MS
@@ -202,3 +204,28 @@ def test_tags_and_cursors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reason_of(lambda: rig.cursor("d")) == (ErrorKind.EXHAUSTED, "TOO_MANY_CURSORS")
     assert [tag.name for tag in rig.ask(lambda: rig.marks.list_tags("", ("", ""), 1))] == ["a"]
     assert [tag.name for tag in rig.ask(lambda: rig.marks.list_tags("", (rig.table_id, "a"), 9))] == ["b"]
+
+
+def test_a_check_knows_tags_and_cursors() -> None:
+    rig, _ = history()
+    rig.tag("a", 3)
+    rig.cursor("etl", 2)
+    rig.pass_time(HOUR_MS)
+
+    def found() -> list[str]:
+        progress = Check(rig.store.cursor(), lambda: None).run()
+        return sorted(problem.partition(" ")[0] for said in progress for problem in said.problems)
+
+    assert found() == []
+    raw = keys.uuid_bytes(rig.table_id)
+    tag, cursor = rig.store.get(keys.tag_key(raw, "a")), rig.store.get(keys.cursor_key(raw, "etl"))
+    assert tag is not None
+    assert cursor is not None
+    planted = Batch()
+    planted.put(keys.tag_key(b"\x01" * 16, "a"), tag)
+    planted.put(keys.cursor_key(raw, "bad"), b"\xff\xff")
+    planted.put(keys.cursor_key(raw, "far"), cursor.replace(b"\x10\x02", b"\x10\x63", 1))
+    planted.put(keys.tag_key(raw, "gone"), tag.replace(b"\x10\x03", b"\x10\x01", 1))
+    rig.store.write(planted)
+    wanted = ["MARK_BEYOND_THE_HEAD", "MARK_WITHOUT_TABLE", "RECORD_UNREADABLE", "TAGGED_VERSION_MISSING"]
+    assert found() == wanted
