@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from metaservice.core import limits
+from metaservice.core.errors import invalid
 from metaservice.core.transaction import TxnState, txn_time_ms
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
@@ -112,6 +113,8 @@ class Sweeping:
     def confirm(self, settled: str) -> None:
         """On the decider's thread."""
         state, raw = self._decider.state, keys.uuid_bytes(settled)
+        if txn_time_ms(settled) * 1000 > self._ended_by_us():
+            raise invalid("TRANSACTION_ID_IN_FUTURE", "no transaction that young is settled", txn_id=settled)
         state.flush()
         if raw > (state.store.get(SWEPT) or b""):
             state.batch.put(SWEPT, raw)

@@ -142,7 +142,8 @@ def test_cursors_on_the_command_line(client: MetaClient, here: Run) -> None:
     overwrite(client, table_id)
     assert here("cursor", "create", "followed", "etl", "--version", "0").lines() == ["etl stands at followed@0"]
     assert here("cursor", "create", "followed", "etl").lines() == ["etl stood already at followed@0"]
-    (pinned,) = (each for each in json.loads(here("-o", "json", "pins", "list").out) if each.get("name") == "etl")
+    shown = json.loads(here("-o", "json", "pins", "list").out)
+    (pinned,) = (each for each in shown if each["table_id"] == table_id)
     assert (pinned["version"], pinned["keep_ms"]) == (0, 7 * 24 * 3_600_000)
     assert here("cursor", "advance", "followed", "etl", "--from", "0", "--to", "1").lines() == [
         "etl stands at followed@1"

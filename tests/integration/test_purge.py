@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from metaservice.cli import command_line
-from metaservice.client import BlockedError, GoneError, MetaServiceError
+from metaservice.client import BlockedError, GoneError, InvalidError, MetaServiceError
 from protos.laketx.v1 import read_pb2
 from tests.integration.terminal import LAKETX, Ended
 from tests.integration.warehouse import GRACE_MS, HOUR_MS, INSERT, OVERWRITE, Warehouse, warehouse
@@ -208,6 +208,7 @@ def test_nothing_that_is_needed_is_ever_deleted(lake: Warehouse, tmp_path: Path,
     for _ in range(50):
         history.step()
     history.end()
+    assert len(history.snapshots) > 10
 
 
 def test_a_dry_run_tells_what_a_run_deletes(lake: Warehouse) -> None:
@@ -268,6 +269,28 @@ def test_a_zombie_that_writes_after_its_end_is_swept_later(lake: Warehouse) -> N
     lake.pass_time(GRACE_MS, looks=20)
     lake.purge()
     assert not {*paths, late} & lake.stored()
+
+
+def test_a_sweep_is_confirmed_up_to_what_is_settled(lake: Warehouse) -> None:
+    """What lies behind an open transaction is looked at again."""
+    lake.abort()
+    lake.pass_time(GRACE_MS, looks=20)
+    waiting = lake.begin(INSERT)
+    young = lake.begin(INSERT)
+    young.abort()
+    lake.purge()
+    assert [page.folders for page in lake.client.list_sweepable()] == [[]]
+    with pytest.raises(InvalidError, match="TRANSACTION_ID_IN_FUTURE"):
+        lake.client.confirm_swept(young.txn_id[:2] + "f" + young.txn_id[3:])
+    lake.pass_time(GRACE_MS, looks=20)
+    for _ in range(2):
+        lake.purge()
+        listed = [folder.txn_id for page in lake.client.list_sweepable() for folder in page.folders]
+        assert listed == [young.txn_id]
+    waiting.abort()
+    lake.pass_time(GRACE_MS, looks=20)
+    lake.purge()
+    assert [page.folders for page in lake.client.list_sweepable(page_size=1)] == [[]]
 
 
 def test_the_purge_halts_while_clocks_disagree(lake: Warehouse) -> None:
