@@ -47,6 +47,7 @@ docs: setup ## regenerate the documents that are made from code: references, tab
 	@$(PY) -m tools.gen_rule_docs
 	@$(PY) -m tools.gen_timeline
 	@$(PY) -m tools.gen_reference
+	@$(PY) -m tools.gen_dashboards
 	@$(PY) -m tools.gen_session
 
 .PHONY: format
@@ -72,6 +73,7 @@ check: setup ## format, lint, types, layers, generated code and documents: all a
 	@$(PY) -m tools.gen_timeline --check
 	@$(PY) -m tools.gen_cli_docs --check
 	@$(PY) -m tools.gen_reference --check
+	@$(PY) -m tools.gen_dashboards --check
 
 .PHONY: test
 test: check ## check, then every test but the long ones; ARGS="…" goes to pytest
@@ -109,6 +111,10 @@ bench-commit: $(VENV)/.ready-bench ## measure commits; JSON=FILE to write result
 .PHONY: bench-plan
 bench-plan: $(VENV)/.ready-bench ## measure plans; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.plan
+
+.PHONY: bench-purge
+bench-purge: $(VENV)/.ready-bench ## measure the purge of dead files; JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.purge
 
 .PHONY: clean
 clean: ## remove what the commands made, the environment included

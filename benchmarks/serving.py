@@ -20,9 +20,9 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[Served]:
+def server(folder: Path, *flags: str) -> Iterator[Served]:
     """A service over a data folder; what it logs stands beside that."""
-    command = [sys.executable, "-m", "metaservice", "--listen", "127.0.0.1:0", "--data", str(folder)]
+    command = [sys.executable, "-m", "metaservice", "--listen", "127.0.0.1:0", "--data", str(folder), *flags]
     with (
         (folder.parent / f"{folder.name}.log").open("wb") as errors,
         subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as running,

@@ -100,6 +100,13 @@ OLDEST_TRANSACTION_SECONDS = Metric(
 )
 PINS = Metric("laketx_pins", "gauge", "Pins held now.")
 OLDEST_PIN_SECONDS = Metric("laketx_oldest_pin_seconds", "gauge", "Age of the oldest pin; 0: there is none.")
+TAGS = Metric("laketx_tags", "gauge", "Tags of all tables.")
+CURSORS = Metric("laketx_cursors", "gauge", "Cursors of all tables, expired ones too.")
+STALEST_CURSOR_SECONDS = Metric(
+    "laketx_stalest_cursor_seconds",
+    "gauge",
+    "How long ago the cursor was used that was not used for longest and still keeps versions; 0: there is none.",
+)
 STORE_BYTES = Metric("laketx_store_bytes", "gauge", "Bytes of the store on disk.")
 LOG_BYTES = Metric("laketx_store_log_bytes", "gauge", "Bytes of the store's write-ahead log.")
 ROOM_BYTES = Metric(
@@ -107,6 +114,7 @@ ROOM_BYTES = Metric(
 )
 READ_ONLY = Metric("laketx_read_only", "gauge", "1 while new work is refused.")
 PURGE_HELD = Metric("laketx_purge_held", "gauge", "1 while the purge waits for an operator.")
+CLOCKS_OFF = Metric("laketx_clocks_disagree", "gauge", "1 while the purge halts because the clocks disagree.")
 START_SECONDS = Metric("laketx_start_time_seconds", "gauge", "When the service started, since 1970.")
 
 METRICS: Final = (
@@ -127,11 +135,15 @@ METRICS: Final = (
     OLDEST_TRANSACTION_SECONDS,
     PINS,
     OLDEST_PIN_SECONDS,
+    TAGS,
+    CURSORS,
+    STALEST_CURSOR_SECONDS,
     STORE_BYTES,
     LOG_BYTES,
     ROOM_BYTES,
     READ_ONLY,
     PURGE_HELD,
+    CLOCKS_OFF,
     START_SECONDS,
 )
 

@@ -14,22 +14,36 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from metaservice.config import Settings
-from metaservice.observe import BROKEN, IDLE, METRICS_LISTEN, REOPEN_FAILED, STARTED, STOPPED, event, set_up_logging
+from metaservice.observe import (
+    BROKEN,
+    CLOCKS_OFF,
+    IDLE,
+    METRICS_LISTEN,
+    REOPEN_FAILED,
+    STARTED,
+    STOPPED,
+    event,
+    set_up_logging,
+)
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.keeping import KeepingCalls
+from metaservice.rpc.marking import MarkingCalls
 from metaservice.rpc.server import Server, ServerSettings
+from metaservice.rpc.sweeping import SweepingCalls
 from metaservice.service.backup import Place
 from metaservice.service.catalog import Catalog
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.housekeeping import Housekeeping
+from metaservice.service.marks import Marks
 from metaservice.service.operators import Operators
 from metaservice.service.pins import Pins
 from metaservice.service.planning import Planning
 from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
+from metaservice.service.sweeping import Sweeping
 from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
 from metaservice.service.waiting import Bells
@@ -81,11 +95,14 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
     catalog = Catalog(decider, transactions, clocks)
     pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room)
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event)
-    keeping = KeepingCalls(decider, pins, Purge(decider))
+    keeping = KeepingCalls(decider, pins, Purge(decider, lambda: housekeeping.halted))
+    sweeping = SweepingCalls(decider, Sweeping(decider, clocks, settings.keeping, lambda: housekeeping.halted))
     operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S))
+    operators.metrics.gauges[CLOCKS_OFF] = lambda: int(housekeeping.halted)
     reads = Reads(decider, clocks)
     planning = Planning(decider, reads)
-    calls = Calls(decider, transactions, catalog, reads, keeping, Timeline(decider), bells, planning)
+    marking = MarkingCalls(decider, Marks(decider, clocks, transactions.check_room))
+    calls = Calls(decider, transactions, catalog, reads, keeping, Timeline(decider), bells, planning, marking, sweeping)
     return Service(decider, calls, operators)
 
 

@@ -1,8 +1,31 @@
-"""The Spark side: `connect` opens a lake, whose tables are read, written and changed with DataFrames."""
+"""The Spark side: `connect` opens a lake, whose tables are read, written and changed with DataFrames.
 
-from worker.errors import ConflictError, InputError
-from worker.lake import Lake, connect
-from worker.table import HistoryEntry, Table
-from worker.transaction import Commit
+Spark is loaded with the first name that is asked for: what works on files alone does without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from worker.errors import ConflictError, InputError
+    from worker.lake import Lake, connect
+    from worker.table import HistoryEntry, Table
+    from worker.transaction import Commit
 
 __all__ = ["Commit", "ConflictError", "HistoryEntry", "InputError", "Lake", "Table", "connect"]
+
+_HOMES: Final = {
+    "Commit": "worker.transaction",
+    "ConflictError": "worker.errors",
+    "HistoryEntry": "worker.table",
+    "InputError": "worker.errors",
+    "Lake": "worker.lake",
+    "Table": "worker.table",
+    "connect": "worker.lake",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import DataFrame
 
 from worker.changing import Changes
+from worker.cursors import Cursor
 from worker.errors import InputError
 from worker.table import Table
 from worker.transaction import Commit, OnConflict, Write, run_writes
@@ -30,6 +31,13 @@ class MultiTableTransaction:
         self.commits: list[Commit] = []
         self._tables: dict[str, TableInTransaction] = {}
         self._is_over = False
+        self._cursors: list[Cursor] = []
+
+    def advance(self, cursor: Cursor) -> None:
+        """The cursor goes to where its last `changes` ended, with the commit or not at all."""
+        self.check_open()
+        cursor.step()  # what is wrong with it is said here
+        self._cursors.append(cursor)
 
     def table(self, name: str) -> TableInTransaction:
         found = self._tables.get(name)
@@ -51,8 +59,15 @@ class MultiTableTransaction:
         if error is not None:
             return
         changed = [one for one in self._tables.values() if one.plan is not None]
+        moves = [cursor.step() for cursor in self._cursors]
         if changed:
-            self.commits = run_writes(self.lake, lambda: [one.planned() for one in changed], message=self.message)
+            self.commits = run_writes(
+                self.lake, lambda: [one.planned() for one in changed], message=self.message, cursors=moves
+            )
+            for cursor in self._cursors:
+                cursor.refresh()
+        elif moves:
+            raise InputError("CHANGE_MISSING", "cursors go on with a change of some table; alone: cursor.advance()")
 
 
 class TableInTransaction(Changes[None]):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +25,8 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
 from worker.schema import PART, ROW_ID
+from worker.storage import remove_folder
+from worker.storage import storage as storage
 from worker.values import raw_value, wire_value
 
 STATS_COLUMNS: Final = 32  # leading ones; key and partition columns always
@@ -33,25 +34,6 @@ FOOTER_THREADS: Final = 8
 CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
 ROWS_AT_ONCE: Final = 1 << 17
 CONFLICTS_AT_COMMIT: Final = "mapreduce.fileoutputcommitter.algorithm.version"
-
-
-# -- storage -----------------------------------------------------------------------------------------------------------
-
-
-def storage(path: str) -> tuple[Any, str]:
-    """The file system of a path or URI, and the path in it."""
-    if "://" in path or path.startswith("file:"):
-        scheme, colon, rest = path.partition(":")
-        found: tuple[Any, str] = fs.FileSystem.from_uri({"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + colon + rest)
-        return found
-    return fs.LocalFileSystem(), str(Path(path).absolute())
-
-
-def remove_folder(folder: str) -> None:
-    """One that isn't there is no error."""
-    files, path = storage(folder)
-    if files.get_file_info(path).type == fs.FileType.Directory:
-        files.delete_dir(path)
 
 
 # -- what a transaction stages -----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
@@ -15,6 +15,7 @@ from metaservice.client import add_column, drop_column, rename_column, widen_col
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker import changes, scan
 from worker.changing import Changes
+from worker.cursors import Cursor, cursor_of, tagged_version
 from worker.errors import word
 from worker.schema import schema_of, table_schema, type_text
 from worker.transaction import Commit, OnConflict, Write, check_policy, run_writes
@@ -85,13 +86,18 @@ class Table(Changes[Commit]):
         version: int | None = None,
         timestamp: str | datetime | None = None,
         commits_ago: int | None = None,
+        tag: str | None = None,
         where: str | Column | None = None,
     ) -> DataFrame:
-        """The rows of one version: the newest, or as of a version, a time, or so many commits ago."""
+        """The rows of one version: the newest, or as of a version, a time, so many commits ago, or a tag."""
+        if tag is not None:
+            version = tagged_version(self, tag, version, timestamp, commits_ago)
         return scan.read(self, version=version, timestamp=timestamp, commits_ago=commits_ago, where=where)
 
     def snapshot(self, **at: Any) -> AbstractContextManager[Any]:
         """One version, kept readable for several queries: `with table.snapshot() as s: s.read()`."""
+        if "tag" in at:
+            at["version"] = tagged_version(self, at.pop("tag"), *at.values())
         return scan.snapshot(self, **at)
 
     def changes(
@@ -99,6 +105,27 @@ class Table(Changes[Commit]):
     ) -> DataFrame:
         """What changed after `since`, up to `until`: "latest" rows, "changes" end to end, or the "log" of commits."""
         return changes.read_changes(self, since=since, until=until, mode=mode)
+
+    def cursor(self, name: str, *, version: int | None = None, keep: timedelta | None = None) -> Cursor:
+        """A durable place to read increments from: the one of that name or, where there is none, a new one.
+
+        A new one begins at the newest version, or at `version`: what comes after it is its first increment. What it
+        has not read is kept for it until it was not used for as long as `keep` says, a week unless told otherwise.
+        """
+        return cursor_of(self, name, version, keep)
+
+    def tag(self, name: str, *, version: int | None = None, comment: str = "", move: bool = False) -> int:
+        """Names a version, the newest or another one, which stays readable while it is named; says which it is."""
+        client = self.lake.client
+        return client.create_tag(self.table_id, name, version=version, comment=comment, move=move).version
+
+    def tags(self) -> dict[str, int]:
+        """Versions by their names."""
+        return {tag.name: tag.version for tag in self.lake.client.list_tags(self.table_id)}
+
+    def drop_tag(self, name: str) -> None:
+        """The version may go then; a tag that is not there is no error."""
+        self.lake.client.drop_tag(self.table_id, name)
 
     def resolve(
         self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None

@@ -118,9 +118,14 @@ def check_policy(policy: str | None, meta: catalog_pb2.Table, *, is_insert: bool
 
 
 def run_writes(
-    lake: Lake, plan: Callable[[], list[Write]], *, policy: OnConflict = "fail", message: str = ""
+    lake: Lake,
+    plan: Callable[[], list[Write]],
+    *,
+    policy: OnConflict = "fail",
+    message: str = "",
+    cursors: Sequence[transaction_pb2.CursorMove] = (),
 ) -> list[Commit]:
-    """Plans, stages and commits; again as the policy says, a bounded number of times."""
+    """Plans, stages and commits; again as the policy says, a bounded number of times. Cursors go on with the commit."""
     lost: _Lost | None = None
     staged: dict[str, int] = {}
     writes: list[Write] = []
@@ -130,9 +135,9 @@ def run_writes(
         try:
             if lost is None:
                 writes = plan()
-                committed, staged, txn_id = _attempt(lake, writes, policy, message)
+                committed, staged, txn_id = _attempt(lake, writes, policy, message, cursors)
             else:
-                committed, txn_id = _resubmit(lake, writes, lost, message)
+                committed, txn_id = _resubmit(lake, writes, lost, message, cursors)
             return _commits(writes, committed, txn_id, staged, attempt)
         except _Lost as race:
             may_resubmit = policy == "resubmit" and race.adoptable and all(write.is_blind_insert for write in writes)
@@ -150,7 +155,11 @@ def backoff_s(repeat: int, chance: float) -> float:
 
 
 def _attempt(
-    lake: Lake, writes: list[Write], policy: OnConflict, message: str
+    lake: Lake,
+    writes: list[Write],
+    policy: OnConflict,
+    message: str,
+    cursors: Sequence[transaction_pb2.CursorMove],
 ) -> tuple[common_pb2.Committed, dict[str, int], str]:
     txn = lake.client.begin([write.intent() for write in writes], commit_message=message)
     stages = [
@@ -165,7 +174,7 @@ def _attempt(
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:
                         stage.rows = _register(txn, write, write.stage(stage))
-            committed = txn.commit([write.change() for write in writes])
+            committed = txn.commit([write.change() for write in writes], cursors)
         keeps_files = True
     except ClientConflict as error:
         lost = _Lost(txn.txn_id, error.conflict, stages)
@@ -200,13 +209,15 @@ def _register(txn: Transaction, write: Write, staged: Staged) -> int:
     return staged.rows()
 
 
-def _resubmit(lake: Lake, writes: list[Write], lost: _Lost, message: str) -> tuple[common_pb2.Committed, str]:
+def _resubmit(
+    lake: Lake, writes: list[Write], lost: _Lost, message: str, cursors: Sequence[transaction_pb2.CursorMove]
+) -> tuple[common_pb2.Committed, str]:
     """A new transaction takes over the files of the one that lost; no byte is written again."""
     intents = [transaction_pb2.TableIntent(table_id=write.meta.table_id, operation=write.operation) for write in writes]
     txn = lake.client.begin(intents, commit_message=message, adopt_from=lost.txn_id)
     with txn:
         try:
-            committed = txn.commit([write.change() for write in writes])
+            committed = txn.commit([write.change() for write in writes], cursors)
         except ClientConflict as error:
             raise _Lost(txn.txn_id, error.conflict, lost.stages) from error
     return committed, txn.txn_id

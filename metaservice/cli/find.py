@@ -30,7 +30,9 @@ def list_namespaces(client: MetaClient) -> list[str]:
 def find_version(session: Session, table_id: str, args: Arguments) -> int:
     """The version that the options of `versioned.py` ask for; the head where none is given."""
     time_us = read_time_us(args.at, session.now_us()) if args.at is not None else None
-    found = session.client.resolve_version(table_id, version=args.version, time_us=time_us, commits_ago=args.ago)
+    found = session.client.resolve_version(
+        table_id, version=args.version, time_us=time_us, commits_ago=args.ago, tag=args.tag
+    )
     return found.version
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from metaservice.cli.command import PIN, TABLE, Arguments, Command, Parser, add_yes, seconds
+from metaservice.cli.cursor import left_text
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.find import find_table, table_name
-from metaservice.cli.output import Column, Session
+from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.values import duration_text, when
 from protos.laketx.v1 import admin_pb2, read_pb2
 
@@ -23,27 +24,29 @@ COLUMNS = (
 
 def run_list(session: Session, args: Arguments) -> None:
     del args
-    pins = list(session.client.list_pins())
+    pins, tags = list(session.client.list_pins()), list(session.client.list_tags())
+    cursors = list(session.client.list_cursors())
     if session.as_json:
-        session.show_json(pins)
+        session.show_json([*pins, *tags, *cursors])
         return
-    names = {table_id: table_name(session.client, table_id) for table_id in {pin.table_id for pin in pins}}
-    session.show_rows(
-        COLUMNS,
-        [
-            (
-                pin.pin_id,
-                names[pin.table_id],
-                pin.version,
-                pin.principal.name,
-                pin.principal.client,
-                when(pin.begin_time_us),
-                duration_text(pin.age_ms),
-                duration_text(pin.lease_left_ms),
-            )
-            for pin in pins
-        ],
-    )
+    held = {each.table_id for found in (pins, tags, cursors) for each in found}
+    names = {table_id: table_name(session.client, table_id) for table_id in held}
+    now_us = session.now_us()
+    rows = [pin_row(pin, names[pin.table_id]) for pin in pins]
+    rows += [mark_row(tag, f"tag {tag.name}", names[tag.table_id], now_us, "for good") for tag in tags]
+    rows += [mark_row(each, f"cursor {each.name}", names[each.table_id], now_us, left_text(each)) for each in cursors]
+    session.show_rows(COLUMNS, rows)
+
+
+def pin_row(pin: admin_pb2.Pin, table: str) -> Row:
+    who, age, left = pin.principal, duration_text(pin.age_ms), duration_text(pin.lease_left_ms)
+    return (pin.pin_id, table, pin.version, who.name, who.client, when(pin.begin_time_us), age, left)
+
+
+def mark_row(mark: read_pb2.Tag | read_pb2.Cursor, what: str, table: str, now_us: int, left: str) -> Row:
+    who, since_us = mark.principal, mark.create_time_us
+    age = duration_text(max(now_us - since_us, 0) // 1_000)
+    return (what, table, mark.version, who.name, who.client, when(since_us), age, left)
 
 
 def create_arguments(parser: Parser) -> None:
@@ -132,7 +135,11 @@ COMMAND = Command(
     "pins",
     "Look at what keeps old versions readable, make pins and end them.",
     commands=(
-        Command("list", "List the pins, oldest first, a line for each version held.", run_list),
+        Command(
+            "list",
+            "List what keeps old versions: pins, oldest first, a line for each version held; tags; cursors.",
+            run_list,
+        ),
         Command(
             "create",
             "Pin versions of tables, all at one instant, for a time.",

@@ -16,6 +16,7 @@ from metaservice.cli import (
     check,
     complete,
     completion,
+    cursor,
     diff,
     explain,
     files,
@@ -29,12 +30,14 @@ from metaservice.cli import (
     show,
     status,
     table,
+    tag,
     txn,
     versions,
     watch,
     why,
 )
 from metaservice.cli.command import FILE, Command, Parser, seconds, whole
+from metaservice.cli.plugins import with_added
 
 COMMANDS: Final[tuple[Command, ...]] = (
     serve.COMMAND,
@@ -53,6 +56,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     why.COMMAND,
     explain.COMMAND,
     pins.COMMAND,
+    tag.COMMAND,
+    cursor.COMMAND,
     purge.COMMAND,
     backup.BACKUP,
     backup.RESTORE,
@@ -66,11 +71,12 @@ SERVER: Final = "127.0.0.1:7070"
 TIMEOUT_S: Final = 5.0
 
 
-def build_parser(commands: Sequence[Command] = COMMANDS) -> Parser:
+def build_parser(commands: Sequence[Command] | None = None) -> Parser:
+    """Of the commands given, or of all: these and those that other packages add."""
     root = Parser(prog="laketx", description="Looks at tables and transactions of LakeTX, and runs the service.")
     add_shared(root)
     root.add("--version", action="store_true", help="Show the version of this command and end.")
-    add_commands(root, commands)
+    add_commands(root, with_added(COMMANDS) if commands is None else commands)
     root.set_defaults(parser=root, run=None)
     return root
 

@@ -20,3 +20,4 @@ def add_version(parser: Parser) -> None:
         metavar="N",
         help="So many logical commits back; compactions and ALTERs don't count.",
     )
+    group.add_argument("--tag", metavar="NAME", help="The version that a tag names.")

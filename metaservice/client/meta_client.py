@@ -24,6 +24,7 @@ from metaservice.client.errors import (
 )
 from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.ids import uuid7
+from metaservice.client.marks import MarkCalls
 from metaservice.client.paging import pages
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session
@@ -54,7 +55,7 @@ Response = TypeVar("Response")
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
-class MetaClient(CatalogCalls):
+class MetaClient(CatalogCalls, MarkCalls):
     """A connection to MetaService.
 
     With `expected_epoch` every call is refused (HISTORY_CHANGED) by a service that tells another history: one that was
@@ -172,6 +173,7 @@ class MetaClient(CatalogCalls):
         txn_id: str,
         changes: Sequence[common_pb2.Change],
         queued: Sequence[wire.RegisterFilesRequest] = (),
+        cursors: Sequence[wire.CursorMove] = (),
     ) -> wire.CommitTransactionResponse:
         """The answer as it is; asked for until it comes or the budget ends in CommitOutcomeUnknownError.
 
@@ -183,6 +185,7 @@ class MetaClient(CatalogCalls):
         commit = request.calls.add().commit
         commit.txn_id = txn_id
         commit.changes.extend(changes)
+        commit.cursors.extend(cursors)
         return self._retries.run(lambda: self._session_call(request), decides=(txn_id,)).commit
 
     def abort(self, txn_id: str, reason: str = "") -> None:
@@ -277,8 +280,9 @@ class MetaClient(CatalogCalls):
         version: int | None = None,
         time_us: int | None = None,
         commits_ago: int | None = None,
+        tag: str | None = None,
     ) -> read_pb2.ResolveVersionResponse:
-        """At most one of the three; none: the head."""
+        """At most one of them; none: the head."""
         request = read_pb2.ResolveVersionRequest(table_id=table_id)
         if version is not None:
             request.version = version
@@ -286,6 +290,8 @@ class MetaClient(CatalogCalls):
             request.time_us = time_us
         if commits_ago is not None:
             request.commits_ago = commits_ago
+        if tag is not None:
+            request.tag = tag
         return self._call(self._reads.ResolveVersion, request)
 
     def list_versions(

@@ -29,6 +29,7 @@ class TransactionCalls(Protocol):
         txn_id: str,
         changes: Sequence[common_pb2.Change],
         queued: Sequence[wire.RegisterFilesRequest] = (),
+        cursors: Sequence[wire.CursorMove] = (),
     ) -> wire.CommitTransactionResponse: ...
     def abort(self, txn_id: str, reason: str = "") -> None: ...
     def explain(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.ExplainTransactionResponse: ...
@@ -127,10 +128,15 @@ class Transaction:
                 registered.rows += file.rows
         registered.paths.update(delete_set.path for delete_set in delete_sets)
 
-    def commit(self, changes: Iterable[common_pb2.Change]) -> common_pb2.Committed:
-        """Raises ConflictError where the race is lost; says how many files the service must have registered."""
+    def commit(
+        self, changes: Iterable[common_pb2.Change], cursors: Sequence[wire.CursorMove] = ()
+    ) -> common_pb2.Committed:
+        """Raises ConflictError where the race is lost; says how many files the service must have registered.
+
+        The cursors go on with the commit, or not at all.
+        """
         try:
-            answer = self._calls.commit(self.txn_id, self._counted(changes), self._queued)
+            answer = self._calls.commit(self.txn_id, self._counted(changes), self._queued, cursors)
         except CommitOutcomeUnknownError:
             self._end()  # nor may it be aborted: it may have committed
             raise

@@ -14,6 +14,8 @@ from metaservice.core.model import Conflict, Entry, Operation, TableMeta
 from metaservice.core.transaction import Txn
 from metaservice.rpc import answers, wire
 from metaservice.rpc.keeping import KeepingCalls
+from metaservice.rpc.marking import MarkingCalls
+from metaservice.rpc.sweeping import SweepingCalls
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Decider
 from metaservice.service.planning import Planning
@@ -39,6 +41,8 @@ class Calls:
     timeline: Timeline
     bells: Bells
     planning: Planning
+    marking: MarkingCalls
+    sweeping: SweepingCalls
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

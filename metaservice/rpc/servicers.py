@@ -105,6 +105,8 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
             found = self._calls.planning.resolve_commits_ago(table, request.commits_ago)
         elif asked == "time_us":
             found = self._calls.decider.call(lambda: reads.resolve_time(table, request.time_us))
+        elif asked == "tag":
+            found = reads.resolve_version(table, self._calls.marking.tagged_version(table.meta.table_id, request.tag))
         else:
             found = reads.resolve_version(table, request.version if asked == "version" else None)
         return read_pb2.ResolveVersionResponse(
@@ -145,6 +147,27 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
     def Watch(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         return self._watches.open(request, context)
 
+    def CreateTag(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.marking.create_tag(request)
+
+    def ListTags(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.marking.list_tags(request)
+
+    def DropTag(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.marking.drop_tag(request)
+
+    def CreateCursor(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.marking.create_cursor(request)
+
+    def AdvanceCursor(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.marking.advance_cursor(request)
+
+    def ListCursors(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.marking.list_cursors(request)
+
+    def DropCursor(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.marking.drop_cursor(request)
+
     def PlanScan(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         return plans.scan(self._calls.planning, self._calls.reads, request)
 
@@ -165,6 +188,15 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
 
     def ConfirmPurged(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._calls.keeping.confirm_purged(request)
+
+    def ListSweepable(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.sweeping.list_sweepable(request)
+
+    def ConfirmSwept(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.sweeping.confirm_swept(request)
+
+    def CheckPaths(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.sweeping.check_paths(request)
 
 
 class AdminServicer(admin_pb2_grpc.AdminServiceServicer):

@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
+from metaservice.core.marks import CursorMove
 from metaservice.core.model import (
     COMPACTIONS,
     Alteration,
@@ -52,6 +53,7 @@ from metaservice.service.requests import Append, Begin, Commit, Intent
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
 NAME = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
+MARK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\Z")
 TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}(\.[A-Za-z0-9_]{1,128})?\Z")
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
@@ -451,7 +453,24 @@ def commit(
         )
     if len(changes) > 1 and len({one.table_id for one in changes}) != len(changes):
         raise invalid("TABLE_TWICE", "a transaction holds one change for each table")
-    return Commit(identity, tuple(changes), tuple(counts), digest(message))
+    moves = cursor_moves(message.cursors) if message.cursors else ()
+    return Commit(identity, tuple(changes), tuple(counts), digest(message), moves)
+
+
+def cursor_moves(messages: Sequence[transaction_pb2.CursorMove]) -> tuple[CursorMove, ...]:
+    if len(messages) > limits.CURSORS_PER_COMMIT_MAX:
+        raise invalid("TOO_MANY_CURSORS", count=len(messages), most=limits.CURSORS_PER_COMMIT_MAX)
+    return tuple(
+        CursorMove(table_id(one.table_id), mark_name(one.name), version(one.expected_version), version(one.version))
+        for one in messages
+    )
+
+
+def mark_name(name: str) -> str:
+    """Of a tag or a cursor."""
+    if not MARK_NAME.match(name):
+        raise invalid("NAME_INVALID", "letters, digits, `_`, `-` and `.`, not first `-` or `.`", name=name[:64])
+    return name
 
 
 def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operation) -> Change:

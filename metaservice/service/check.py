@@ -18,6 +18,7 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Entry, TableMeta
 from metaservice.core.transaction import Txn, TxnState
+from metaservice.service.check_marks import check_marks
 from metaservice.service.replay import (
     NOT_KNOWN,
     Happening,
@@ -70,7 +71,7 @@ class Check:
             yield from self._part(lambda: self._table(raw_id))  # noqa: B023 - run before the next turn
             self._progress.tables += 1
         if not table_id:
-            for part in (self._names, self._transactions, self._open, self._staged):
+            for part in (self._names, self._transactions, self._open, self._staged, self._marks):
                 yield from self._part(part)
         self._progress.done = True
         yield self._said()
@@ -393,6 +394,9 @@ class Check:
                 self._problem("ROW_IDS_BEYOND_THE_NEXT", table=_text(table), txn_id=_text(txn_id), highest=highest)
             if self._count():
                 yield
+
+    def _marks(self) -> Iterator[None]:
+        return check_marks(self._cursor, self._problem, self._count)
 
     def _stager(self, txn_id: str, table_id: str) -> None:
         txn = self._find_txn(txn_id)

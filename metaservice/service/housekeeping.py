@@ -4,8 +4,9 @@ A round moves the horizon of each table, and makes that durable before anything 
 that no kept version holds go to the purge list, which a confirmed deletion empties. More seldom it trims: outcomes,
 staged files of lost races, commits that nobody can ask for any more.
 
-    horizon      the version that was current `data.retain.hours` ago; versions from it on are kept for everybody
-    held         versions below it that a pin or an open transaction reads: they stay whole, their neighbours go
+    horizon      the version that was current `data.retain.hours` ago, or an older one after which a cursor goes on;
+                 versions from it on are kept for everybody
+    held         versions below it that a pin, a tag or an open transaction holds: they stay whole, their neighbours go
     floor        the oldest version that is kept or held, or whose successors judge a race that may be taken up again
 
 A round is a generator: each `yield` is a place where it may pause, and it does when the tick's room is used up. Between
@@ -190,6 +191,10 @@ class Housekeeping:
         current = next(iter(cursor.scan_back(times, since)), None)
         later = next(iter(cursor.scan(since, prefix_end(times))), None)
         oldest = min(keys.decode_version(current[1]), table.durable) if current is not None else 0
+        state = self._state
+        wanted = state.marks.held_from(table.meta.table_id, now_us, state.history.epoch)
+        if wanted is not None and wanted < oldest:
+            oldest, later = wanted, None  # it goes on with the cursor, whenever that is
         if oldest > table.oldest:
             if table.meta.table_id in self._tables_restoring():
                 return False  # its target is named at its commit: all that can be read must stay
@@ -218,6 +223,8 @@ class Housekeeping:
         for pin in self._state.pins.pins.values():
             for table_id, version in pin.versions:
                 found.setdefault(table_id, set()).add(version)
+        for tag in self._state.marks.tags.values():
+            found.setdefault(tag.table_id, set()).add(tag.version)
         return {table_id: sorted(versions) for table_id, versions in found.items()}
 
     # -- what is dead --------------------------------------------------------------------------------------------------
@@ -304,6 +311,7 @@ class Housekeeping:
         purge_us = dropped_us + retain_us(meta.properties)
         if purge_us <= now_us and not self._state.pins.held(meta.table_id):
             self._state.batch.put(keys.drop_begun_key(raw), b"")  # the next round finds it durable
+            self._state.marks.forget(meta.table_id)
         return purge_us
 
     def _purge_entries(self, raw: bytes, now_us: int) -> Steps:

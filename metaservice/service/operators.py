@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from metaservice.core.transaction import Txn
 from metaservice.observe import (
+    CURSORS,
     LOG_BYTES,
     OLDEST_PIN_SECONDS,
     OLDEST_TRANSACTION_SECONDS,
@@ -15,9 +16,11 @@ from metaservice.observe import (
     PURGE_HELD,
     READ_ONLY,
     ROOM_BYTES,
+    STALEST_CURSOR_SECONDS,
     START_SECONDS,
     STORE_BYTES,
     TABLES,
+    TAGS,
     Metrics,
 )
 from metaservice.service.backup import Backups, Place
@@ -76,6 +79,9 @@ class Operators:
                 OLDEST_TRANSACTION_SECONDS: self._oldest_seconds,
                 PINS: lambda: len(decider.state.pins.pins),
                 OLDEST_PIN_SECONDS: self._oldest_pin_seconds,
+                TAGS: lambda: len(decider.state.marks.tags),
+                CURSORS: lambda: len(decider.state.marks.cursors),
+                STALEST_CURSOR_SECONDS: self._stalest_cursor_seconds,
                 STORE_BYTES: lambda: decider.state.store.size_bytes(),  # noqa: PLW0108 - after a failure it is another
                 LOG_BYTES: lambda: decider.state.store.log_bytes(),  # noqa: PLW0108 - likewise
                 ROOM_BYTES: self._room_bytes,
@@ -138,6 +144,12 @@ class Operators:
     def _oldest_pin_seconds(self) -> float:
         begun_us = min((pin.begin_us for pin in list(self._decider.state.pins.pins.values())), default=None)
         return 0.0 if begun_us is None else max(0.0, (self._clocks.now_us() - begun_us) / 1e6)
+
+    def _stalest_cursor_seconds(self) -> float:
+        state, now_us = self._decider.state, self._clocks.now_us()
+        keeping = [one for one in list(state.marks.cursors.values()) if one.epoch == state.history.epoch]
+        used_us = min((one.used_us for one in keeping if one.left_ms(now_us)), default=now_us)
+        return max(0.0, (now_us - used_us) / 1e6)
 
     def _room_bytes(self) -> int:
         return self._decider.state.store.free_bytes() - self._place.reserve_bytes

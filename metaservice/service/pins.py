@@ -1,7 +1,7 @@
 """Pins: leases on versions. Every method runs on the decider's thread, apart from what says otherwise.
 
 A pin keeps its versions readable, even where the horizon passes them; only a version that is not below the horizon can
-be pinned. Pins are durable, their leases are not: these start anew with the service.
+be pinned, or one that a tag holds. Pins are durable, their leases are not: these start anew with the service.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Pins:
             return table.head
         if version > table.head:
             raise invalid("VERSION_IN_FUTURE", table_id=table_id, version=version, head=table.head)
-        if version < table.oldest:
+        if version < table.oldest and version not in self._state.marks.tagged(table_id):
             raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", table_id=table_id, version=version, oldest=table.oldest)
         return version
 

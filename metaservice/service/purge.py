@@ -3,7 +3,7 @@ before it is answered: a worker deletes by it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from metaservice.core.errors import ErrorKind, MetaError
@@ -17,14 +17,16 @@ from metaservice.store.port import prefix_end
 class Purge:
     """Lists what may be deleted, and forgets what was."""
 
-    def __init__(self, decider: Decider) -> None:
+    def __init__(self, decider: Decider, halted: Callable[[], bool] = lambda: False) -> None:
+        """`halted` says that the clocks disagree."""
         self._decider = decider
+        self._halted = halted
 
     def list_paths(self, table_id: str, after: str, count: int) -> list[str]:
         """Paths of a table, which may have been dropped, in order."""
         state, table = self._decider.state, keys.uuid_bytes(table_id)
         state.flush()
-        _check_hold(state)
+        check_purge(state, halted=self._halted())
         prefix = keys.purgeable_prefix(table)
         start = keys.purgeable_key(table, after) + b"\x00" if after else prefix
         found = islice(state.store.cursor().scan(start, prefix_end(prefix)), count)
@@ -53,7 +55,10 @@ class Purge:
             self._decider.state.batch.delete(keys.purgeable_key(table, path))
 
 
-def _check_hold(state: State) -> None:
+def check_purge(state: State, *, halted: bool) -> None:
+    """Refuse what leads to deletions while nothing may be deleted."""
+    if halted:
+        raise MetaError(ErrorKind.BLOCKED, "CLOCKS_DISAGREE", "nothing is purged until the service's clocks agree")
     why = read_purge_hold(state.store)
     if why:
         raise MetaError(ErrorKind.BLOCKED, "PURGE_HELD", "the purge waits for an operator", why=why)

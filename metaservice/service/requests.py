@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from metaservice.core.marks import CursorMove
 from metaservice.core.model import Change, Entry, Operation, Principal, Read
 
 
@@ -44,6 +45,7 @@ class Commit:
     changes: tuple[Change, ...]
     counts: tuple[tuple[int | None, int | None], ...]
     digest: bytes
+    cursors: tuple[CursorMove, ...] = ()
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Footprint, Idle, Live, Namespace, TableMeta
 from metaservice.core.transaction import Txn, TxnState, unknown_txn
+from metaservice.service.markbook import MarkBook
 from metaservice.service.pinbook import PinBook
 from metaservice.store import keys, upkeep
 from metaservice.store.history import read_history
@@ -117,6 +118,7 @@ class State:
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
         self.pins = PinBook(store.cursor())
+        self.marks = MarkBook(store.cursor())
         self.ended_now: list[Txn] = []
         self.history = read_history(store)
         self._load()
@@ -234,8 +236,8 @@ class State:
         return self.get_table(table_id).oldest
 
     def is_held(self, table_id: str, version: int) -> bool:
-        """Whether a pin or an open transaction needs a version. Any thread."""
-        if self.pins.holds(table_id, version):
+        """Whether a pin, a tag or an open transaction needs a version. Any thread."""
+        if self.pins.holds(table_id, version) or version in self.marks.tagged(table_id):
             return True
         tables = [txn.tables.get(table_id) for txn in list(self.open.values())]
         return any(table is not None and table.read_version == version for table in tables)

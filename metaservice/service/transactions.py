@@ -26,6 +26,7 @@ from metaservice.core.rebase import Author, decide
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
+from metaservice.service.marks import apply_moves, check_moves
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
@@ -203,6 +204,7 @@ class Transactions:
         check_open(txn)
         self.check_room()
         changes = self._complete(txn, request)
+        check_moves(self._state, request.cursors)
         for change in changes:
             self._give_row_ids(change.table_id, [e for e in change.adds if e.first_row_id == 0])
         decision = self._decide(txn, changes)
@@ -211,6 +213,7 @@ class Transactions:
             self._lose(txn, decision, changes)
         else:
             self._win(txn, decision)
+            apply_moves(self._state, request.cursors, self._clocks.now_us())
         return txn
 
     def explain(self, request: Commit) -> Conflict | list[TableCommit]:

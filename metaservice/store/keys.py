@@ -26,6 +26,8 @@ B table partition bucket path          how often a RESTORE brought the entry bac
 Y txn table chunk          staged entries of an ended transaction, on their way to the purge list
 Z table path               on the purge list, and since when
 G table                    the purge of a dropped table has begun
+g table name               tag
+c table name               cursor
 !epoch                     the history that this store tells
 !purge_hold                why nothing may be purged; absent: it may
 """
@@ -47,6 +49,8 @@ STAGED = b"S"
 PINS = b"V"
 DYING = b"Y"
 PURGEABLE = b"Z"
+TAGS = b"g"
+CURSORS = b"c"
 EPOCH = b"!epoch"
 PURGE_HOLD = b"!purge_hold"
 
@@ -145,6 +149,14 @@ def past_from(table: bytes, removed: int) -> bytes:
 
 def past_key(table: bytes, removed: int, partition: str, bucket: int, path: str) -> bytes:
     return past_from(table, removed) + partition.encode() + b"\x00" + struct.pack(">I", bucket) + path.encode()
+
+
+def path_of_live(key: bytes) -> str:
+    return key[key.index(b"\x00", 17) + 5 :].decode()
+
+
+def path_of_past(key: bytes) -> str:
+    return key[key.index(b"\x00", 25) + 5 :].decode()
 
 
 def span_partition(table: bytes, partition: str) -> bytes:
@@ -270,9 +282,22 @@ def drop_begun_key(table: bytes) -> bytes:
     return b"G" + table
 
 
+def tag_key(table: bytes, name: str) -> bytes:
+    return TAGS + table + name.encode()
+
+
+def cursor_key(table: bytes, name: str) -> bytes:
+    return CURSORS + table + name.encode()
+
+
+def table_of_mark(key: bytes) -> bytes:
+    """Of a tag's key or a cursor's."""
+    return key[1:17]
+
+
 def record_prefixes(table: bytes) -> list[bytes]:
     """What a dropped table leaves besides its entries and its metadata."""
-    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J")]
+    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", TAGS, CURSORS)]
 
 
 def txn_time_ms(key: bytes) -> int:

@@ -33,18 +33,8 @@ REFUSALS = {
 IMPLEMENTED = {
     "TransactionService": None,
     "CatalogService": None,
-    "ReadService": {
-        "ResolveVersion",
-        "ListVersions",
-        "ListFiles",
-        "PinVersions",
-        "RenewPin",
-        "Unpin",
-        "Watch",
-        "PlanScan",
-        "PlanChanges",
-    },
-    "MaintenanceService": {"ListPurgeable", "ConfirmPurged"},
+    "ReadService": None,
+    "MaintenanceService": {"ListPurgeable", "ConfirmPurged", "ListSweepable", "ConfirmSwept", "CheckPaths"},
     "AdminService": {"ListPins", "GetStatus", "Backup", "Check", "ReleasePurge"},
 }
 METHODS: list[MethodDescriptor] = [

@@ -95,6 +95,10 @@ def make_traffic(stubs: Stubs) -> None:
         ("laketx_pins", 1),
         ("laketx_read_only", 0),
         ("laketx_purge_held", 0),
+        ("laketx_clocks_disagree", 0),
+        ("laketx_tags", 0),
+        ("laketx_cursors", 0),
+        ("laketx_stalest_cursor_seconds", 0),
     ],
 )
 def test_known_traffic_gives_known_numbers(scraped: Scraped, sample: str, value: float) -> None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from metaservice.core.errors import MetaError
+from metaservice.core.marks import CursorMove
 from metaservice.core.model import Alteration, Change, Entry, FileKind, Operation, Principal, Profile, Scope, TableMeta
 from metaservice.core.partitions import Partitioning
 from metaservice.core.schema import Column
@@ -15,6 +16,7 @@ from metaservice.core.transaction import Txn, TxnState
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Answer, Decider
 from metaservice.service.housekeeping import Housekeeping, Keeping
+from metaservice.service.marks import MarkRequest, Marks
 from metaservice.service.pins import PinRequest, Pins
 from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
@@ -71,6 +73,7 @@ class Rig:
         self.reads = Reads(self.decider, self.clock)
         self.timeline = Timeline(self.decider)
         self.pins = Pins(self.decider, self.clock, LEASE_MS, self.transactions.check_room)
+        self.marks = Marks(self.decider, self.clock, self.transactions.check_room)
         self.purge = Purge(self.decider)
         self.housekeeping = Housekeeping(self.decider, self.pins, self.clock, self.keeping, self._report)
 
@@ -195,6 +198,21 @@ class Rig:
         request = PinRequest(self.uuid(), ((self.table_id, version),), WHO, lease_ms, b"pin")
         self.ask(lambda: self.pins.pin(request))
         return request.pin_id
+
+    def tag(self, name: str, version: int | None = None, *, move: bool = True) -> int:
+        request = MarkRequest(self.table_id, name, version, WHO)
+        return self.ask(lambda: self.marks.create_tag(request, move=move)).version
+
+    def untag(self, name: str) -> bool:
+        return self.ask(lambda: self.marks.drop_tag(self.table_id, name))
+
+    def cursor(self, name: str, version: int | None = None, keep_ms: int = 0) -> int:
+        request = MarkRequest(self.table_id, name, version, WHO, keep_ms=keep_ms)
+        return self.ask(lambda: self.marks.create_cursor(request, must_exist=False))[0].version
+
+    def advance(self, name: str, expected: int, version: int, request_id: str = "") -> int:
+        move = CursorMove(self.table_id, name, expected, version, request_id)
+        return self.ask(lambda: self.marks.advance(move)).version
 
     # -- what they see -------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from metaservice.store import keys
 from tests.retention.rig import GRACE_MS, HOUR_MS, LEASE_MS, Rig
 
 HISTORIES = 80
+CURSOR_KEEP_MS = HOUR_MS // 2
 STEPS = 60
 
 
@@ -41,6 +42,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.hours = seed % 3
+        self.marks = seed % 2 == 1
         keeping = Keeping(adopt_grace_ms=GRACE_MS, delay_ms=0)
         self.rig = Rig(seed, retain_hours=self.hours, keeping=keeping)
         self.rng = self.rig.rng
@@ -50,6 +52,8 @@ class History:
         self.open: dict[str, int] = {}
         self.lost: list[str] = []
         self.names = 0
+        self.tags: dict[str, int] = {}
+        self.cursors: dict[str, tuple[int, int]] = {}  # place, last use
 
     # -- moves ------------------------------------------------------------------------------------------------
 
@@ -57,6 +61,8 @@ class History:
         moves: list[Callable[[], None]] = [self.insert] * 3 + [self.overwrite] * 3 + [self.restore] * 2
         moves += [self.begin, self.finish, self.finish, self.resubmit, self.pin, self.pin, self.unpin]
         moves += [self.wait, self.wait, self.wait, self.crash, self.fail, self.confirm]
+        if self.marks:
+            moves += [self.tag, self.untag, self.cursor, self.advance, self.forget_cursor]
         self.rng.choice(moves)()
         patch.setattr(limits, "TICK_ITEMS_MAX", self.rng.choice((1, 2, 5, 200)))
         for _ in range(self.rng.choice((0, 1, 3, 20))):
@@ -127,6 +133,36 @@ class History:
             del self.pins[pin_id]
             self.rig.ask(lambda: self.rig.pins.unpin(pin_id))
 
+    def tag(self) -> None:
+        """Also one that is held by another tag alone."""
+        name, version = self.rng.choice("ab"), self.rng.choice([self.any_kept(), *self.tags.values()])
+        self.tags[name] = self.rig.tag(name, version)
+        assert self.tags[name] == version
+
+    def untag(self) -> None:
+        name = self.rng.choice("ab")
+        assert self.rig.untag(name) == (self.tags.pop(name, None) is not None)
+
+    def cursor(self) -> None:
+        name = self.rng.choice("cd")
+        if name not in self.cursors:
+            self.cursors[name] = (self.rig.cursor(name, self.any_kept(), keep_ms=CURSOR_KEEP_MS), self.rig.clock.us)
+
+    def advance(self) -> None:
+        if not self.cursors:
+            return
+        name = self.rng.choice(sorted(self.cursors))
+        place = self.cursors[name][0]
+        version = self.rng.randint(max(place, self.rig.oldest), self.rig.head)
+        self.cursors[name] = (self.rig.advance(name, place, version), self.rig.clock.us)
+        with pytest.raises(MetaError, match=r"CURSOR_MOVED|RANGE_INVALID"):
+            self.rig.advance(name, place - 1, version)
+
+    def forget_cursor(self) -> None:
+        name = self.rng.choice("cd")
+        dropped = self.rig.ask(lambda: self.rig.marks.drop_cursor(self.rig.table_id, name))
+        assert dropped == (self.cursors.pop(name, None) is not None)
+
     def wait(self) -> None:
         self.rig.clock.advance(self.rng.choice((1, 1_000, LEASE_MS // 2, LEASE_MS + 1, HOUR_MS // 3, HOUR_MS)))
 
@@ -161,7 +197,10 @@ class History:
     def must_keep(self) -> set[int]:
         state = self.rig.decider.state
         pins = {version for pin_id, version in self.pins.items() if pin_id in state.pins.pins}
-        return self.retained() | pins | {read for txn_id, read in self.open.items() if txn_id in state.open}
+        now_us, head = self.rig.clock.us, self.rig.head
+        alive = [place for place, used_us in self.cursors.values() if now_us - used_us < CURSOR_KEEP_MS * 1000]
+        marked = {*self.tags.values(), *range(min(alive, default=head), head + 1)}
+        return self.retained() | pins | marked | {read for txn_id, read in self.open.items() if txn_id in state.open}
 
     def check(self) -> None:
         needed: set[str] = set()
@@ -195,6 +234,9 @@ class History:
 
     def end(self) -> None:
         """All leases run out, all retention is over: what is left is the head."""
+        for name in list(self.tags):
+            self.tags.pop(name)
+            assert self.rig.untag(name)
         for _ in range(3):
             self.rig.pass_time(GRACE_MS + 3 * HOUR_MS, looks=300)
         self.check()

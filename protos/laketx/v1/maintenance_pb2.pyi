@@ -576,3 +576,184 @@ class ConfirmPurgedResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConfirmPurgedResponse: _TypeAlias = ConfirmPurgedResponse  # noqa: Y015
+
+@_typing.final
+class ListSweepableRequest(_message.Message):
+    """Asks for folders to sweep."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most so many; 0: 100."""
+    page_token: _builtins.str
+    """From the answer before."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSweepableRequest: _TypeAlias = ListSweepableRequest  # noqa: Y015
+
+@_typing.final
+class SweepableFolder(_message.Message):
+    """A folder to sweep."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    TXN_ID_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table whose folder it lies in."""
+    txn_id: _builtins.str
+    """The transaction whose folder it is, below the table's; empty: the table is gone, and its whole folder may go."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        txn_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table_id", b"table_id", "txn_id", b"txn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SweepableFolder: _TypeAlias = SweepableFolder  # noqa: Y015
+
+@_typing.final
+class ListSweepableResponse(_message.Message):
+    """Folders to sweep. Before a file of a transaction's folder is deleted, CheckPaths is asked about it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOLDERS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SETTLED_TXN_ID_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    settled_txn_id: _builtins.str
+    """Once this page and those before it are swept, this may be confirmed; empty: nothing."""
+    @_builtins.property
+    def folders(self) -> _containers.RepeatedCompositeFieldContainer[Global___SweepableFolder]:
+        """They; there may be none before the end."""
+
+    def __init__(
+        self,
+        *,
+        folders: _abc.Iterable[Global___SweepableFolder] | None = ...,
+        next_page_token: _builtins.str = ...,
+        settled_txn_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["folders", b"folders", "next_page_token", b"next_page_token", "settled_txn_id", b"settled_txn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSweepableResponse: _TypeAlias = ListSweepableResponse  # noqa: Y015
+
+@_typing.final
+class ConfirmSweptRequest(_message.Message):
+    """Confirms a sweep."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTLED_TXN_ID_FIELD_NUMBER: _builtins.int
+    settled_txn_id: _builtins.str
+    """From the last page that was swept."""
+    def __init__(
+        self,
+        *,
+        settled_txn_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["settled_txn_id", b"settled_txn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfirmSweptRequest: _TypeAlias = ConfirmSweptRequest  # noqa: Y015
+
+@_typing.final
+class ConfirmSweptResponse(_message.Message):
+    """The sweep is noted: folders up to there are not listed again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfirmSweptResponse: _TypeAlias = ConfirmSweptResponse  # noqa: Y015
+
+@_typing.final
+class CheckPathsRequest(_message.Message):
+    """Asks about files."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PATHS_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table, which may have been dropped."""
+    @_builtins.property
+    def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Paths relative to its folder, at most 10,000."""
+
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        paths: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["paths", b"paths", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckPathsRequest: _TypeAlias = CheckPathsRequest  # noqa: Y015
+
+@_typing.final
+class CheckPathsResponse(_message.Message):
+    """What the metadata says about them; those in neither list are strays."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NEEDED_FIELD_NUMBER: _builtins.int
+    PURGEABLE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def needed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """A kept snapshot holds them, or a transaction that is open, ended a short while ago or may yet be taken over."""
+
+    @_builtins.property
+    def purgeable(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """They are on the purge list."""
+
+    def __init__(
+        self,
+        *,
+        needed: _abc.Iterable[_builtins.str] | None = ...,
+        purgeable: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["needed", b"needed", "purgeable", b"purgeable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckPathsResponse: _TypeAlias = CheckPathsResponse  # noqa: Y015

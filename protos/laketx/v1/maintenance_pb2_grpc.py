@@ -80,6 +80,21 @@ class MaintenanceServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmPurgedRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmPurgedResponse.FromString,
                 _registered_method=True)
+        self.ListSweepable = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/ListSweepable',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListSweepableRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListSweepableResponse.FromString,
+                _registered_method=True)
+        self.ConfirmSwept = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/ConfirmSwept',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptResponse.FromString,
+                _registered_method=True)
+        self.CheckPaths = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/CheckPaths',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsResponse.FromString,
+                _registered_method=True)
 
 
 class MaintenanceServiceServicer:
@@ -149,6 +164,27 @@ class MaintenanceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSweepable(self, request, context):
+        """Folders of transactions that ended without a commit, and of tables that are gone: what lies in them may be swept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConfirmSwept(self, request, context):
+        """Confirms that they were swept, up to a transaction.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckPaths(self, request, context):
+        """Which of the files found in a table's folder somebody needs, or may yet need.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MaintenanceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -196,6 +232,21 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.ConfirmPurged,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmPurgedRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmPurgedResponse.SerializeToString,
+            ),
+            'ListSweepable': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSweepable,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListSweepableRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListSweepableResponse.SerializeToString,
+            ),
+            'ConfirmSwept': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConfirmSwept,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptResponse.SerializeToString,
+            ),
+            'CheckPaths': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckPaths,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -442,6 +493,87 @@ class MaintenanceService:
             '/laketx.v1.MaintenanceService/ConfirmPurged',
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmPurgedRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmPurgedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSweepable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/ListSweepable',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListSweepableRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListSweepableResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConfirmSwept(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/ConfirmSwept',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.ConfirmSweptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckPaths(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/CheckPaths',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsResponse.FromString,
             options,
             channel_credentials,
             insecure,

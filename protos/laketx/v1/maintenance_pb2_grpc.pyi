@@ -51,6 +51,12 @@ class MaintenanceServiceStub:
     """What may be deleted from storage."""
     ConfirmPurged: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmPurgedRequest, _maintenance_pb2.ConfirmPurgedResponse]
     """Confirms that it was deleted."""
+    ListSweepable: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ListSweepableRequest, _maintenance_pb2.ListSweepableResponse]
+    """Folders of transactions that ended without a commit, and of tables that are gone: what lies in them may be swept."""
+    ConfirmSwept: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmSweptRequest, _maintenance_pb2.ConfirmSweptResponse]
+    """Confirms that they were swept, up to a transaction."""
+    CheckPaths: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.CheckPathsRequest, _maintenance_pb2.CheckPathsResponse]
+    """Which of the files found in a table's folder somebody needs, or may yet need."""
 
 @_typing.type_check_only
 class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
@@ -75,6 +81,12 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     """What may be deleted from storage."""
     ConfirmPurged: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmPurgedRequest, _maintenance_pb2.ConfirmPurgedResponse]  # type: ignore[assignment]
     """Confirms that it was deleted."""
+    ListSweepable: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ListSweepableRequest, _maintenance_pb2.ListSweepableResponse]  # type: ignore[assignment]
+    """Folders of transactions that ended without a commit, and of tables that are gone: what lies in them may be swept."""
+    ConfirmSwept: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmSweptRequest, _maintenance_pb2.ConfirmSweptResponse]  # type: ignore[assignment]
+    """Confirms that they were swept, up to a transaction."""
+    CheckPaths: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.CheckPathsRequest, _maintenance_pb2.CheckPathsResponse]  # type: ignore[assignment]
+    """Which of the files found in a table's folder somebody needs, or may yet need."""
 
 class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Plans and hands out table services."""
@@ -150,5 +162,29 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ConfirmPurgedResponse, _abc.Awaitable[_maintenance_pb2.ConfirmPurgedResponse]]:
         """Confirms that it was deleted."""
+
+    @_abc_1.abstractmethod
+    def ListSweepable(
+        self,
+        request: _maintenance_pb2.ListSweepableRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_pb2.ListSweepableResponse, _abc.Awaitable[_maintenance_pb2.ListSweepableResponse]]:
+        """Folders of transactions that ended without a commit, and of tables that are gone: what lies in them may be swept."""
+
+    @_abc_1.abstractmethod
+    def ConfirmSwept(
+        self,
+        request: _maintenance_pb2.ConfirmSweptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_pb2.ConfirmSweptResponse, _abc.Awaitable[_maintenance_pb2.ConfirmSweptResponse]]:
+        """Confirms that they were swept, up to a transaction."""
+
+    @_abc_1.abstractmethod
+    def CheckPaths(
+        self,
+        request: _maintenance_pb2.CheckPathsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_pb2.CheckPathsResponse, _abc.Awaitable[_maintenance_pb2.CheckPathsResponse]]:
+        """Which of the files found in a table's folder somebody needs, or may yet need."""
 
 def add_MaintenanceServiceServicer_to_server(servicer: MaintenanceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -54,6 +54,7 @@ class ResolveVersionRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     TIME_US_FIELD_NUMBER: _builtins.int
     COMMITS_AGO_FIELD_NUMBER: _builtins.int
+    TAG_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     version: _builtins.int
@@ -62,6 +63,8 @@ class ResolveVersionRequest(_message.Message):
     """A time: the newest version with a commit time at or before it."""
     commits_ago: _builtins.int
     """So many logical commits before the newest one, which is 0; at most 10,000. Compactions and ALTERs don't count."""
+    tag: _builtins.str
+    """The name of a tag."""
     def __init__(
         self,
         *,
@@ -69,12 +72,13 @@ class ResolveVersionRequest(_message.Message):
         version: _builtins.int = ...,
         time_us: _builtins.int = ...,
         commits_ago: _builtins.int = ...,
+        tag: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "commits_ago", b"commits_ago", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "commits_ago", b"commits_ago", "tag", b"tag", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "commits_ago", b"commits_ago", "table_id", b"table_id", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "commits_ago", b"commits_ago", "table_id", b"table_id", "tag", b"tag", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["version", "time_us", "commits_ago"]  # noqa: Y015
+    _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["version", "time_us", "commits_ago", "tag"]  # noqa: Y015
     _WhichOneofArgType_at: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_at) -> _WhichOneofReturnType_at | None: ...
 
@@ -933,3 +937,521 @@ class WatchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+
+@_typing.final
+class Tag(_message.Message):
+    """A named version of a table."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_US_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    name: _builtins.str
+    """Its name, unique in the table: letters, digits, `_`, `-` and `.`, up to 128."""
+    version: _builtins.int
+    """The version."""
+    comment: _builtins.str
+    """For people."""
+    create_time_us: _builtins.int
+    """When."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """Who made or moved it."""
+
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+        comment: _builtins.str = ...,
+        principal: _common_pb2.Principal | None = ...,
+        create_time_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "create_time_us", b"create_time_us", "name", b"name", "principal", b"principal", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Tag: _TypeAlias = Tag  # noqa: Y015
+
+@_typing.final
+class CreateTagRequest(_message.Message):
+    """Names a version."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    MOVE_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    name: _builtins.str
+    """The name."""
+    version: _builtins.int
+    """The version, which is not below the oldest that is kept for everybody, or which a tag holds; absent: the head."""
+    comment: _builtins.str
+    """For people."""
+    move: _builtins.bool
+    """A tag of that name that names another version is moved; without it that is refused."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """Who does it."""
+
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+        comment: _builtins.str = ...,
+        principal: _common_pb2.Principal | None = ...,
+        move: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "principal", b"principal", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "comment", b"comment", "move", b"move", "name", b"name", "principal", b"principal", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___CreateTagRequest: _TypeAlias = CreateTagRequest  # noqa: Y015
+
+@_typing.final
+class CreateTagResponse(_message.Message):
+    """The tag."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TAG_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tag(self) -> Global___Tag:
+        """It."""
+
+    def __init__(
+        self,
+        *,
+        tag: Global___Tag | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tag", b"tag"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tag", b"tag"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateTagResponse: _TypeAlias = CreateTagResponse  # noqa: Y015
+
+@_typing.final
+class ListTagsRequest(_message.Message):
+    """Asks for tags."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """Of this table; empty: of all."""
+    page_size: _builtins.int
+    """At most so many; 0: 100."""
+    page_token: _builtins.str
+    """From the answer before."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTagsRequest: _TypeAlias = ListTagsRequest  # noqa: Y015
+
+@_typing.final
+class ListTagsResponse(_message.Message):
+    """Tags."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TAGS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tag]:
+        """They."""
+
+    def __init__(
+        self,
+        *,
+        tags: _abc.Iterable[Global___Tag] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTagsResponse: _TypeAlias = ListTagsResponse  # noqa: Y015
+
+@_typing.final
+class DropTagRequest(_message.Message):
+    """Drops a tag."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    name: _builtins.str
+    """The tag."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropTagRequest: _TypeAlias = DropTagRequest  # noqa: Y015
+
+@_typing.final
+class DropTagResponse(_message.Message):
+    """The tag is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DROPPED_FIELD_NUMBER: _builtins.int
+    dropped: _builtins.bool
+    """False: there was none of that name."""
+    def __init__(
+        self,
+        *,
+        dropped: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropTagResponse: _TypeAlias = DropTagResponse  # noqa: Y015
+
+@_typing.final
+class Cursor(_message.Message):
+    """How far a reader of increments has come: it has read all up to `version`, and all after it is kept for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    KEEP_MS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_US_FIELD_NUMBER: _builtins.int
+    USED_TIME_US_FIELD_NUMBER: _builtins.int
+    EXPIRED_FIELD_NUMBER: _builtins.int
+    LEFT_MS_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    name: _builtins.str
+    """Its name, unique in the table: letters, digits, `_`, `-` and `.`, up to 128."""
+    version: _builtins.int
+    """The last version that was read."""
+    keep_ms: _builtins.int
+    """For how long after its last use it keeps what comes after it."""
+    create_time_us: _builtins.int
+    """When it was made."""
+    used_time_us: _builtins.int
+    """When it was last used: made, or advanced."""
+    expired: _builtins.bool
+    """Nothing is kept for it any more: it was not used for too long. Its next advance brings it back to life."""
+    left_ms: _builtins.int
+    """How long it keeps on keeping, unused."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """Who made it."""
+
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+        keep_ms: _builtins.int = ...,
+        principal: _common_pb2.Principal | None = ...,
+        create_time_us: _builtins.int = ...,
+        used_time_us: _builtins.int = ...,
+        expired: _builtins.bool = ...,
+        left_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_us", b"create_time_us", "expired", b"expired", "keep_ms", b"keep_ms", "left_ms", b"left_ms", "name", b"name", "principal", b"principal", "table_id", b"table_id", "used_time_us", b"used_time_us", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Cursor: _TypeAlias = Cursor  # noqa: Y015
+
+@_typing.final
+class CreateCursorRequest(_message.Message):
+    """Makes a cursor."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    KEEP_MS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    MUST_EXIST_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    name: _builtins.str
+    """The name."""
+    version: _builtins.int
+    """Where it begins: this version counts as read; absent: the head."""
+    keep_ms: _builtins.int
+    """For how long after its last use it keeps what comes after it; 0: a week. Between a second and 366 days."""
+    must_exist: _builtins.bool
+    """Only find the one that is there."""
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """Who does it."""
+
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+        keep_ms: _builtins.int = ...,
+        principal: _common_pb2.Principal | None = ...,
+        must_exist: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "principal", b"principal", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "keep_ms", b"keep_ms", "must_exist", b"must_exist", "name", b"name", "principal", b"principal", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___CreateCursorRequest: _TypeAlias = CreateCursorRequest  # noqa: Y015
+
+@_typing.final
+class CreateCursorResponse(_message.Message):
+    """The cursor."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CURSOR_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    created: _builtins.bool
+    """Whether it was made by this call."""
+    @_builtins.property
+    def cursor(self) -> Global___Cursor:
+        """It; one that was there is as it was."""
+
+    def __init__(
+        self,
+        *,
+        cursor: Global___Cursor | None = ...,
+        created: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "cursor", b"cursor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateCursorResponse: _TypeAlias = CreateCursorResponse  # noqa: Y015
+
+@_typing.final
+class AdvanceCursorRequest(_message.Message):
+    """Moves a cursor on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The client's own UUID for this step."""
+    table_id: _builtins.str
+    """The table."""
+    name: _builtins.str
+    """The cursor."""
+    expected_version: _builtins.int
+    """Where it stands."""
+    version: _builtins.int
+    """Where it goes; the same: it is only kept alive."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        table_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        expected_version: _builtins.int = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "name", b"name", "request_id", b"request_id", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdvanceCursorRequest: _TypeAlias = AdvanceCursorRequest  # noqa: Y015
+
+@_typing.final
+class AdvanceCursorResponse(_message.Message):
+    """The cursor was moved."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CURSOR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def cursor(self) -> Global___Cursor:
+        """It."""
+
+    def __init__(
+        self,
+        *,
+        cursor: Global___Cursor | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdvanceCursorResponse: _TypeAlias = AdvanceCursorResponse  # noqa: Y015
+
+@_typing.final
+class ListCursorsRequest(_message.Message):
+    """Asks for cursors."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """Of this table; empty: of all."""
+    page_size: _builtins.int
+    """At most so many; 0: 100."""
+    page_token: _builtins.str
+    """From the answer before."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCursorsRequest: _TypeAlias = ListCursorsRequest  # noqa: Y015
+
+@_typing.final
+class ListCursorsResponse(_message.Message):
+    """Cursors."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CURSORS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def cursors(self) -> _containers.RepeatedCompositeFieldContainer[Global___Cursor]:
+        """They."""
+
+    def __init__(
+        self,
+        *,
+        cursors: _abc.Iterable[Global___Cursor] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursors", b"cursors", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCursorsResponse: _TypeAlias = ListCursorsResponse  # noqa: Y015
+
+@_typing.final
+class DropCursorRequest(_message.Message):
+    """Drops a cursor."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    name: _builtins.str
+    """The cursor."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropCursorRequest: _TypeAlias = DropCursorRequest  # noqa: Y015
+
+@_typing.final
+class DropCursorResponse(_message.Message):
+    """The cursor is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DROPPED_FIELD_NUMBER: _builtins.int
+    dropped: _builtins.bool
+    """False: there was none of that name."""
+    def __init__(
+        self,
+        *,
+        dropped: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropCursorResponse: _TypeAlias = DropCursorResponse  # noqa: Y015

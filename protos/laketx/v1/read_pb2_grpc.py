@@ -80,6 +80,41 @@ class ReadServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.WatchRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.WatchResponse.FromString,
                 _registered_method=True)
+        self.CreateTag = channel.unary_unary(
+                '/laketx.v1.ReadService/CreateTag',
+                request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.CreateTagRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.CreateTagResponse.FromString,
+                _registered_method=True)
+        self.ListTags = channel.unary_unary(
+                '/laketx.v1.ReadService/ListTags',
+                request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.ListTagsRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.ListTagsResponse.FromString,
+                _registered_method=True)
+        self.DropTag = channel.unary_unary(
+                '/laketx.v1.ReadService/DropTag',
+                request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.DropTagRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.DropTagResponse.FromString,
+                _registered_method=True)
+        self.CreateCursor = channel.unary_unary(
+                '/laketx.v1.ReadService/CreateCursor',
+                request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.CreateCursorRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.CreateCursorResponse.FromString,
+                _registered_method=True)
+        self.AdvanceCursor = channel.unary_unary(
+                '/laketx.v1.ReadService/AdvanceCursor',
+                request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.AdvanceCursorRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.AdvanceCursorResponse.FromString,
+                _registered_method=True)
+        self.ListCursors = channel.unary_unary(
+                '/laketx.v1.ReadService/ListCursors',
+                request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.ListCursorsRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.ListCursorsResponse.FromString,
+                _registered_method=True)
+        self.DropCursor = channel.unary_unary(
+                '/laketx.v1.ReadService/DropCursor',
+                request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.DropCursorRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.DropCursorResponse.FromString,
+                _registered_method=True)
 
 
 class ReadServiceServicer:
@@ -151,6 +186,55 @@ class ReadServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateTag(self, request, context):
+        """Names a version, which stays readable until the tag is dropped or moved.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTags(self, request, context):
+        """Tags, by table and name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropTag(self, request, context):
+        """Drops a tag.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateCursor(self, request, context):
+        """Makes a cursor, or finds the one that is there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdvanceCursor(self, request, context):
+        """Moves a cursor on, where it stands as expected. A repeat with the same request id gets the same answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCursors(self, request, context):
+        """Cursors, by table and name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropCursor(self, request, context):
+        """Drops a cursor.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ReadServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -198,6 +282,41 @@ def add_ReadServiceServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.WatchRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.WatchResponse.SerializeToString,
+            ),
+            'CreateTag': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTag,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.CreateTagRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.CreateTagResponse.SerializeToString,
+            ),
+            'ListTags': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTags,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.ListTagsRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.ListTagsResponse.SerializeToString,
+            ),
+            'DropTag': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropTag,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.DropTagRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.DropTagResponse.SerializeToString,
+            ),
+            'CreateCursor': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateCursor,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.CreateCursorRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.CreateCursorResponse.SerializeToString,
+            ),
+            'AdvanceCursor': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdvanceCursor,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.AdvanceCursorRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.AdvanceCursorResponse.SerializeToString,
+            ),
+            'ListCursors': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCursors,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.ListCursorsRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.ListCursorsResponse.SerializeToString,
+            ),
+            'DropCursor': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropCursor,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.DropCursorRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.DropCursorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -444,6 +563,195 @@ class ReadService:
             '/laketx.v1.ReadService/Watch',
             protos_dot_laketx_dot_v1_dot_read__pb2.WatchRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_read__pb2.WatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTag(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.ReadService/CreateTag',
+            protos_dot_laketx_dot_v1_dot_read__pb2.CreateTagRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_read__pb2.CreateTagResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTags(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.ReadService/ListTags',
+            protos_dot_laketx_dot_v1_dot_read__pb2.ListTagsRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_read__pb2.ListTagsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropTag(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.ReadService/DropTag',
+            protos_dot_laketx_dot_v1_dot_read__pb2.DropTagRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_read__pb2.DropTagResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateCursor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.ReadService/CreateCursor',
+            protos_dot_laketx_dot_v1_dot_read__pb2.CreateCursorRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_read__pb2.CreateCursorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdvanceCursor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.ReadService/AdvanceCursor',
+            protos_dot_laketx_dot_v1_dot_read__pb2.AdvanceCursorRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_read__pb2.AdvanceCursorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCursors(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.ReadService/ListCursors',
+            protos_dot_laketx_dot_v1_dot_read__pb2.ListCursorsRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_read__pb2.ListCursorsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropCursor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.ReadService/DropCursor',
+            protos_dot_laketx_dot_v1_dot_read__pb2.DropCursorRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_read__pb2.DropCursorResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,20 @@ class ReadServiceStub:
     stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
     again after the last version seen misses nothing.
     """
+    CreateTag: _grpc.UnaryUnaryMultiCallable[_read_pb2.CreateTagRequest, _read_pb2.CreateTagResponse]
+    """Names a version, which stays readable until the tag is dropped or moved."""
+    ListTags: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListTagsRequest, _read_pb2.ListTagsResponse]
+    """Tags, by table and name."""
+    DropTag: _grpc.UnaryUnaryMultiCallable[_read_pb2.DropTagRequest, _read_pb2.DropTagResponse]
+    """Drops a tag."""
+    CreateCursor: _grpc.UnaryUnaryMultiCallable[_read_pb2.CreateCursorRequest, _read_pb2.CreateCursorResponse]
+    """Makes a cursor, or finds the one that is there."""
+    AdvanceCursor: _grpc.UnaryUnaryMultiCallable[_read_pb2.AdvanceCursorRequest, _read_pb2.AdvanceCursorResponse]
+    """Moves a cursor on, where it stands as expected. A repeat with the same request id gets the same answer."""
+    ListCursors: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListCursorsRequest, _read_pb2.ListCursorsResponse]
+    """Cursors, by table and name."""
+    DropCursor: _grpc.UnaryUnaryMultiCallable[_read_pb2.DropCursorRequest, _read_pb2.DropCursorResponse]
+    """Drops a cursor."""
 
 @_typing.type_check_only
 class ReadServiceAsyncStub(ReadServiceStub):
@@ -81,6 +95,20 @@ class ReadServiceAsyncStub(ReadServiceStub):
     stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
     again after the last version seen misses nothing.
     """
+    CreateTag: _aio.UnaryUnaryMultiCallable[_read_pb2.CreateTagRequest, _read_pb2.CreateTagResponse]  # type: ignore[assignment]
+    """Names a version, which stays readable until the tag is dropped or moved."""
+    ListTags: _aio.UnaryUnaryMultiCallable[_read_pb2.ListTagsRequest, _read_pb2.ListTagsResponse]  # type: ignore[assignment]
+    """Tags, by table and name."""
+    DropTag: _aio.UnaryUnaryMultiCallable[_read_pb2.DropTagRequest, _read_pb2.DropTagResponse]  # type: ignore[assignment]
+    """Drops a tag."""
+    CreateCursor: _aio.UnaryUnaryMultiCallable[_read_pb2.CreateCursorRequest, _read_pb2.CreateCursorResponse]  # type: ignore[assignment]
+    """Makes a cursor, or finds the one that is there."""
+    AdvanceCursor: _aio.UnaryUnaryMultiCallable[_read_pb2.AdvanceCursorRequest, _read_pb2.AdvanceCursorResponse]  # type: ignore[assignment]
+    """Moves a cursor on, where it stands as expected. A repeat with the same request id gets the same answer."""
+    ListCursors: _aio.UnaryUnaryMultiCallable[_read_pb2.ListCursorsRequest, _read_pb2.ListCursorsResponse]  # type: ignore[assignment]
+    """Cursors, by table and name."""
+    DropCursor: _aio.UnaryUnaryMultiCallable[_read_pb2.DropCursorRequest, _read_pb2.DropCursorResponse]  # type: ignore[assignment]
+    """Drops a cursor."""
 
 class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
     """Answers readers."""
@@ -159,5 +187,61 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
         again after the last version seen misses nothing.
         """
+
+    @_abc_1.abstractmethod
+    def CreateTag(
+        self,
+        request: _read_pb2.CreateTagRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.CreateTagResponse, _abc.Awaitable[_read_pb2.CreateTagResponse]]:
+        """Names a version, which stays readable until the tag is dropped or moved."""
+
+    @_abc_1.abstractmethod
+    def ListTags(
+        self,
+        request: _read_pb2.ListTagsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.ListTagsResponse, _abc.Awaitable[_read_pb2.ListTagsResponse]]:
+        """Tags, by table and name."""
+
+    @_abc_1.abstractmethod
+    def DropTag(
+        self,
+        request: _read_pb2.DropTagRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.DropTagResponse, _abc.Awaitable[_read_pb2.DropTagResponse]]:
+        """Drops a tag."""
+
+    @_abc_1.abstractmethod
+    def CreateCursor(
+        self,
+        request: _read_pb2.CreateCursorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.CreateCursorResponse, _abc.Awaitable[_read_pb2.CreateCursorResponse]]:
+        """Makes a cursor, or finds the one that is there."""
+
+    @_abc_1.abstractmethod
+    def AdvanceCursor(
+        self,
+        request: _read_pb2.AdvanceCursorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.AdvanceCursorResponse, _abc.Awaitable[_read_pb2.AdvanceCursorResponse]]:
+        """Moves a cursor on, where it stands as expected. A repeat with the same request id gets the same answer."""
+
+    @_abc_1.abstractmethod
+    def ListCursors(
+        self,
+        request: _read_pb2.ListCursorsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.ListCursorsResponse, _abc.Awaitable[_read_pb2.ListCursorsResponse]]:
+        """Cursors, by table and name."""
+
+    @_abc_1.abstractmethod
+    def DropCursor(
+        self,
+        request: _read_pb2.DropCursorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.DropCursorResponse, _abc.Awaitable[_read_pb2.DropCursorResponse]]:
+        """Drops a cursor."""
 
 def add_ReadServiceServicer_to_server(servicer: ReadServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -311,25 +311,65 @@ class CommitTransactionRequest(_message.Message):
 
     TXN_ID_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
+    CURSORS_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """The transaction."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Change]:
         """One change for each of its tables."""
 
+    @_builtins.property
+    def cursors(self) -> _containers.RepeatedCompositeFieldContainer[Global___CursorMove]:
+        """Cursors that go on with the commit, or not at all; of any tables."""
+
     def __init__(
         self,
         *,
         txn_id: _builtins.str = ...,
         changes: _abc.Iterable[_common_pb2.Change] | None = ...,
+        cursors: _abc.Iterable[Global___CursorMove] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "cursors", b"cursors", "txn_id", b"txn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CommitTransactionRequest: _TypeAlias = CommitTransactionRequest  # noqa: Y015
+
+@_typing.final
+class CursorMove(_message.Message):
+    """A cursor's step, taken with a commit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table that it reads."""
+    name: _builtins.str
+    """Its name."""
+    expected_version: _builtins.int
+    """Where it stands: elsewhere the commit is refused."""
+    version: _builtins.int
+    """Where it goes."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        expected_version: _builtins.int = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "name", b"name", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CursorMove: _TypeAlias = CursorMove  # noqa: Y015
 
 @_typing.final
 class CommitTransactionResponse(_message.Message):

@@ -1007,3 +1007,99 @@ class HistoryRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HistoryRecord: _TypeAlias = HistoryRecord  # noqa: Y015
+
+@_typing.final
+class TagRecord(_message.Message):
+    """A named version."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    CREATE_US_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    version: _builtins.int
+    """The version."""
+    comment: _builtins.str
+    """For people."""
+    principal: _builtins.str
+    """The user."""
+    client: _builtins.str
+    """The program."""
+    create_us: _builtins.int
+    """When it was made or moved."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+        comment: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        client: _builtins.str = ...,
+        create_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "comment", b"comment", "create_us", b"create_us", "name", b"name", "principal", b"principal", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TagRecord: _TypeAlias = TagRecord  # noqa: Y015
+
+@_typing.final
+class CursorRecord(_message.Message):
+    """How far a reader of increments has come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    KEEP_MS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    CREATE_US_FIELD_NUMBER: _builtins.int
+    USED_US_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    version: _builtins.int
+    """The last version that was read."""
+    keep_ms: _builtins.int
+    """For how long after its last use it keeps what comes after it."""
+    principal: _builtins.str
+    """The user who made it."""
+    client: _builtins.str
+    """The program."""
+    create_us: _builtins.int
+    """When it was made."""
+    used_us: _builtins.int
+    """When it was last used."""
+    request_id: _builtins.str
+    """The request that moved it last."""
+    epoch: _builtins.str
+    """The history that its version is of."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+        keep_ms: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        client: _builtins.str = ...,
+        create_us: _builtins.int = ...,
+        used_us: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+        epoch: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "create_us", b"create_us", "epoch", b"epoch", "keep_ms", b"keep_ms", "name", b"name", "principal", b"principal", "request_id", b"request_id", "used_us", b"used_us", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CursorRecord: _TypeAlias = CursorRecord  # noqa: Y015

@@ -1,0 +1,105 @@
+"""Calls for tags, cursors and the sweep of storage. `MetaClient` has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+import grpc
+
+from metaservice.client.ids import uuid7
+from metaservice.client.paging import pages
+from protos.laketx.v1 import common_pb2, maintenance_pb2, maintenance_pb2_grpc, read_pb2, read_pb2_grpc
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+PAGE_SIZE: Final = 500
+
+
+class MarkCalls:
+    """Lists are read page by page as they are used."""
+
+    _reads: read_pb2_grpc.ReadServiceStub
+    _maintenance: maintenance_pb2_grpc.MaintenanceServiceStub
+    _principal: common_pb2.Principal
+
+    def _call(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        decides: Sequence[str] = (),
+    ) -> Response:
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------------------------------------------------- tags
+
+    def create_tag(
+        self, table_id: str, name: str, *, version: int | None = None, comment: str = "", move: bool = False
+    ) -> read_pb2.Tag:
+        """Names a version, the newest where none is given. `move` takes the name from another version."""
+        if version is None:  # looked up first: a repeat must not mean a later one
+            version = self._call(self._reads.ResolveVersion, read_pb2.ResolveVersionRequest(table_id=table_id)).version
+        request = read_pb2.CreateTagRequest(
+            table_id=table_id, name=name, version=version, comment=comment, principal=self._principal, move=move
+        )
+        return self._call(self._reads.CreateTag, request).tag
+
+    def list_tags(self, table_id: str = "", *, page_size: int = PAGE_SIZE) -> Iterator[read_pb2.Tag]:
+        """By table and name; of all tables where none is named."""
+        request = read_pb2.ListTagsRequest(table_id=table_id, page_size=page_size)
+        for page in pages(self._call, self._reads.ListTags, request):
+            yield from page.tags
+
+    def drop_tag(self, table_id: str, name: str) -> bool:
+        """Whether there was one."""
+        return self._call(self._reads.DropTag, read_pb2.DropTagRequest(table_id=table_id, name=name)).dropped
+
+    # ------------------------------------------------------------------------------------------------------- cursors
+
+    def create_cursor(
+        self, table_id: str, name: str, *, version: int | None = None, keep_ms: int = 0, must_exist: bool = False
+    ) -> read_pb2.CreateCursorResponse:
+        """The cursor of that name as it is, or a new one at a version, the newest where none is given."""
+        request = read_pb2.CreateCursorRequest(
+            table_id=table_id,
+            name=name,
+            version=version,
+            keep_ms=keep_ms,
+            principal=self._principal,
+            must_exist=must_exist,
+        )
+        return self._call(self._reads.CreateCursor, request)
+
+    def advance_cursor(self, table_id: str, name: str, expected_version: int, version: int) -> read_pb2.Cursor:
+        """Refused with CURSOR_MOVED where it stands elsewhere."""
+        request = read_pb2.AdvanceCursorRequest(
+            request_id=uuid7(), table_id=table_id, name=name, expected_version=expected_version, version=version
+        )
+        return self._call(self._reads.AdvanceCursor, request).cursor
+
+    def list_cursors(self, table_id: str = "", *, page_size: int = PAGE_SIZE) -> Iterator[read_pb2.Cursor]:
+        """By table and name; of all tables where none is named."""
+        request = read_pb2.ListCursorsRequest(table_id=table_id, page_size=page_size)
+        for page in pages(self._call, self._reads.ListCursors, request):
+            yield from page.cursors
+
+    def drop_cursor(self, table_id: str, name: str) -> bool:
+        """Whether there was one."""
+        return self._call(self._reads.DropCursor, read_pb2.DropCursorRequest(table_id=table_id, name=name)).dropped
+
+    # --------------------------------------------------------------------------------------------------------- sweep
+
+    def list_sweepable(self, *, page_size: int = PAGE_SIZE) -> Iterator[maintenance_pb2.ListSweepableResponse]:
+        """Pages of folders; what a page calls settled may be confirmed once it and those before it are swept."""
+        request = maintenance_pb2.ListSweepableRequest(page_size=page_size)
+        yield from pages(self._call, self._maintenance.ListSweepable, request)
+
+    def confirm_swept(self, settled_txn_id: str) -> None:
+        self._call(self._maintenance.ConfirmSwept, maintenance_pb2.ConfirmSweptRequest(settled_txn_id=settled_txn_id))
+
+    def check_paths(self, table_id: str, paths: Sequence[str]) -> maintenance_pb2.CheckPathsResponse:
+        """Which of the files found in a table's folder are needed, and which wait for the purge; at most 10,000."""
+        return self._call(
+            self._maintenance.CheckPaths, maintenance_pb2.CheckPathsRequest(table_id=table_id, paths=paths)
+        )

@@ -1,0 +1,134 @@
+"""Tags and cursors at the edge: check, ask the decider, convert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from metaservice.core import limits
+from metaservice.core.errors import invalid
+from metaservice.core.marks import Cursor, CursorMove, Tag
+from metaservice.rpc import answers, wire
+from metaservice.rpc.paging import bound_start, bound_token, page_size
+from metaservice.service.decider import Decider
+from metaservice.service.marks import MarkRequest, Marks
+from protos.laketx.v1 import read_pb2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkingCalls:
+    """The calls, over the use cases."""
+
+    decider: Decider
+    marks: Marks
+
+    def _ask(self, job: Callable[[], T]) -> T:
+        return cast(T, self.decider.call(job))
+
+    def tagged_version(self, table_id: str, name: str) -> int:
+        name = wire.mark_name(name)
+        return self._ask(lambda: self.marks.tagged_version(table_id, name))
+
+    def create_tag(self, request: read_pb2.CreateTagRequest) -> read_pb2.CreateTagResponse:
+        wanted = mark_request(request, comment=wire.text(request.comment, "comment"))
+        return read_pb2.CreateTagResponse(
+            tag=tag_answer(self._ask(lambda: self.marks.create_tag(wanted, move=request.move)))
+        )
+
+    def list_tags(self, request: read_pb2.ListTagsRequest) -> read_pb2.ListTagsResponse:
+        table_id, size = _table(request.table_id), page_size(request.page_size)
+        after = _place(bound_start(request.page_token, "ListTags", table_id))
+        found = self._ask(lambda: self.marks.list_tags(table_id, after, size))
+        place = _place_text(found[-1]) if len(found) == size else b""
+        token = bound_token(place, "ListTags", table_id)
+        return read_pb2.ListTagsResponse(tags=[tag_answer(one) for one in found], next_page_token=token)
+
+    def drop_tag(self, request: read_pb2.DropTagRequest) -> read_pb2.DropTagResponse:
+        table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
+        return read_pb2.DropTagResponse(dropped=self._ask(lambda: self.marks.drop_tag(table_id, name)))
+
+    def create_cursor(self, request: read_pb2.CreateCursorRequest) -> read_pb2.CreateCursorResponse:
+        keep_ms = request.keep_ms
+        if keep_ms and not limits.CURSOR_KEEP_MS_MIN <= keep_ms <= limits.CURSOR_KEEP_MS_MAX:
+            raise invalid("COUNT_OUT_OF_RANGE", what="keep_ms", value=keep_ms)
+        wanted = mark_request(request, keep_ms=keep_ms)
+        cursor, created = self._ask(lambda: self.marks.create_cursor(wanted, must_exist=request.must_exist))
+        return read_pb2.CreateCursorResponse(cursor=self._cursor(cursor), created=created)
+
+    def advance_cursor(self, request: read_pb2.AdvanceCursorRequest) -> read_pb2.AdvanceCursorResponse:
+        request_id = request.request_id
+        if not wire.CANONICAL_UUID.match(request_id):
+            raise invalid("REQUEST_ID_INVALID", "a UUID in lower case", request_id=request_id[:64])
+        table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
+        expected = wire.version(request.expected_version, "expected_version")
+        move = CursorMove(table_id, name, expected, wire.version(request.version), request_id)
+        return read_pb2.AdvanceCursorResponse(cursor=self._cursor(self._ask(lambda: self.marks.advance(move))))
+
+    def list_cursors(self, request: read_pb2.ListCursorsRequest) -> read_pb2.ListCursorsResponse:
+        table_id, size = _table(request.table_id), page_size(request.page_size)
+        after = _place(bound_start(request.page_token, "ListCursors", table_id))
+        found = self._ask(lambda: self.marks.list_cursors(table_id, after, size))
+        place = _place_text(found[-1][0]) if len(found) == size else b""
+        cursors = [cursor_answer(one, left_ms) for one, left_ms in found]
+        return read_pb2.ListCursorsResponse(
+            cursors=cursors, next_page_token=bound_token(place, "ListCursors", table_id)
+        )
+
+    def drop_cursor(self, request: read_pb2.DropCursorRequest) -> read_pb2.DropCursorResponse:
+        table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
+        return read_pb2.DropCursorResponse(dropped=self._ask(lambda: self.marks.drop_cursor(table_id, name)))
+
+    def _cursor(self, cursor: Cursor) -> read_pb2.Cursor:
+        return cursor_answer(cursor, self.marks.left_ms(cursor))
+
+
+def mark_request(
+    message: read_pb2.CreateTagRequest | read_pb2.CreateCursorRequest, *, comment: str = "", keep_ms: int = 0
+) -> MarkRequest:
+    version = wire.version(message.version) if message.HasField("version") else None
+    who = wire.principal(message.principal)
+    return MarkRequest(wire.table_id(message.table_id), wire.mark_name(message.name), version, who, comment, keep_ms)
+
+
+def tag_answer(tag: Tag) -> read_pb2.Tag:
+    return read_pb2.Tag(
+        table_id=tag.table_id,
+        name=tag.name,
+        version=tag.version,
+        comment=tag.comment,
+        principal=answers.principal(tag.principal),
+        create_time_us=tag.create_us,
+    )
+
+
+def cursor_answer(cursor: Cursor, left_ms: int) -> read_pb2.Cursor:
+    return read_pb2.Cursor(
+        table_id=cursor.table_id,
+        name=cursor.name,
+        version=cursor.version,
+        keep_ms=cursor.keep_ms,
+        principal=answers.principal(cursor.principal),
+        create_time_us=cursor.create_us,
+        used_time_us=cursor.used_us,
+        expired=left_ms == 0,
+        left_ms=left_ms,
+    )
+
+
+def _table(text: str) -> str:
+    return wire.table_id(text) if text else ""
+
+
+def _place_text(mark: Tag | Cursor) -> bytes:
+    return f"{mark.table_id}:{mark.name}".encode()
+
+
+def _place(raw: bytes) -> tuple[str, str]:
+    """The last one that was listed."""
+    table_id, colon, name = raw.decode(errors="replace").partition(":")
+    if raw and not (colon and wire.CANONICAL_UUID.match(table_id) and wire.MARK_NAME.match(name)):
+        raise invalid("PAGE_TOKEN_INVALID")
+    return table_id, name

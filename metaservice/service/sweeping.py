@@ -1,0 +1,193 @@
+"""Folders that may be swept: of transactions that ended without a commit, and of tables that are gone for good.
+
+What is dead is told by the metadata, never by a listing of storage. But a writer leaves files that it never registered,
+so the folders of transactions that ended long enough ago are named here; before a file in one of them is deleted, its
+path is asked about. A path is needed where
+
+    an entry of the table's index names it, live or past, or an external one that lies in the folder
+    it was staged by a transaction that is open, or whose files may yet be taken over, or was handed on to such a one
+    the transaction ended a short while ago, or is not known and could still begin (one-call appends stage first)
+
+Everything but the confirmation runs on the caller's thread, over a cursor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from metaservice.core import limits
+from metaservice.core.errors import invalid
+from metaservice.core.transaction import TxnState, txn_time_ms
+from metaservice.service.clocks import Clocks
+from metaservice.service.decider import Decider
+from metaservice.service.housekeeping import Keeping
+from metaservice.service.purge import check_purge
+from metaservice.service.state import State
+from metaservice.store import keys
+from metaservice.store.port import Cursor, prefix_end
+from metaservice.store.records import decode_txn
+
+SWEPT: Final = keys.upkeep_key("swept")
+TXN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+ADOPTIONS_MAX: Final = 1_000  # of one file, one after the other; a longer chain is looked at as needed
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a listing goes on: after a transaction, or after a table that is gone."""
+
+    txn_id: str = ""
+    table_id: str = ""
+    unsettled: bool = False  # a transaction before it has to be looked at again
+
+
+@dataclass(slots=True)
+class Page:
+    """Folders, by table and transaction; `settled` is the transaction up to which nothing has to be looked at again."""
+
+    folders: list[tuple[str, str]] = field(default_factory=list)
+    settled: str = ""
+    following: Place | None = None
+
+
+class Sweeping:
+    """The use cases of the sweep."""
+
+    def __init__(self, decider: Decider, clocks: Clocks, keeping: Keeping, halted: Callable[[], bool]) -> None:
+        self._decider = decider
+        self._clocks = clocks
+        self._keeping = keeping
+        self._halted = halted
+
+    def list_folders(self, start: Place, count: int) -> Page:
+        self._decider.call(self._check)
+        cursor = self._decider.state.store.cursor()
+        page = Page()
+        if not start.table_id:
+            self._list_transactions(cursor, start, count, page)
+        if page.following is None:
+            self._list_tables(cursor, start.table_id, count, page)
+        self._decider.call(lambda: None)  # what was read is durable now
+        return page
+
+    def _check(self) -> None:
+        check_purge(self._decider.state, halted=self._halted())
+
+    def _ended_by_us(self) -> int:
+        return self._clocks.now_us() - self._keeping.adopt_grace_ms * 1000
+
+    def _list_transactions(self, cursor: Cursor, start: Place, count: int, page: Page) -> None:
+        by_us, unsettled, looked = self._ended_by_us(), start.unsettled, 0
+        swept = keys.txn_key(cursor.get(SWEPT) or b"") + b"\x00"
+        first = max(swept, keys.txn_key(keys.uuid_bytes(start.txn_id)) + b"\x00") if start.txn_id else swept
+        for key, raw in cursor.scan(first, prefix_end(keys.TRANSACTIONS)):
+            if keys.txn_time_ms(key) * 1000 > by_us:
+                return
+            txn, looked = decode_txn(raw), looked + 1
+            is_over = txn.state is not TxnState.OPEN and txn.end_us <= by_us and not _is_staged(cursor, key[1:])
+            unsettled = unsettled or not is_over
+            if is_over and txn.state is not TxnState.COMMITTED:
+                page.folders += [(table_id, txn.txn_id) for table_id in txn.tables]
+            if not unsettled:
+                page.settled = txn.txn_id
+            if len(page.folders) >= count or looked >= limits.PAGE_SCAN_MAX:
+                page.following = Place(txn.txn_id, unsettled=unsettled)
+                return
+
+    def _list_tables(self, cursor: Cursor, after: str, count: int, page: Page) -> None:
+        """Tables of which nothing is left but that they were there."""
+        by_us = self._ended_by_us()
+        start = keys.dropped_key(keys.uuid_bytes(after)) + b"\x00" if after else keys.DROPPED
+        for key, dropped_us in cursor.scan(start, prefix_end(keys.DROPPED)):
+            raw = key[1:]
+            is_there = _any(cursor, keys.table_prefix(raw)) or _any(cursor, keys.purgeable_prefix(raw))
+            if not is_there and keys.decode_version(dropped_us) <= by_us:
+                page.folders.append((keys.uuid_text(raw), ""))
+            if len(page.folders) >= count:
+                page.following = Place(table_id=keys.uuid_text(raw))
+                return
+
+    def confirm(self, settled: str) -> None:
+        """On the decider's thread."""
+        state, raw = self._decider.state, keys.uuid_bytes(settled)
+        if txn_time_ms(settled) * 1000 > self._ended_by_us():
+            raise invalid("TRANSACTION_ID_IN_FUTURE", "no transaction that young is settled", txn_id=settled)
+        state.flush()
+        if raw > (state.store.get(SWEPT) or b""):
+            state.batch.put(SWEPT, raw)
+
+    # -- paths ---------------------------------------------------------------------------------------------------------
+
+    def check_paths(self, table_id: str, paths: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Those that are needed, and those that are on the purge list."""
+        raw = keys.uuid_bytes(table_id)
+        held = cast(set[str], self._decider.call(lambda: self._held_by_transactions(paths)))
+        cursor = self._decider.state.store.cursor()  # after it: what was open a moment ago is held, or in the index
+        left = set(paths) - held
+        needed = held.union(_indexed(cursor, table_id, raw, left))
+        listed = [path for path in left - needed if cursor.get(keys.purgeable_key(raw, path)) is not None]
+        return sorted(needed), sorted(listed)
+
+    def _held_by_transactions(self, paths: Sequence[str]) -> set[str]:
+        self._check()
+        state = self._decider.state
+        state.flush()
+        known: dict[str, bool] = {}
+        held = set()
+        for path in paths:
+            txn_id = path.partition("/")[0]
+            if txn_id not in known:
+                known[txn_id] = TXN_ID.match(txn_id) is not None and self._is_holding(state, txn_id)
+            if known[txn_id]:
+                held.add(path)
+        return held
+
+    def _is_holding(self, state: State, txn_id: str) -> bool:
+        """Whether a transaction may need what lies in its folder, or one that took its files over."""
+        cursor = state.store.cursor()
+        by_us = self._ended_by_us()
+        for _ in range(ADOPTIONS_MAX):
+            txn = state.find_txn(txn_id)
+            if txn is None:  # it may yet begin, unless its id is too old for that
+                keep_ms = self._keeping.outcome_keep_ms + limits.OUTCOME_MARGIN_MS
+                return (self._clocks.now_us() // 1000) - txn_time_ms(txn_id) <= keep_ms
+            if txn.state is TxnState.OPEN or txn.end_us > by_us or _is_staged(cursor, keys.uuid_bytes(txn_id)):
+                return True
+            if not txn.adopted_by:
+                return False
+            txn_id = txn.adopted_by
+        return True
+
+
+def _is_staged(cursor: Cursor, raw: bytes) -> bool:
+    """Whether entries of a transaction wait to be taken over, or to be put on the purge list."""
+    staged = keys.staged_prefix(raw)
+    return _any(cursor, staged) or _any(cursor, keys.dying_key(staged))
+
+
+def _indexed(cursor: Cursor, table_id: str, raw: bytes, paths: set[str]) -> Iterator[str]:
+    """Those of the paths that an entry names, live or past."""
+    if not paths:
+        return
+    own_folder = f"/{table_id}/"
+    live = (keys.path_of_live(key) for key, _ in _scan(cursor, keys.live_prefix(raw)))
+    past = (keys.path_of_past(key) for key, _ in _scan(cursor, keys.past_prefix(raw)))
+    for entries in (live, past):
+        for path in entries:
+            if path in paths:
+                yield path
+            elif own_folder in path:  # registered from outside, though it lies in the table's own folder
+                inside = path.rpartition(own_folder)[2]
+                if inside in paths:
+                    yield inside
+
+
+def _scan(cursor: Cursor, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    return cursor.scan(prefix, prefix_end(prefix))
+
+
+def _any(cursor: Cursor, prefix: bytes) -> bool:
+    return next(iter(_scan(cursor, prefix)), None) is not None

@@ -1,0 +1,327 @@
+"""Generates deploy/: a Grafana dashboard and Prometheus alert rules, from the metrics that the code defines.
+
+Panels and alerts name metrics as constants of `metaservice.observe`, so none can name one that there isn't. `--check`
+compares instead of writing.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from metaservice import observe
+from metaservice.observe import METRICS, Metric
+from tools.generated import wants_check, write_or_check
+from tools.wire import ROOT
+
+DASHBOARD = "deploy/grafana/laketx.json"
+ALERTS = "deploy/prometheus/laketx-alerts.yml"
+WIDTH = 24
+PANEL = (8, 7)
+DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+RANGE = "$__rate_interval"
+RUNBOOK = "docs/operations.md"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A graph: what is asked of Prometheus, by legend."""
+
+    title: str
+    queries: tuple[tuple[str, str], ...]
+    says: str
+    unit: str = "short"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A rule: fires where the expression has held for so long."""
+
+    name: str
+    expression: str
+    lasts: str
+    severity: str
+    says: str
+    todo: str
+
+
+def rate(metric: Metric, label: str = "", window: str = RANGE) -> str:
+    by = f" by ({label})" if label else ""
+    return f"sum{by} (rate({metric.name}[{window}]))"
+
+
+def quantile(share: float, metric: Metric, label: str = "") -> str:
+    by = f"le, {label}" if label else "le"
+    return f"histogram_quantile({share}, sum by ({by}) (rate({metric.name}_bucket[{RANGE}])))"
+
+
+def panel(title: str, metric: Metric, label: str = "", unit: str = "short") -> Panel:
+    """One metric as it is, or a counter by its rate."""
+    query = rate(metric, label) if metric.kind == "counter" else metric.name
+    return Panel(title, ((query, f"{{{{{label}}}}}" if label else metric.name),), metric.says, unit)
+
+
+ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+    (
+        "Commits",
+        (
+            panel("Commits", observe.COMMITS, "operation", "ops"),
+            panel("Transactions that ended", observe.TRANSACTIONS, "state", "ops"),
+            panel("Lost races", observe.CONFLICTS, "rule", "ops"),
+            Panel(
+                "Rebased",
+                ((rate(observe.REBASED), "commits rebased"), (rate(observe.REBASED_OVER), "commits rebased over")),
+                observe.REBASED.says,
+                "ops",
+            ),
+            panel("Open transactions", observe.OPEN_TRANSACTIONS),
+            panel("Oldest open transaction", observe.OLDEST_TRANSACTION_SECONDS, unit="s"),
+        ),
+    ),
+    (
+        "Service",
+        (
+            Panel(
+                "From a job to its durable answer",
+                tuple((quantile(share, observe.GROUP_SECONDS), f"p{share * 100:g}") for share in (0.5, 0.99)),
+                observe.GROUP_SECONDS.says,
+                "s",
+            ),
+            Panel(
+                "Jobs made durable by one sync",
+                ((f"{rate(observe.JOBS)} / sum (rate({observe.GROUP_JOBS.name}_count[{RANGE}]))", "jobs a group"),),
+                observe.GROUP_JOBS.says,
+            ),
+            Panel(
+                "Calls, p99",
+                ((quantile(0.99, observe.CALL_SECONDS, "method"), "{{method}}"),),
+                observe.CALL_SECONDS.says,
+                "s",
+            ),
+            panel("Calls refused", observe.CALL_ERRORS, "reason", "ops"),
+            panel("Jobs refused", observe.REFUSALS, "reason", "ops"),
+            Panel("Streams", ((observe.STREAMS.name, "{{method}}"),), observe.STREAMS.says),
+            panel("Tables", observe.TABLES),
+            Panel("Uptime", ((f"time() - {observe.START_SECONDS.name}", "uptime"),), observe.START_SECONDS.says, "s"),
+        ),
+    ),
+    (
+        "What is kept",
+        (
+            Panel(
+                "Pins, tags, cursors",
+                tuple((one.name, one.name) for one in (observe.PINS, observe.TAGS, observe.CURSORS)),
+                "How many hold versions.",
+            ),
+            Panel(
+                "Oldest holders",
+                tuple((one.name, one.name) for one in (observe.OLDEST_PIN_SECONDS, observe.STALEST_CURSOR_SECONDS)),
+                "What holds versions for longest.",
+                "s",
+            ),
+            Panel(
+                "Purge waits",
+                ((observe.PURGE_HELD.name, "for an operator"), (observe.CLOCKS_OFF.name, "for the clocks")),
+                "1 while nothing is deleted.",
+            ),
+        ),
+    ),
+    (
+        "Store",
+        (
+            Panel(
+                "Bytes",
+                ((observe.STORE_BYTES.name, "store"), (observe.LOG_BYTES.name, "write-ahead log")),
+                observe.STORE_BYTES.says,
+                "bytes",
+            ),
+            panel("Room", observe.ROOM_BYTES, unit="bytes"),
+            panel("Read-only", observe.READ_ONLY),
+        ),
+    ),
+)
+
+ALERT_RULES: tuple[Alert, ...] = (
+    Alert(
+        "LakeTXDown",
+        f"absent({observe.START_SECONDS.name})",
+        "2m",
+        "critical",
+        "No MetaService is scraped.",
+        "Look whether it runs and what it said last; a start replays the log.",
+    ),
+    Alert(
+        "LakeTXReadOnly",
+        f"{observe.READ_ONLY.name} == 1",
+        "1m",
+        "critical",
+        "The disk is nearly full: new work is refused with DISK_FULL, readers go on.",
+        "Make room; nothing has to be restarted.",
+    ),
+    Alert(
+        "LakeTXRoomEndsSoon",
+        f"predict_linear({observe.ROOM_BYTES.name}[6h], 24 * 3600) < 0",
+        "30m",
+        "warning",
+        "At this pace the store's disk is full within a day.",
+        "Make room, or look at what holds history: laketx pins list.",
+    ),
+    Alert(
+        "LakeTXRestartsOften",
+        f"changes({observe.START_SECONDS.name}[1h]) > 3",
+        "0m",
+        "critical",
+        "The service was started more than three times within an hour.",
+        "Look for the event broken_invariant or store_reopen_failed in what it said.",
+    ),
+    Alert(
+        "LakeTXSlowToDurable",
+        f"histogram_quantile(0.99, sum by (le) (rate({observe.GROUP_SECONDS.name}_bucket[5m]))) > 1",
+        "10m",
+        "warning",
+        "One commit in a hundred waits for more than a second.",
+        "Look at the disk's sync and at who shares the machine.",
+    ),
+    Alert(
+        "LakeTXRacesLost",
+        f"{rate(observe.CONFLICTS, window='15m')} > 0.5 * {rate(observe.TRANSACTIONS, window='15m')}",
+        "15m",
+        "warning",
+        "More than half of the transactions lose their race.",
+        "laketx txn list, laketx why TXN: another profile, smaller partitions, fewer writers.",
+    ),
+    Alert(
+        "LakeTXTransactionOpenForLong",
+        f"{observe.OLDEST_TRANSACTION_SECONDS.name} > 6 * 3600",
+        "10m",
+        "warning",
+        "A transaction has been open for more than six hours; its read version holds history back.",
+        "laketx txn list --state open, then abort it.",
+    ),
+    Alert(
+        "LakeTXPinHeldForLong",
+        f"{observe.OLDEST_PIN_SECONDS.name} > 24 * 3600",
+        "10m",
+        "warning",
+        "A reader has pinned a version for more than a day.",
+        "laketx pins list says who.",
+    ),
+    Alert(
+        "LakeTXCursorForgotten",
+        f"{observe.STALEST_CURSOR_SECONDS.name} > 3 * 24 * 3600",
+        "1h",
+        "warning",
+        "A cursor that keeps versions has not been used for three days.",
+        "laketx cursor list; drop it, or look after its reader.",
+    ),
+    Alert(
+        "LakeTXPurgeHeld",
+        f"{observe.PURGE_HELD.name} == 1",
+        "1h",
+        "warning",
+        "The store was restored from a backup: nothing is purged until an operator says so.",
+        "Look at what was restored, then laketx purge release.",
+    ),
+    Alert(
+        "LakeTXClocksDisagree",
+        f"{observe.CLOCKS_OFF.name} == 1",
+        "5m",
+        "warning",
+        "The wall clock has left the monotonic one: nothing is retired or purged.",
+        "Look at the machine's clock before the service is restarted.",
+    ),
+)
+
+
+def dashboard() -> str:
+    """Grafana's model, schema version 39."""
+    found = {
+        "title": "LakeTX",
+        "uid": "laketx",
+        "tags": ["laketx"],
+        "schemaVersion": 39,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [{"name": "datasource", "type": "datasource", "query": "prometheus"}]},
+        "panels": list(panels()),
+    }
+    return json.dumps(found, indent=2) + "\n"
+
+
+def rows() -> Iterator[tuple[str, tuple[Panel, ...]]]:
+    """Those above, and one of the metrics that none of them shows."""
+    yield from ROWS
+    asked = " ".join(query for _, row in ROWS for one in row for query, _ in one.queries)
+    others = tuple(plain_panel(metric) for metric in METRICS if metric.name not in asked)
+    if others:
+        yield "Other", others
+
+
+def plain_panel(metric: Metric) -> Panel:
+    title = metric.name.removeprefix("laketx_").removesuffix("_total").replace("_", " ").capitalize()
+    if metric.kind == "histogram":
+        return Panel(title, ((quantile(0.99, metric), "p99"),), metric.says)
+    return panel(title, metric, metric.labels[0] if metric.labels else "")
+
+
+def panels() -> Iterator[dict[str, object]]:
+    number, top = 0, 0
+    wide, high = PANEL
+    for title, row in rows():
+        number += 1
+        place = {"x": 0, "y": top, "w": WIDTH, "h": 1}
+        yield {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}
+        top += 1
+        for at, one in enumerate(row):
+            number += 1
+            down, across = divmod(at * wide, WIDTH)
+            yield graph(number, one, {"x": across, "y": top + down * high, "w": wide, "h": high})
+        top += -(-len(row) * wide // WIDTH) * high
+
+
+def graph(number: int, one: Panel, place: dict[str, int]) -> dict[str, object]:
+    targets = [
+        {"refId": chr(ord("A") + at), "expr": query, "legendFormat": legend, "datasource": DATA_SOURCE}
+        for at, (query, legend) in enumerate(one.queries)
+    ]
+    return {
+        "id": number,
+        "type": "timeseries",
+        "title": one.title,
+        "description": one.says,
+        "datasource": DATA_SOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": {"unit": one.unit, "min": 0 if one.unit != "bytes" else None}, "overrides": []},
+        "targets": targets,
+    }
+
+
+def alerts() -> str:
+    lines = ["# Generated by `make docs` from tools/gen_dashboards.py; changes belong there.", "groups:"]
+    lines += ["  - name: laketx", "    rules:"]
+    for one in ALERT_RULES:
+        lines += [
+            f"      - alert: {one.name}",
+            f"        expr: {json.dumps(one.expression)}",
+            f"        for: {one.lasts}",
+            "        labels:",
+            f"          severity: {one.severity}",
+            "        annotations:",
+            f"          summary: {json.dumps(one.says)}",
+            f"          description: {json.dumps(one.todo)}",
+            f"          runbook: {RUNBOOK}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    check = wants_check(arguments, __doc__)
+    if not check:
+        for name in (DASHBOARD, ALERTS):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+    return write_or_check({DASHBOARD: dashboard(), ALERTS: alerts()}, root, check=check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

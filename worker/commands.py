@@ -1,0 +1,73 @@
+"""What workers add to the `laketx` command. Imported with every command line: no Spark, no Arrow here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metaservice.cli.command import FILE, TABLE, Command, Parser, add_table, add_yes
+from metaservice.cli.plugins import later
+
+FILE_JOBS: Final = "worker.jobs.on_files"
+
+
+def add_warehouse(parser: Parser) -> None:
+    parser.add(
+        "--warehouse",
+        metavar="PATH",
+        help="Folder or URI that the data files lie below (LAKETX_WAREHOUSE; default: --folder).",
+        completes=FILE,
+    )
+
+
+def purge_arguments(parser: Parser) -> None:
+    parser.add(
+        "table",
+        nargs="?",
+        metavar="TABLE",
+        help="Name or id; a dropped table by its id. Without it all tables.",
+        completes=TABLE,
+    )
+    add_warehouse(parser)
+    add_yes(parser)
+
+
+def fsck_arguments(parser: Parser) -> None:
+    add_table(parser)
+    add_warehouse(parser)
+    parser.add("--all", action="store_true", help="Every version that is kept, not the newest and the tagged alone.")
+    parser.add("--no-footers", action="store_true", help="Don't open the files: presence and size alone.")
+    parser.add("--quarantine", action="store_true", help="Move strays below _quarantine in the table's folder.")
+
+
+COMMANDS: Final = (
+    Command(
+        "purge",
+        "",
+        commands=(
+            Command(
+                "run",
+                "Delete from storage what nothing needs any more.",
+                later(FILE_JOBS, "run_purge", extra="spark"),
+                purge_arguments,
+                details=(
+                    "laketx purge run --dry-run\n"
+                    "laketx --server meta:7070 purge run shop.orders --warehouse s3://bucket/lake --yes\n"
+                    "What is dead the service says, by the metadata (docs/retention.md). A run that was cut off goes\n"
+                    "on with the next one. It ends with 1 where a file could not be deleted."
+                ),
+            ),
+        ),
+    ),
+    Command(
+        "fsck",
+        "Compare a table's metadata with its files, both ways; ends with 7 where they differ.",
+        later(FILE_JOBS, "run_fsck", extra="spark"),
+        fsck_arguments,
+        details=(
+            "laketx fsck shop.orders\n"
+            "laketx fsck shop.orders --all --quarantine\n"
+            "What is found: a word, a path and facts, see docs/operations.md. Nothing is deleted. With `-o json` a\n"
+            "document a line, the last one with the counts."
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""What workers do for tables, one job a module: compactions, the purge, the check of files."""
