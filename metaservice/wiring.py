@@ -18,6 +18,7 @@ from metaservice.observe import BROKEN, IDLE, METRICS_LISTEN, REOPEN_FAILED, STA
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.keeping import KeepingCalls
+from metaservice.rpc.payloads import WirePayloads
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.service.backup import Place
 from metaservice.service.catalog import Catalog
@@ -131,7 +132,7 @@ class OpenState:
         self._store = RocksStore(self._settings.data, bytes_max=most or None)
         try:
             ensure_history(self._store, fresh_history_id())
-            return State(self._store)
+            return State(self._store, WirePayloads())
         except BaseException:
             self._store.close()
             raise
