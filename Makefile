@@ -110,6 +110,10 @@ bench-commit: $(VENV)/.ready-bench ## measure commits; JSON=FILE to write result
 bench-plan: $(VENV)/.ready-bench ## measure plans; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.plan
 
+.PHONY: bench-row-level
+bench-row-level: $(VENV)/.ready-bench ## measure single-row updates beside Delta's rules; JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.row_level
+
 .PHONY: clean
 clean: ## remove what the commands made, the environment included
 	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
