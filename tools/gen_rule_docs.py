@@ -60,9 +60,7 @@ def row_meetings() -> str:
 
 def row_checks() -> str:
     """What "judged by rows" means, in order."""
-    return _table(
-        ("check", "I lose where", "conflict"), [(one.name, one.says, f"`{one.rule.name}`") for one in CHECKS]
-    )
+    return _table(("check", "I lose where", "conflict"), [(one.name, one.says, f"`{one.rule.name}`") for one in CHECKS])
 
 
 def properties() -> str:

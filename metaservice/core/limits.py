@@ -64,6 +64,7 @@ PLAN_FILES_REMEMBERED_MAX: Final = 250_000
 KEYS_EXACT_MAX: Final = 10_000  # of one change; a bucket whose keys aren't said is judged as a whole
 ROW_RANGES_MAX: Final = 1_024  # of one delete set kept in a file
 ROW_FILES_JUDGED_MAX: Final = 10_000  # of one commit: a larger one is judged by its partitions
+ROW_TRIES_MAX: Final = 20_000  # of conditions on files, in one decision; what is left may match
 ROWS_SAMPLED_MAX: Final = 10
 WRITTEN_BYTES_KEPT: Final = 64 * 1024 * 1024
 DIGEST_BYTES_MAX: Final = 64

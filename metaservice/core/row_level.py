@@ -25,7 +25,7 @@ from metaservice.core.partitions import wire_kind
 from metaservice.core.predicates import TRUE, AllOf, Predicate, columns_of
 from metaservice.core.profiles import CLASS_OF, OpClass
 from metaservice.core.pruning import MAY_BE_TRUE, Columns, Judge, compile_judge, conjuncts, exactly
-from metaservice.core.rows import ColumnType, Payloads, Place, Written, written_by
+from metaservice.core.rows import ColumnType, Hidden, Payloads, Place, Written, written_by
 
 
 class Meeting(Enum):
@@ -90,8 +90,6 @@ class _Reading:
 
     def may_match(self, entry: Entry, meta: TableMeta, payloads: Payloads, *, by_key: bool = False) -> bool:
         """Whether a row of the file may match; `by_key`: by what the read says of key and partition alone."""
-        if not self.touches(entry.partition, meta):
-            return False
         if not self.columns:
             return True
         values = meta.partitioning.decode(entry.partition)
@@ -115,12 +113,32 @@ class RowChange:
         self.hides_in = frozenset(partition for partition, _ in self.places)
         self.compacts_in = frozenset(group.partition for group in change.groups)
         self._written: Written | None = None
+        self._hidden: dict[str, list[Hidden]] | None = None
+        self._tries_left = limits.ROW_TRIES_MAX
 
     @property
     def written(self) -> Written:
         if self._written is None:
             self._written = written_by(self.change.adds, self.change.key_sets or (), self.snapshots.payloads)
         return self._written
+
+    @property
+    def payloads(self) -> Payloads:
+        return self.snapshots.payloads
+
+    def hidden_in(self, partition: str) -> list[Hidden]:
+        if self._hidden is None:
+            self._hidden = {}
+            for one in self.written.hidden:
+                self._hidden.setdefault(one.partition, []).append(one)
+        return self._hidden.get(partition, [])
+
+    def may_match(self, reading: _Reading, entry: Entry, *, by_key: bool = False) -> bool:
+        """Whether a row of a file may match a read; true as well where trying has taken long enough."""
+        if not reading.touches(entry.partition, self.meta):
+            return False
+        self._tries_left -= 1
+        return self._tries_left < 0 or reading.may_match(entry, self.meta, self.payloads, by_key=by_key)
 
     def against(self, winner: Footprint, *, may_skip: bool) -> Found | None:
         """The first conflict with a winner. `may_skip`: a blind append may count as having come after me."""
@@ -219,8 +237,8 @@ def _same_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | Non
     theirs = me.snapshots.wrote(winner.version)
     if not theirs.known:
         return Found(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
-    for mine in me.written.hidden:
-        for hidden in theirs.hidden:
+    for hidden in theirs.hidden:
+        for mine in me.hidden_in(hidden.partition):
             rows = mine.common(hidden, limits.ROWS_SAMPLED_MAX)
             if rows is not None:
                 return Found(Rule.CONCURRENT_ROW_CHANGE, mine.partition, _first(hidden.touches), rows)
@@ -233,8 +251,7 @@ def _same_keys(me: RowChange, winner: Footprint) -> Found | None:
     theirs = me.snapshots.wrote(winner.version)
     if not theirs.known:
         return Found(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
-    for entry in theirs.files:
-        place = (entry.partition, entry.bucket)
+    for place, entry in {(one.partition, one.bucket): one for one in theirs.files}.items():
         if place not in me.places:
             continue
         my_keys, keys = me.written.keys.get(place), theirs.keys.get(place)
@@ -252,11 +269,11 @@ def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Found | None:
     touched = {p for p in winner.partitions if any(reading.touches(p, me.meta) for reading in me.readings)}
     if not touched:
         return None
-    theirs, payloads = me.snapshots.wrote(winner.version), me.snapshots.payloads
+    theirs = me.snapshots.wrote(winner.version)
     if not theirs.known:
         return Found(Rule.CONCURRENT_APPEND, min(touched))
     for entry in theirs.files:
-        if entry.partition in touched and any(one.may_match(entry, me.meta, payloads) for one in me.readings):
+        if entry.partition in touched and any(me.may_match(one, entry) for one in me.readings):
             return Found(Rule.CONCURRENT_APPEND, entry.partition, entry.path)
     return None
 
@@ -286,21 +303,20 @@ def _read_ids(me: RowChange, reading: _Reading, theirs: Written, version: int) -
         for path in hidden.touches:
             then = me.snapshots.find(me.change.read_version, hidden.partition, 0, path)
             live = then or me.snapshots.find(version, hidden.partition, 0, path)
-            if live is None or reading.may_match(live.entry, me.meta, me.snapshots.payloads):
+            if live is None or me.may_match(reading, live.entry):
                 return Found(Rule.CONCURRENT_DELETE_READ, hidden.partition, path)
     return None
 
 
 def _read_keys(me: RowChange, reading: _Reading, theirs: Written) -> Found | None:
-    payloads = me.snapshots.payloads
     tried = set[Place]()
     for entry in theirs.files:
         place = (entry.partition, entry.bucket)
-        if place in tried or not reading.may_match(entry, me.meta, payloads, by_key=True):
+        if place in tried or not me.may_match(reading, entry, by_key=True):
             continue
         tried.add(place)
         for live in me.snapshots.live(me.change.read_version, *place):
-            if reading.may_match(live.entry, me.meta, payloads):
+            if me.may_match(reading, live.entry):
                 return Found(Rule.CONCURRENT_DELETE_READ, entry.partition, live.entry.path)
     return None
 

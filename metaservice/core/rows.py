@@ -68,9 +68,7 @@ class Hidden:
     touches: tuple[str, ...]
 
     def common(self, other: Hidden, most: int) -> tuple[int, ...] | None:
-        """A sample of the rows that both hide, perhaps empty where only ranges are known; None: they share none."""
-        if self.partition != other.partition:
-            return None
+        """A sample of the rows that two of one partition both hide, empty where only ranges are known; None: none."""
         if self.ids is not None and other.ids is not None:
             return self.ids.common(other.ids, most) or None
         if self.ids is not None:
