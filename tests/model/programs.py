@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from metaservice.core.model import Change, FileKind, KeySet, Operation, Profile, Read, Scope, TableCommit
+from metaservice.core.model import Change, Conflict, FileKind, KeySet, Operation, Profile, Read, Scope, TableCommit
 from metaservice.core.predicates import AllOf, Compare, Predicate, partition_part
 from tests.model.world import KEYS, PARTITIONS, Job, Jobs, Rows, World
 
@@ -235,6 +235,7 @@ class Played:
     lost: int
     compacted: int
     compactions_lost: int
+    met: set[tuple[Operation, Operation]] = field(default_factory=set)  # loser, winner
 
 
 def play(profile: Profile, *, keyed: bool, seed: int, commits: int = 5) -> Played:
@@ -257,7 +258,10 @@ def play(profile: Profile, *, keyed: bool, seed: int, commits: int = 5) -> Playe
         elif waiting:
             program_or_none, job, effect = waiting.pop(rng.randrange(len(waiting)))
             rows = world.read(world.head)
-            won = isinstance(world.commit(job), TableCommit)
+            answer = world.commit(job)
+            won = isinstance(answer, TableCommit)
+            if isinstance(answer, Conflict):
+                found.met.add((job.change.operation, answer.winner.operation))
             if program_or_none is None:
                 found.compacted += won
                 found.compactions_lost += not won
