@@ -3,6 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
 
 from metaservice.core.errors import MetaError
 from metaservice.core.model import (
@@ -20,6 +23,8 @@ from metaservice.core.model import (
 )
 from metaservice.core.predicates import TRUE, Compare
 from metaservice.core.row_level import CHECKS, MEETINGS, Meeting
+from metaservice.core.rows import Hidden
+from metaservice.rpc.payloads import Bitmap
 from tests.unit.by_hand import ONE, TWO, Table, lost
 
 COMPACTIONS = [Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER]
@@ -96,6 +101,37 @@ def test_a_set_kept_in_a_file_is_judged_by_its_ranges(
     answer = table.decide(mine)
     assert isinstance(answer, Conflict) == meets
     assert not isinstance(answer, Conflict) or answer.rule is Rule.CONCURRENT_ROW_CHANGE
+
+
+def hidden(ids: frozenset[int], merged: int | None) -> Hidden:
+    """`merged`: kept in a file, with ranges that bridge gaps up to this."""
+    if merged is None:
+        return Hidden("set", ONE, Bitmap(BitMap64(ids).serialize()), (), ())
+    spans: list[tuple[int, int]] = []
+    for one in sorted(ids):
+        if spans and one - spans[-1][1] <= merged:
+            spans[-1] = (spans[-1][0], one)
+        else:
+            spans.append((one, one))
+    return Hidden("set", ONE, None, tuple(spans), ())
+
+
+@given(
+    st.frozensets(st.integers(0, 60), min_size=1),
+    st.frozensets(st.integers(0, 60), min_size=1),
+    st.sampled_from([None, 1, 5]),
+    st.sampled_from([None, 1, 5]),
+)
+def test_sets_that_share_an_id_are_never_taken_for_apart(
+    some: frozenset[int], others: frozenset[int], merged: int | None, others_merged: int | None
+) -> None:
+    found = hidden(some, merged).common(hidden(others, others_merged), 3)
+    if merged is None and others_merged is None:
+        assert found == (tuple(sorted(some & others)[:3]) or None)
+    elif some & others:
+        assert found == ()
+    elif {merged, others_merged} <= {None, 1}:
+        assert found is None, "ranges without gaps are exact"
 
 
 @pytest.mark.parametrize(
