@@ -54,7 +54,7 @@ def ranges_of(bitmap: Any, most: int = RANGES_MAX) -> list[common_pb2.RowIdRange
     gaps = np.diff(ids)
     cuts = np.flatnonzero(gaps > 1)
     if len(cuts) >= most:
-        widest = np.argpartition(gaps[cuts], len(cuts) - (most - 1))[len(cuts) - (most - 1) :]
+        widest = np.argsort(gaps[cuts])[len(cuts) - (most - 1) :]
         cuts = np.sort(cuts[widest])
     firsts, lasts = np.append(0, cuts + 1), np.append(cuts, len(ids) - 1)
     return [

@@ -5,7 +5,7 @@ import pytest
 from metaservice.core.model import COMPACTIONS, Operation, Profile
 from tests.model.programs import play, serial_order
 
-SEEDS = 250
+SEEDS = 600
 ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 NEVER = {pair for rows in ROWS for compaction in COMPACTIONS for pair in ((rows, compaction), (compaction, rows))}
 
