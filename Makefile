@@ -116,6 +116,10 @@ bench-plan: $(VENV)/.ready-bench ## measure plans; JSON and SCALE as for bench-c
 bench-purge: $(VENV)/.ready-bench ## measure the purge of dead files; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.purge
 
+.PHONY: bench-row-level
+bench-row-level: $(VENV)/.ready-bench ## measure single-row updates beside Delta's rules; JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.row_level
+
 .PHONY: clean
 clean: ## remove what the commands made, the environment included
 	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -29,6 +29,7 @@ from metaservice.rpc.calls import Calls
 from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.keeping import KeepingCalls
 from metaservice.rpc.marking import MarkingCalls
+from metaservice.rpc.payloads import WirePayloads
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.rpc.sweeping import SweepingCalls
 from metaservice.service.backup import Place
@@ -148,7 +149,7 @@ class OpenState:
         self._store = RocksStore(self._settings.data, bytes_max=most or None)
         try:
             ensure_history(self._store, fresh_history_id())
-            return State(self._store)
+            return State(self._store, WirePayloads())
         except BaseException:
             self._store.close()
             raise

@@ -16,6 +16,7 @@ from metaservice.core import limits, profiles
 from metaservice.core.model import Operation
 from metaservice.core.profiles import CLASS_OF, STANDS, OpClass
 from metaservice.core.properties import PROPERTIES, USER_PREFIX
+from metaservice.core.row_level import CHECKS, MEETINGS
 from tools.generated import wants_check, write_or_check
 from tools.wire import ROOT
 
@@ -51,6 +52,17 @@ def outcome_table() -> str:
     return _table(("earlier ↓ later →", *(each.value for each in OpClass)), rows)
 
 
+def row_meetings() -> str:
+    """Under row_level: earlier by later."""
+    rows = [(f"**{earlier.value}**", *(MEETINGS[later][earlier].value for later in OpClass)) for earlier in OpClass]
+    return _table(("earlier ↓ later →", *(each.value for each in OpClass)), rows)
+
+
+def row_checks() -> str:
+    """What "judged by rows" means, in order."""
+    return _table(("check", "I lose where", "conflict"), [(one.name, one.says, f"`{one.rule.name}`") for one in CHECKS])
+
+
 def properties() -> str:
     """Properties by what changing them does to others."""
     writers = sorted(one.name for one in PROPERTIES if one.binds_writers)
@@ -61,7 +73,7 @@ def properties() -> str:
         (
             "features",
             _code(sorted(profiles.FEATURES)),
-            "`maxcompute`: conflicts with every change; `delta_…`: with every change where one is turned off",
+            "`delta_…`: conflicts with every change where one is turned off; else with every change",
         ),
     ]
     return _table(("what", "names", "changing it"), rows)
@@ -77,6 +89,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "classes": classes,
     "follows": follows,
     "outcome-table": outcome_table,
+    "row-meetings": row_meetings,
+    "row-checks": row_checks,
     "properties": properties,
     "bounds": bounds,
 }

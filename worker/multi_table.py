@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import DataFrame
 
+from protos.laketx.v1 import common_pb2
 from worker.changing import Changes
 from worker.cursors import Cursor
 from worker.errors import InputError
+from worker.row_changes import condition_read
+from worker.row_sets import PROFILE
 from worker.table import Table
 from worker.transaction import Commit, OnConflict, Write, run_writes
 
@@ -75,18 +79,27 @@ class TableInTransaction(Changes[None]):
 
     def __init__(self, txn: MultiTableTransaction, table: Table) -> None:
         self.plan: Callable[[Table], Write] | None = None
+        self.reads: list[common_pb2.Read] = []
         self.version = table.meta.head_version
         self._txn = txn
         self._table = table
 
     def read(self, where: str | None = None) -> DataFrame:
-        """Its rows at the version that the transaction is judged against."""
+        """Its rows at the version that the transaction is judged against.
+
+        Under `row_level` the change loses to whoever changed what was read here.
+        """
+        if self._table.meta.profile == PROFILE:
+            condition = condition_read(self._table, where)
+            condition.changes_all = False
+            self.reads.append(condition)
         return self._table.read(version=self.version, where=where)
 
     def planned(self) -> Write:
         if self.plan is None:
             raise InputError("CHANGE_MISSING", f"{self._table.meta.name} has no change")
-        return self.plan(self._table).at(self.version)
+        write = self.plan(self._table).at(self.version)
+        return replace(write, reads=[*write.reads, *self.reads])
 
     def _do(
         self,

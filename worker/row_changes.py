@@ -22,6 +22,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import scan
 from worker.errors import InputError
 from worker.predicates import to_wire
+from worker.row_sets import changes_all, ranges_of
 from worker.schema import FILE, OP, ROW_ID, table_schema
 from worker.staging import Stage, Staged, quoted, storage
 from worker.transaction import Write
@@ -54,6 +55,7 @@ def plan_delete(table: Table, where: str) -> Write:
 def plan_update(table: Table, settings: Settings, where: str | None) -> Write:
     meta = table.meta
     read = condition_read(table, where)
+    read.changes_all = read.changes_all and changes_all(*settings.values())
     values = checked_settings(meta, settings)
     shape = table.lake.spark.createDataFrame([], table_schema(meta, nullable=True))
     fitting(meta, shape, values)
@@ -68,13 +70,13 @@ def plan_update(table: Table, settings: Settings, where: str | None) -> Write:
 def condition_read(table: Table, where: str | None) -> common_pb2.Read:
     """What is read, for the service; a condition that the columns don't bear is refused."""
     if where is None:
-        return common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
+        return common_pb2.Read(predicate=common_pb2.Predicate(literal=True), changes_all=True)
     spark, meta = table.lake.spark, table.meta
     try:
         _ = spark.createDataFrame([], table_schema(meta, nullable=True)).where(where).schema
     except AnalysisException as error:
         raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
-    return common_pb2.Read(predicate=to_wire(where, meta, spark))
+    return common_pb2.Read(predicate=to_wire(where, meta, spark), changes_all=changes_all(where))
 
 
 def checked_settings(meta: catalog_pb2.Table, settings: Settings) -> dict[str, Column]:
@@ -197,6 +199,7 @@ def delete_set(stage: Stage, key: bytes, bitmap: Any, touches: set[str], number:
         found.bitmap = raw
         return found
     found.bytes, found.row_id_min, found.row_id_max = len(raw), bitmap.min(), bitmap.max()
+    found.ranges.extend(ranges_of(bitmap))
     files, root = storage(stage.table_folder)
     files.create_dir(f"{root}/{stage.txn_id}", recursive=True)
     with files.open_output_stream(f"{root}/{found.path}") as out:

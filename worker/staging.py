@@ -24,6 +24,7 @@ from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
+from worker.row_sets import key_sets
 from worker.schema import PART, ROW_ID
 from worker.storage import remove_folder
 from worker.storage import storage as storage
@@ -45,6 +46,7 @@ class Staged:
 
     files: list[common_pb2.DataFile] = field(default_factory=list)
     delete_sets: list[common_pb2.DeleteSet] = field(default_factory=list)
+    key_sets: list[common_pb2.KeySet] = field(default_factory=list)
 
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
@@ -52,6 +54,7 @@ class Staged:
     def add(self, other: Staged) -> None:
         self.files += other.files
         self.delete_sets += other.delete_sets
+        self.key_sets += other.key_sets
 
 
 class Stage:
@@ -63,6 +66,7 @@ class Stage:
         self.txn_id = txn_id
         self.read_version = read_version
         self.rows = 0
+        self.key_sets: list[common_pb2.KeySet] = []
         self._numbers = count()
 
     def remove(self) -> None:
@@ -95,7 +99,8 @@ class Stage:
         kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
         files = self._write(sorted_rows, True, kind)
         self._check_duplicates(files)
-        return Staged(files=files)
+        keys = [] if is_base else key_sets(meta, rows.sparkSession, self.table_folder, files)
+        return Staged(files=files, key_sets=keys)
 
     def _write(self, rows: DataFrame, parted: bool, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
         name = self.next_name()

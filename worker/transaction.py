@@ -82,12 +82,13 @@ class Write:
             reads=self.reads,
         )
 
-    def change(self) -> common_pb2.Change:
+    def change(self, key_sets: Sequence[common_pb2.KeySet] = ()) -> common_pb2.Change:
         return common_pb2.Change(
             table_id=self.meta.table_id,
             reads=self.reads,
             scope=self.scope,
             restore_version=self.restore_version,
+            key_sets=key_sets,
         )
 
 
@@ -173,8 +174,9 @@ def _attempt(
             with told_when_doomed(lake.spark, txn, stops=not resubmits) if _stages(writes) else _nothing():
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:
-                        stage.rows = _register(txn, write, write.stage(stage))
-            committed = txn.commit([write.change() for write in writes], cursors)
+                        staged = write.stage(stage)
+                        stage.rows, stage.key_sets = _register(txn, write, staged), staged.key_sets
+            committed = txn.commit(_changes(writes, stages), cursors)
         keeps_files = True
     except ClientConflict as error:
         lost = _Lost(txn.txn_id, error.conflict, stages)
@@ -190,6 +192,10 @@ def _attempt(
                 with suppress(OSError):
                     stage.remove()
     return committed, _staged_rows(stages), txn.txn_id
+
+
+def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb2.Change]:
+    return [write.change(stage.key_sets) for write, stage in zip(writes, stages, strict=True)]
 
 
 def _stages(writes: Sequence[Write]) -> bool:
@@ -217,7 +223,7 @@ def _resubmit(
     txn = lake.client.begin(intents, commit_message=message, adopt_from=lost.txn_id)
     with txn:
         try:
-            committed = txn.commit([write.change() for write in writes], cursors)
+            committed = txn.commit(_changes(writes, lost.stages), cursors)
         except ClientConflict as error:
             raise _Lost(txn.txn_id, error.conflict, lost.stages) from error
     return committed, txn.txn_id

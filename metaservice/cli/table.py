@@ -26,7 +26,7 @@ from metaservice.client import MetaServiceError
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 PROFILES = ["maxcompute", "delta_serializable", "delta_write_serializable"]
-PROFILES_TEXT = "maxcompute (the default), delta_serializable or delta_write_serializable"
+PROFILES_TEXT = "maxcompute (the default), delta_serializable, delta_write_serializable or row_level"
 COLUMNS = (
     Column("name"),
     Column("version", right=True),

@@ -87,6 +87,7 @@ def facts(conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | 
         ("table", table),
         ("partition", conflict.partition or "(the whole table)"),
         ("file", conflict.path),
+        ("rows", ", ".join(map(str, conflict.rows))),
         ("mine", f"{word(common_pb2.Operation.Name, conflict.operation)}, read version {conflict.read_version}"),
         ("winner", f"{who} at {when(conflict.winner_commit_time_us)} UTC"),
         ("winner's user", conflict.winner_principal.name),

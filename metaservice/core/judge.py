@@ -24,6 +24,7 @@ from metaservice.core.model import (
     TableMeta,
 )
 from metaservice.core.profiles import CLASS_OF, STANDS, writers_look_at
+from metaservice.core.row_level import RowChange, calm_from
 
 
 @dataclass(slots=True)
@@ -107,6 +108,8 @@ def judge(change: Change, meta: TableMeta, winners: Sequence[Footprint], snapsho
     if not winners:
         return None
     mine = Mine(change, meta, snapshots)
+    if meta.profile is Profile.ROW_LEVEL:
+        return _row_level(mine, winners)
     check = _maxcompute if meta.profile is Profile.MAXCOMPUTE else _delta
     for winner in winners:
         conflict = check(mine, winner)
@@ -115,7 +118,9 @@ def judge(change: Change, meta: TableMeta, winners: Sequence[Footprint], snapsho
     return None
 
 
-def _lost(mine: Mine, winner: Footprint, rule: Rule, partition: str = "", path: str = "") -> Conflict:
+def _lost(
+    mine: Mine, winner: Footprint, rule: Rule, partition: str = "", path: str = "", rows: tuple[int, ...] = ()
+) -> Conflict:
     change = mine.change
     return Conflict(
         change.table_id,
@@ -126,6 +131,7 @@ def _lost(mine: Mine, winner: Footprint, rule: Rule, partition: str = "", path: 
         advice_for(change, rule, blind=mine.blind),
         partition,
         path,
+        rows,
     )
 
 
@@ -164,6 +170,23 @@ def _maxcompute(mine: Mine, winner: Footprint) -> Conflict | None:
     for partition in sorted(winner.partitions):
         if mine.covers(partition):
             return _lost(mine, winner, Rule.OUTCOME_TABLE, partition)
+    return None
+
+
+def _row_level(mine: Mine, winners: Sequence[Footprint]) -> Conflict | None:
+    me = RowChange(mine.change, mine.meta, mine.snapshots)
+    reads_order = bool(mine.change.app_versions)  # who looked an id up without finding it came before me
+    calm = len(winners) if reads_order else calm_from(winners, mine.meta)
+    for place, winner in enumerate(winners):
+        if winner.metadata_changed or winner.features_changed:
+            if not _quiet_alter(mine):
+                return _lost(mine, winner, Rule.METADATA_CHANGED)
+            continue
+        if winner.app_ids and set(winner.app_ids) & set(mine.change.app_ids_read):
+            return _lost(mine, winner, Rule.CONCURRENT_TRANSACTION)
+        found = me.against(winner, may_skip=place >= calm)
+        if found is not None:
+            return _lost(mine, winner, found.rule, found.partition, found.path, found.rows)
     return None
 
 

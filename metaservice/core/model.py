@@ -9,10 +9,10 @@ A table is a log of commits. Worked example, a primary-key table with one bucket
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -20,6 +20,9 @@ from metaservice.core.partitions import Partitioning
 from metaservice.core.predicates import Predicate
 from metaservice.core.properties import check_property_name
 from metaservice.core.schema import Column, Comment, Schema, SchemaChange, evolve
+
+if TYPE_CHECKING:
+    from metaservice.core.rows import Payloads, Written
 
 
 class Operation(IntEnum):
@@ -64,6 +67,7 @@ class Rule(IntEnum):
     CONCURRENT_APPEND = 6
     CONCURRENT_DELETE_READ = 7
     CONCURRENT_DELETE_DELETE = 8
+    CONCURRENT_ROW_CHANGE = 9
 
 
 class Advice(IntEnum):
@@ -81,6 +85,11 @@ class Profile(StrEnum):
     MAXCOMPUTE = "maxcompute"
     DELTA_SERIALIZABLE = "delta_serializable"
     DELTA_WRITE_SERIALIZABLE = "delta_write_serializable"
+    ROW_LEVEL = "row_level"
+
+    @property
+    def is_delta(self) -> bool:
+        return self in (Profile.DELTA_SERIALIZABLE, Profile.DELTA_WRITE_SERIALIZABLE)
 
 
 @dataclass(slots=True)
@@ -144,11 +153,17 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was scanned: a condition on partitions, or partitions by name."""
+    """What was scanned: a condition on partitions, or partitions by name.
+
+    `condition` is the whole of it, other columns included; None: `predicate` is. `changes_all`: the change hides every
+    row that was found.
+    """
 
     predicate: Predicate
     partitions: frozenset[str] | None = None
     reads_files: bool = True
+    condition: Predicate | None = None
+    changes_all: bool = False
 
     def touches(self, partition: str, partitioning: Partitioning) -> bool:
         if self.partitions is not None:
@@ -169,12 +184,16 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One bucket's part of a compaction."""
+    """One bucket's part of a compaction. Rows are counted, and digests taken, by the worker: None and b"" where not."""
 
     partition: str
     bucket: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    input_digest: bytes = b""
+    output_digest: bytes = b""
+    input_rows: int | None = None
+    output_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +234,18 @@ class Alteration:
         return bool(given) or self.comment is not None
 
 
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """The keys written to a bucket, as hashes: one for each row."""
+
+    partition: str
+    bucket: int
+    hashes: Sequence[int]
+
+
 @dataclass(slots=True)
 class Change:
-    """What one transaction does to one table."""
+    """What one transaction does to one table. `key_sets` None: nobody has said yet which keys it writes."""
 
     table_id: str
     operation: Operation
@@ -232,6 +260,7 @@ class Change:
     groups: tuple[Group, ...] = ()
     alteration: Alteration | None = None
     changes_data: bool = True
+    key_sets: tuple[KeySet, ...] | None = None
 
     @property
     def logical(self) -> bool:
@@ -250,7 +279,7 @@ class Principal:
 
 @dataclass(slots=True)
 class Footprint:
-    """What a commit did, as far as later ones are judged by it."""
+    """What a commit did, as far as later ones are judged by it. `shared`: its transaction changed other tables, too."""
 
     version: int
     time_us: int
@@ -268,6 +297,7 @@ class Footprint:
     features_removed: bool = False
     altered: bool = False
     app_ids: tuple[str, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +404,7 @@ class Conflict:
     advice: Advice
     partition: str = ""
     path: str = ""
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -421,3 +452,9 @@ class Snapshots(Protocol):
     def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterable[Live]: ...
 
     def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None: ...
+
+    def wrote(self, version: int) -> Written:
+        """What the commit of a version added."""
+
+    @property
+    def payloads(self) -> Payloads: ...

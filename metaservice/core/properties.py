@@ -46,6 +46,12 @@ PROPERTIES: Final = (
         low=0,
         high=87_600,
     ),
+    Property(
+        "compaction.verify",
+        "true",
+        "Whether compactions take digests of what they read and wrote. Set to true, one without them is refused.",
+        choices=("true", "false"),
+    ),
     Property("compaction.enabled", "true", "Whether the planner may compact the table.", choices=("true", "false")),
     Property(
         "compaction.minor.files", "10", "Files in a bucket from which on a minor one is planned.", low=2, high=10_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from metaservice.core.digests import check_digests
 from metaservice.core.errors import BrokenInvariantError, invalid
 from metaservice.core.judge import Mine, advice_for, judge, removals_at
 from metaservice.core.model import (
@@ -34,6 +35,7 @@ from metaservice.core.model import (
     TableMeta,
 )
 from metaservice.core.profiles import writers_look_at
+from metaservice.core.row_level import check_key_sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ def _insert(
 ) -> TableCommit | Conflict:
     """What `decide_any` answers, at less cost."""
     _check_adds(change, meta)
+    check_key_sets(change, meta)
     rivals = winners
     delta_append = meta.profile is not Profile.MAXCOMPUTE and not meta.keyed
     if delta_append and not change.app_ids_read:  # there one blind insert never makes another one lose
@@ -146,7 +149,7 @@ def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
     """Refuse what breaks the rules of the table by itself."""
     operation = change.operation
     custom = operation is Operation.CUSTOM
-    if custom and meta.profile is Profile.MAXCOMPUTE:
+    if custom and not meta.profile.is_delta:
         raise invalid("CUSTOM_NOT_ALLOWED", "CUSTOM changes need a delta_… profile", profile=meta.profile)
     if operation is Operation.CREATE:
         raise invalid("OPERATION_INVALID", operation=operation.name)
@@ -164,6 +167,7 @@ def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
     if operation is Operation.RESTORE and not 0 <= change.restore_version <= change.read_version:
         raise invalid("RESTORE_VERSION_INVALID", restore=change.restore_version, read=change.read_version)
     _check_adds(change, meta)
+    check_key_sets(change, meta)
     _check_refs(change, snapshots)
     _check_groups(change, meta, snapshots)
 
@@ -218,6 +222,7 @@ def _check_groups(change: Change, meta: TableMeta, snapshots: Snapshots) -> None
                 raise invalid("GROUP_OUTPUT_INVALID", "an output is a file of the group's bucket", path=path)
             outputs.add(path)
         _check_inputs(change, meta, snapshots, group)
+        check_digests(group, by_path, meta)
     if change.groups and outputs != by_path.keys():
         raise invalid("GROUP_OUTPUT_INVALID", "every file of a compaction is an output", count=len(by_path))
 
@@ -269,7 +274,7 @@ def _swap(
     if change.groups:
         return _swap_groups(change, meta, winners, snapshots, head)
     swap = _Swap()
-    if change.operation in SCOPED and meta.profile is not Profile.MAXCOMPUTE:
+    if change.operation in SCOPED and meta.profile.is_delta:
         then = {live.entry.path for live in removals_at(change, snapshots, change.read_version)}
         swap.removed = [live for live in removals_at(change, snapshots, head) if live.entry.path in then]
     else:

@@ -36,6 +36,7 @@ RULE_SAYS: Final = {
     Rule.CONCURRENT_APPEND: "the winner added files that should have been read",
     Rule.CONCURRENT_DELETE_READ: "the winner removed a file that was read",
     Rule.CONCURRENT_DELETE_DELETE: "the winner removed a file that this transaction removes too",
+    Rule.CONCURRENT_ROW_CHANGE: "the winner changed a row that this transaction changes too",
 }
 
 
@@ -67,6 +68,7 @@ def conflict(one: Conflict) -> common_pb2.Conflict:
         winner_principal=principal(winner.principal),
         partition=one.partition,
         path=one.path,
+        rows=one.rows,
         operation=int(one.operation),  # type: ignore[arg-type]
         read_version=one.read_version,
         advice=int(one.advice),  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from metaservice.core.model import TableMeta
 from metaservice.core.partitions import wire_kind
 from metaservice.core.predicates import TRUE, Predicate, SqlValue, partition_part
 from metaservice.core.pruning import UNKNOWN, Row, bounds, new_pruning, show
+from metaservice.core.rows import ColumnType
 from metaservice.core.varint import varint
 from metaservice.rpc import answers, wire
 from metaservice.service.planning import Explanation, Increment, Planning, Scan, Wanted
@@ -60,20 +61,20 @@ def wanted(request: read_pb2.PlanScanRequest, meta: TableMeta, version: int) -> 
     named = frozenset(wire.partition(one, meta.partitioning) for one in request.partitions) or None
     types = {column.name: column.type for column in meta.columns}
     pruning = new_pruning(predicate, types, names, meta.primary_key)
-    reader = BoundsReader(meta, pruning.columns) if pruning.columns else None
+    reader = BoundsReader(column_types(meta, pruning.columns)) if pruning.columns else None
     return Wanted(version, partition_part(predicate, names), named, pruning, reader, request.explain)
 
 
-def column_ids(meta: TableMeta) -> dict[str, int]:
-    return {column.name: column.column_id for column in meta.columns}
+def column_types(meta: TableMeta, names: Iterable[str]) -> list[ColumnType]:
+    known = {column.name: (column.column_id, column.type) for column in meta.columns}
+    return [known[name] for name in names]
 
 
 class BoundsReader:
     """From the bytes of a DataFile to the bounds of some columns."""
 
-    def __init__(self, meta: TableMeta, columns: Iterable[str]) -> None:
-        ids, types = column_ids(meta), {column.name: column.type for column in meta.columns}
-        self._places = {ids[name]: (place, wire_kind(types[name])) for place, name in enumerate(columns)}
+    def __init__(self, columns: Iterable[ColumnType]) -> None:
+        self._places = {number: (place, wire_kind(kind)) for place, (number, kind) in enumerate(columns)}
 
     @property
     def key(self) -> tuple[tuple[int, tuple[int, str | None]], ...]:

@@ -22,7 +22,6 @@ from metaservice.core.model import (
     Change,
     Entry,
     FileKind,
-    Group,
     Operation,
     Principal,
     Profile,
@@ -48,6 +47,7 @@ from metaservice.core.predicates import (
 )
 from metaservice.core.profiles import feature_known
 from metaservice.core.properties import check_property
+from metaservice.rpc import wire_rows
 from metaservice.rpc.wire_schema import schema_changes
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from protos.laketx.v1 import common_pb2, transaction_pb2
@@ -241,10 +241,11 @@ def reads(messages: Sequence[common_pb2.Read], meta: TableMeta) -> tuple[Read, .
             if message.HasField("predicate"):
                 raise invalid("READ_INVALID", "a predicate or partitions, not both")
             named = frozenset(partition(one, meta.partitioning) for one in message.partitions)
-            found.append(Read(TRUE, named, not message.reads_no_files))
+            found.append(Read(TRUE, named, not message.reads_no_files, None, message.changes_all))
         else:
             whole = predicate(message.predicate, meta) if message.HasField("predicate") else TRUE
-            found.append(Read(partition_part(whole, names), None, not message.reads_no_files))
+            part = partition_part(whole, names)
+            found.append(Read(part, None, not message.reads_no_files, whole, message.changes_all))
     return tuple(found)
 
 
@@ -327,6 +328,7 @@ def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operati
     else:
         rows = count(message.rows, "rows", limits.FILE_COUNT_MAX)
         low, high = count(message.row_id_min, "row_id_min"), count(message.row_id_max, "row_id_max")
+        wire_rows.check_ranges(message, low, high)
     if rows == 0 or low > high:
         raise invalid("DELETE_SET_EMPTY", path=path)
     count(high, "row_id_max")
@@ -501,14 +503,12 @@ def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operati
         )
     if message.groups:
         found.groups = tuple(
-            Group(
-                partition(one.partition, partitioning),
-                bucket(one.bucket, meta),
-                tuple(one.inputs),
-                tuple(one.outputs),
-            )
+            wire_rows.group(one, partition(one.partition, partitioning), bucket(one.bucket, meta))
             for one in message.groups
         )
+    found.key_sets = wire_rows.key_sets(
+        [(partition(one.partition, partitioning), bucket(one.bucket, meta), one) for one in message.key_sets]
+    )
     return found
 
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Footprint, Idle, Live, Namespace, TableMeta
+from metaservice.core.rows import NOTHING_KNOWN, Payloads, Written
 from metaservice.core.transaction import Txn, TxnState, unknown_txn
 from metaservice.service.markbook import MarkBook
 from metaservice.service.pinbook import PinBook
+from metaservice.service.written import WrittenKept
 from metaservice.store import keys, upkeep
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Cursor, Store, prefix_end
@@ -99,11 +101,19 @@ class StoreSnapshots:
                 return live
         return None
 
+    def wrote(self, version: int) -> Written:
+        self.state.flush()
+        return self.state.written.get(self.raw_id, version)
+
+    @property
+    def payloads(self) -> Payloads:
+        return self.state.written.payloads
+
 
 class State:
     """Tables, open transactions, times."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, payloads: Payloads = NOTHING_KNOWN) -> None:
         self.store = store
         self.batch = Batch()
         self.dirty = False
@@ -117,6 +127,7 @@ class State:
         self.ceiling_us = 0
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
+        self.written = WrittenKept(store, payloads)
         self.pins = PinBook(store.cursor())
         self.marks = MarkBook(store.cursor())
         self.ended_now: list[Txn] = []

@@ -31,6 +31,7 @@ from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
 from metaservice.store.records import encode_added, encode_commit, encode_entry, encode_live, join_chunk
+from metaservice.store.row_records import encode_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,7 @@ class Transactions:
             decision = decide(change, table.meta, winners, snapshots, author, table.head, time_us)
             if isinstance(decision, Conflict):
                 return decision
+            decision.footprint.shared = len(changes) > 1
             commits.append(decision)
         return commits
 
@@ -323,7 +325,9 @@ class Transactions:
                 batch.put(keys.chunk_key(raw, commit.version, chunks), chunk)
                 chunks += 1
         inline = () if chunks else added
-        batch.put(keys.commit_key(raw, commit.version), encode_commit(commit, txn, inline, chunks))
+        record = encode_commit(commit, txn, inline, chunks)
+        record += encode_rows(commit.change.key_sets, shared=commit.footprint.shared)
+        batch.put(keys.commit_key(raw, commit.version), record)
         batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
         if not commit.change.logical:
             table.idle = table.idle.after(commit.version)

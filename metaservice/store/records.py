@@ -228,6 +228,7 @@ def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
         record.features_removed,
         record.altered,
         tuple(record.app_ids),
+        record.shared,
     )
     return _summary(record, footprint)
 
@@ -399,6 +400,7 @@ def _conflict_record(conflict: Conflict) -> pb.ConflictRecord:
         advice=int(conflict.advice),
         partition=conflict.partition,
         path=conflict.path,
+        rows=conflict.rows,
     )
 
 
@@ -418,6 +420,7 @@ def _conflict_from(record: pb.ConflictRecord) -> Conflict:
         Advice(record.advice),
         record.partition,
         record.path,
+        tuple(record.rows),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 COMMITTED = "committed"
 CONFLICT = "conflict"
+ROW_LEVEL = "row_level"  # takes either form
 OPERATIONS = ("INSERT_OVERWRITE", "INSERT_INTO", "UPDATE_DELETE", "MINOR_COMPACT", "MAJOR_COMPACT")
 KINDS = ("base", "delta")
 OUTCOMES = frozenset(
@@ -20,6 +21,8 @@ OUTCOMES = frozenset(
         "ConcurrentAppend",
         "ConcurrentDeleteRead",
         "ConcurrentDeleteDelete",
+        "ConcurrentRowChange",
+        "Lineage",
     }
 )
 
@@ -190,7 +193,9 @@ def decode_case(said: Mapping[str, Any]) -> Case:
     profile = said["profile"]
     if profile == "maxcompute":
         return decode_pair(said)
-    if profile.startswith("delta_"):
+    if profile == ROW_LEVEL and "op" in said["own"]:
+        return decode_pair(said)
+    if profile.startswith("delta_") or profile == ROW_LEVEL:
         return decode_actions_case(said)
     raise BadCaseError(f"no form for the profile {profile!r}")
 
@@ -204,7 +209,7 @@ def decode_pair(said: Mapping[str, Any]) -> PairCase:
         files=tuple(PairFile(each["partition"], each["file"], one_of(each["kind"], KINDS)) for each in said["files"]),
         winners=tuple(decode_job(each) for each in said["winners"]),
         own=decode_job(said["own"]),
-        expect=one_of(said["expect"], (COMMITTED, CONFLICT)),
+        expect=one_of(said["expect"], OUTCOMES | {CONFLICT} if said["profile"] == ROW_LEVEL else (COMMITTED, CONFLICT)),
         expect_live=None if live is None else {partition: tuple(files) for partition, files in live.items()},
     )
 

@@ -12,7 +12,8 @@ TIMEOUT_S = 300
 
 
 @pytest.mark.parametrize(
-    ("file", "cases"), [("outcome_table.csv", 25), ("maxcompute_pairs.jsonl", 25), ("delta_profiles.jsonl", 90)]
+    ("file", "cases"),
+    [("outcome_table.csv", 25), ("maxcompute_pairs.jsonl", 25), ("delta_profiles.jsonl", 90), ("row_level.jsonl", 39)],
 )
 def test_every_case_ends_as_it_says(file: str, cases: int) -> None:
     command = [sys.executable, "-m", "tests.conformance", str(CASES / file)]

@@ -22,11 +22,15 @@ from metaservice.core.model import (
 )
 from metaservice.core.partitions import Partitioning
 from metaservice.core.predicates import TRUE
+from metaservice.core.pruning import UNKNOWN, Row, bounds
 from metaservice.core.rebase import Author, decide
+from metaservice.core.rows import NOTHING_KNOWN, Payloads, Written, written_by
+from metaservice.core.schema import Column
 
 PARTITIONS = ("p=1", "p=2")
 BUCKETS = 2
 KEYS = range(6)
+KEY_ID, VALUE_ID = 1, 2  # of columns
 
 Rows = dict[tuple[str, int], int]  # (partition, key or row id) -> value; no value is used twice
 
@@ -38,11 +42,52 @@ class Content:
     rows: dict[int, int | None]
 
 
+class SomeIds:
+    """The ids of a delete set."""
+
+    def __init__(self, ids: Iterable[int]) -> None:
+        self._ids = frozenset(ids)
+
+    def common(self, other: "SomeIds", most: int) -> tuple[int, ...]:
+        return tuple(sorted(self._ids & other._ids)[:most])
+
+    def meets(self, span: tuple[int, int]) -> bool:
+        return any(span[0] <= one <= span[1] for one in self._ids)
+
+
+@dataclass
+class ContentPayloads:
+    """A payload is the path; what the file holds says the rest."""
+
+    contents: dict[str, Content]
+    kept_in_files: set[str] = field(default_factory=set)
+
+    def bounds(self, payload: bytes, columns: Sequence[tuple[int, str]]) -> Row:
+        rows = self.contents[payload.decode()].rows if payload else {}
+        columns_of_rows = {KEY_ID: list(rows), VALUE_ID: [one for one in rows.values() if one is not None]}
+        found = []
+        for number, _ in columns:
+            values = columns_of_rows[number]
+            nulls = len(rows) - len(values)
+            known = bounds(min(values), max(values), nulls, len(rows)) if values else (None, None, True, False)
+            found.append(known if rows else UNKNOWN)
+        return tuple(found)
+
+    def row_ids(self, payload: bytes) -> SomeIds | None:
+        path = payload.decode()
+        return None if not path or path in self.kept_in_files else SomeIds(self.contents[path].rows)
+
+    def ranges(self, payload: bytes) -> tuple[tuple[int, int], ...]:
+        return tuple((one, one) for one in sorted(self.contents[payload.decode()].rows)) if payload else ()
+
+
 @dataclass
 class MemorySnapshots:
     """Every version's live entries."""
 
     versions: list[dict[str, Live]] = field(default_factory=lambda: [{}])
+    payloads: Payloads = NOTHING_KNOWN
+    written: dict[int, Written] = field(default_factory=dict)
 
     def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterator[Live]:
         for live in self.versions[version].values():
@@ -54,6 +99,9 @@ class MemorySnapshots:
         here = live is not None and (live.entry.partition, live.entry.bucket) == (partition, bucket)
         return live if here else None
 
+    def wrote(self, version: int) -> Written:
+        return self.written[version]
+
     def advance(self, commit: TableCommit) -> None:
         after = dict(self.versions[-1])
         for live in commit.removed:
@@ -61,6 +109,8 @@ class MemorySnapshots:
         for live in commit.added:
             assert live.entry.path not in after
             after[live.entry.path] = live
+        entries = [live.entry for live in commit.added]
+        self.written[commit.version] = written_by(entries, commit.change.key_sets or (), self.payloads)
         self.versions.append(after)
 
 
@@ -87,7 +137,9 @@ class Done:
 def new_meta(profile: Profile, *, keyed: bool) -> TableMeta:
     key = ("id",) if keyed else ()
     partitioning = Partitioning((("p", "int"),))
-    return TableMeta("t", "t", partitioning, key, BUCKETS if keyed else 1, profile, 1, {}, frozenset(), "", (), 0)
+    columns = (Column("id", "bigint", True, "", KEY_ID), Column("v", "bigint", True, "", VALUE_ID))
+    buckets = BUCKETS if keyed else 1
+    return TableMeta("t", "t", partitioning, key, buckets, profile, 1, {}, frozenset(), "", columns, 0)
 
 
 class World:
@@ -100,6 +152,8 @@ class World:
         self.snapshots = MemorySnapshots()
         self.oracle: list[Rows] = [{}]
         self.contents: dict[str, Content] = {}
+        self.payloads = ContentPayloads(self.contents)
+        self.snapshots.payloads = self.payloads
         self.footprints: list[Footprint] = []
         self.done: list[Done] = []
         self._paths = 0
@@ -154,7 +208,7 @@ class World:
             assert rows.get(row) == value, f"{change.operation.name} read a row that has changed since: {row}"
             del rows[row]
         if change.scope is not None:
-            recomputed = self.meta.profile is Profile.MAXCOMPUTE
+            recomputed = not self.meta.profile.is_delta
             for row in [row for row in rows if change.scope.touches(row[0])]:
                 if recomputed or job.base.get(row) == rows[row]:
                     del rows[row]
@@ -165,7 +219,7 @@ class World:
         path = f"f{self._paths}"
         self.contents[path] = Content(dict(rows))
         low, high = (min(rows), max(rows)) if rows and not self.keyed else (-1, -1)
-        return Entry(path, partition, bucket, kind, len(rows), 100, b"", row_id_min=low, row_id_max=high)
+        return Entry(path, partition, bucket, kind, len(rows), 100, path.encode(), row_id_min=low, row_id_max=high)
 
     def new_value(self) -> int:
         self._values += 1

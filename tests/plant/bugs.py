@@ -117,7 +117,7 @@ BUGS = (
     Bug(
         "an overwrite removes only what was live at its read version",
         CORE + "rebase.py",
-        (("change.operation in SCOPED and meta.profile is not Profile.MAXCOMPUTE", "change.operation in SCOPED"),),
+        (("change.operation in SCOPED and meta.profile.is_delta", "change.operation in SCOPED"),),
     ),
     Bug(
         "registered files are forgotten in a crash",

@@ -245,7 +245,7 @@ class Checker:
 
     @staticmethod
     def _newer(log: Log, commit: pb.CommitRecord, one: File) -> bool:
-        return log.spec.profile is not Profile.MAXCOMPUTE and one.added > commit.read_version
+        return log.spec.profile.is_delta and one.added > commit.read_version
 
     def _check_races(self, log: Log, commit: pb.CommitRecord) -> None:
         mine, winners = Operation(commit.operation), log.commits[commit.read_version + 1 :]
@@ -256,7 +256,7 @@ class Checker:
                 continue
             if log.spec.profile is Profile.MAXCOMPUTE:
                 check(CLASS[theirs] in FOLLOWS[CLASS[mine]], "the outcome table holds", theirs.name, mine.name)
-            elif mine is Operation.UPDATE:
+            elif log.spec.profile.is_delta and mine is Operation.UPDATE:
                 check(not winner.logical, "no update is lost", log.spec.profile, winner.version, commit.version)
 
     # -- the end --------------------------------------------------------------------------------------------------

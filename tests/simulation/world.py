@@ -67,8 +67,8 @@ class World:
         self.crashes = 0
         profiles = list(Profile)
         self.specs = [
-            Spec(self.uuid(), True, profiles[seed % 3]),
-            Spec(self.uuid(), False, profiles[seed // 3 % 3]),
+            Spec(self.uuid(), True, profiles[seed % len(profiles)]),
+            Spec(self.uuid(), False, profiles[seed // len(profiles) % len(profiles)]),
         ]
         self.checker = Checker(self.specs)
         self.decider = Decider(self.reopen, self._tick, _never)

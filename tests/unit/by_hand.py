@@ -34,7 +34,7 @@ class Table(World):
 
     def file(self, path: str, rows: Rows, kind: FileKind = FileKind.DELTA, partition: str = ONE) -> Entry:
         self.contents[path] = Content(rows)
-        return Entry(path, partition, 0, kind if self.keyed else FileKind.APPEND, len(rows), 100, b"")
+        return Entry(path, partition, 0, kind if self.keyed else FileKind.APPEND, len(rows), 100, path.encode())
 
     def delete_set(self, path: str, ids: Sequence[int], touches: Sequence[str], partition: str = ONE) -> Entry:
         entry = self.file(path, dict.fromkeys(ids), partition=partition)

@@ -22,6 +22,7 @@ from metaservice.core.model import (
 )
 from metaservice.core.partitions import Partitioning
 from metaservice.core.rebase import Author, decide, decide_any, is_blind_insert
+from metaservice.core.rows import NOTHING_KNOWN, UNKNOWN_WRITTEN, Payloads, Written
 
 WHO = Principal("tests", "")
 APPEND = TableMeta("t", "t", Partitioning((("p", "int"),)), (), 0, Profile.MAXCOMPUTE, 1, {}, frozenset(), "", (), 0)
@@ -39,6 +40,13 @@ class Empty:
     def find(self, _version: int, partition: str, bucket: int, path: str) -> Live | None:
         found = Entry(path, partition, 0, FileKind.APPEND, 10, 100, b"")
         return Live(found, 1, 1) if path == "ext/0" and not bucket else None
+
+    def wrote(self, _version: int) -> Written:
+        return UNKNOWN_WRITTEN
+
+    @property
+    def payloads(self) -> Payloads:
+        return NOTHING_KNOWN
 
 
 def entries(rng: random.Random, right: FileKind) -> list[Entry]:

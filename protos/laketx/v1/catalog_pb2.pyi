@@ -163,7 +163,7 @@ class Table(_message.Message):
     buckets: _builtins.int
     """Buckets of a primary-key table; 0 in an append table."""
     profile: _builtins.str
-    """Which rules judge its commits: maxcompute, delta_serializable or delta_write_serializable."""
+    """Which rules judge its commits: maxcompute, delta_serializable, delta_write_serializable or row_level."""
     comment: _builtins.str
     """For people."""
     schema_version: _builtins.int

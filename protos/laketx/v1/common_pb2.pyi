@@ -733,6 +733,32 @@ class FileRef(_message.Message):
 Global___FileRef: _TypeAlias = FileRef  # noqa: Y015
 
 @_typing.final
+class RowIdRange(_message.Message):
+    """Row ids from the first to the last, ends included."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    first: _builtins.int
+    """First id."""
+    last: _builtins.int
+    """Last id."""
+    def __init__(
+        self,
+        *,
+        first: _builtins.int = ...,
+        last: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "last", b"last"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RowIdRange: _TypeAlias = RowIdRange  # noqa: Y015
+
+@_typing.final
 class DeleteSet(_message.Message):
     """Rows of one partition of an append table that are hidden."""
 
@@ -747,6 +773,7 @@ class DeleteSet(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     TOUCHES_FIELD_NUMBER: _builtins.int
     DATA_CHANGE_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Id, unique in the table: "<transaction id>/…"; also the path where the set is kept in a file."""
     bitmap: _builtins.bytes
@@ -769,6 +796,10 @@ class DeleteSet(_message.Message):
     def touches(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The live files whose rows it hides."""
 
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___RowIdRange]:
+        """Where it is kept in a file: ranges that hold all its ids, ascending, apart; none: from the smallest id to the largest."""
+
     def __init__(
         self,
         *,
@@ -781,16 +812,51 @@ class DeleteSet(_message.Message):
         bytes: _builtins.int = ...,
         touches: _abc.Iterable[_builtins.str] | None = ...,
         data_change: _builtins.bool | None = ...,
+        ranges: _abc.Iterable[Global___RowIdRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "data_change", b"data_change", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "bitmap", b"bitmap", "bytes", b"bytes", "data_change", b"data_change", "partition", b"partition", "path", b"path", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "rows", b"rows", "touches", b"touches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "bitmap", b"bitmap", "bytes", b"bytes", "data_change", b"data_change", "partition", b"partition", "path", b"path", "ranges", b"ranges", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "rows", b"rows", "touches", b"touches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_change: _TypeAlias = _typing.Literal["data_change"]  # noqa: Y015
     _WhichOneofArgType__data_change: _TypeAlias = _typing.Literal["_data_change", b"_data_change"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__data_change) -> _WhichOneofReturnType__data_change | None: ...
 
 Global___DeleteSet: _TypeAlias = DeleteSet  # noqa: Y015
+
+@_typing.final
+class KeySet(_message.Message):
+    """The keys that a change writes to one bucket of a primary-key table."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    BUCKET_FIELD_NUMBER: _builtins.int
+    HASHES_FIELD_NUMBER: _builtins.int
+    bucket: _builtins.int
+    """The bucket."""
+    @_builtins.property
+    def partition(self) -> Global___Partition:
+        """The partition."""
+
+    @_builtins.property
+    def hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """For each row of the change's files there: Spark's xxhash64 of the key columns, the hash that buckets go by; in any order."""
+
+    def __init__(
+        self,
+        *,
+        partition: Global___Partition | None = ...,
+        bucket: _builtins.int = ...,
+        hashes: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket", b"bucket", "hashes", b"hashes", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeySet: _TypeAlias = KeySet  # noqa: Y015
 
 @_typing.final
 class LiveEntry(_message.Message):
@@ -841,8 +907,13 @@ class Read(_message.Message):
     PREDICATE_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     READS_NO_FILES_FIELD_NUMBER: _builtins.int
+    CHANGES_ALL_FIELD_NUMBER: _builtins.int
     reads_no_files: _builtins.bool
     """True where only partitions were looked at, and no file."""
+    changes_all: _builtins.bool
+    """True where the change hides every row that the read found, and nothing else came of it: a plain UPDATE or DELETE. Read
+    by the profile row_level.
+    """
     @_builtins.property
     def predicate(self) -> Global___Predicate:
         """The condition of the scan; absent: TRUE."""
@@ -857,10 +928,11 @@ class Read(_message.Message):
         predicate: Global___Predicate | None = ...,
         partitions: _abc.Iterable[Global___Partition] | None = ...,
         reads_no_files: _builtins.bool = ...,
+        changes_all: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["predicate", b"predicate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "predicate", b"predicate", "reads_no_files", b"reads_no_files"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes_all", b"changes_all", "partitions", b"partitions", "predicate", b"predicate", "reads_no_files", b"reads_no_files"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -936,12 +1008,20 @@ class CompactionGroup(_message.Message):
     OUTPUTS_FIELD_NUMBER: _builtins.int
     INPUT_DIGEST_FIELD_NUMBER: _builtins.int
     OUTPUT_DIGEST_FIELD_NUMBER: _builtins.int
+    INPUT_ROWS_FIELD_NUMBER: _builtins.int
+    OUTPUT_ROWS_FIELD_NUMBER: _builtins.int
     bucket: _builtins.int
     """Bucket of all inputs and outputs."""
     input_digest: _builtins.bytes
     """Digest of the input rows, as the worker took it."""
     output_digest: _builtins.bytes
     """Digest of the output rows; must equal the input's."""
+    input_rows: _builtins.int
+    """Rows read that have to be in the outputs; absent: not counted."""
+    output_rows: _builtins.int
+    """Rows found in the outputs as written; must be what was read, and what the files were registered with; absent: not
+    counted.
+    """
     @_builtins.property
     def partition(self) -> Global___Partition:
         """Partition of all inputs and outputs."""
@@ -963,12 +1043,21 @@ class CompactionGroup(_message.Message):
         outputs: _abc.Iterable[_builtins.str] | None = ...,
         input_digest: _builtins.bytes = ...,
         output_digest: _builtins.bytes = ...,
+        input_rows: _builtins.int | None = ...,
+        output_rows: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_input_rows", b"_input_rows", "_output_rows", b"_output_rows", "input_rows", b"input_rows", "output_rows", b"output_rows", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket", b"bucket", "input_digest", b"input_digest", "inputs", b"inputs", "output_digest", b"output_digest", "outputs", b"outputs", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_input_rows", b"_input_rows", "_output_rows", b"_output_rows", "bucket", b"bucket", "input_digest", b"input_digest", "input_rows", b"input_rows", "inputs", b"inputs", "output_digest", b"output_digest", "output_rows", b"output_rows", "outputs", b"outputs", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__input_rows: _TypeAlias = _typing.Literal["input_rows"]  # noqa: Y015
+    _WhichOneofArgType__input_rows: _TypeAlias = _typing.Literal["_input_rows", b"_input_rows"]  # noqa: Y015
+    _WhichOneofReturnType__output_rows: _TypeAlias = _typing.Literal["output_rows"]  # noqa: Y015
+    _WhichOneofArgType__output_rows: _TypeAlias = _typing.Literal["_output_rows", b"_output_rows"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__input_rows) -> _WhichOneofReturnType__input_rows | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__output_rows) -> _WhichOneofReturnType__output_rows | None: ...
 
 Global___CompactionGroup: _TypeAlias = CompactionGroup  # noqa: Y015
 
@@ -1371,6 +1460,7 @@ class Change(_message.Message):
     CHANGES_DATA_FIELD_NUMBER: _builtins.int
     REGISTERED_FILES_FIELD_NUMBER: _builtins.int
     REGISTERED_ROWS_FIELD_NUMBER: _builtins.int
+    KEY_SETS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table's id."""
     restore_version: _builtins.int
@@ -1417,6 +1507,12 @@ class Change(_message.Message):
     def alteration(self) -> Global___Alteration:
         """A metadata change; ALTER and CUSTOM alone."""
 
+    @_builtins.property
+    def key_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeySet]:
+        """Primary-key tables: the keys written, each bucket once; a bucket that is missing is judged as a whole. Read by the
+        profile row_level.
+        """
+
     def __init__(
         self,
         *,
@@ -1434,10 +1530,11 @@ class Change(_message.Message):
         changes_data: _builtins.bool = ...,
         registered_files: _builtins.int | None = ...,
         registered_rows: _builtins.int | None = ...,
+        key_sets: _abc.Iterable[Global___KeySet] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_registered_files", b"_registered_files", "_registered_rows", b"_registered_rows", "alteration", b"alteration", "registered_files", b"registered_files", "registered_rows", b"registered_rows", "scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_registered_files", b"_registered_files", "_registered_rows", b"_registered_rows", "alteration", b"alteration", "app_ids_read", b"app_ids_read", "app_versions", b"app_versions", "changes_data", b"changes_data", "delete_sets", b"delete_sets", "files", b"files", "groups", b"groups", "reads", b"reads", "registered_files", b"registered_files", "registered_rows", b"registered_rows", "removes", b"removes", "restore_version", b"restore_version", "scope", b"scope", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_registered_files", b"_registered_files", "_registered_rows", b"_registered_rows", "alteration", b"alteration", "app_ids_read", b"app_ids_read", "app_versions", b"app_versions", "changes_data", b"changes_data", "delete_sets", b"delete_sets", "files", b"files", "groups", b"groups", "key_sets", b"key_sets", "reads", b"reads", "registered_files", b"registered_files", "registered_rows", b"registered_rows", "removes", b"removes", "restore_version", b"restore_version", "scope", b"scope", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__registered_files: _TypeAlias = _typing.Literal["registered_files"]  # noqa: Y015
     _WhichOneofArgType__registered_files: _TypeAlias = _typing.Literal["_registered_files", b"_registered_files"]  # noqa: Y015
@@ -1495,6 +1592,7 @@ class Conflict(_message.Message):
     READ_VERSION_FIELD_NUMBER: _builtins.int
     ADVICE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """Table on which it was lost."""
     rule: Global___ConflictRule.ValueType
@@ -1523,6 +1621,12 @@ class Conflict(_message.Message):
     def winner_principal(self) -> Global___Principal:
         """The winner's user."""
 
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """CONCURRENT_ROW_CHANGE: a sample of the rows that both changed: row ids, or hashes of keys; none where not known one by
+        one.
+        """
+
     def __init__(
         self,
         *,
@@ -1539,10 +1643,11 @@ class Conflict(_message.Message):
         read_version: _builtins.int = ...,
         advice: Global___Advice.ValueType = ...,
         message: _builtins.str = ...,
+        rows: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["winner_principal", b"winner_principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "message", b"message", "operation", b"operation", "partition", b"partition", "path", b"path", "read_version", b"read_version", "rule", b"rule", "table_id", b"table_id", "winner_commit_time_us", b"winner_commit_time_us", "winner_operation", b"winner_operation", "winner_principal", b"winner_principal", "winner_txn_id", b"winner_txn_id", "winner_version", b"winner_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "message", b"message", "operation", b"operation", "partition", b"partition", "path", b"path", "read_version", b"read_version", "rows", b"rows", "rule", b"rule", "table_id", b"table_id", "winner_commit_time_us", b"winner_commit_time_us", "winner_operation", b"winner_operation", "winner_principal", b"winner_principal", "winner_txn_id", b"winner_txn_id", "winner_version", b"winner_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

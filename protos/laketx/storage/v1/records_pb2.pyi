@@ -259,6 +259,8 @@ class CommitRecord(_message.Message):
     BYTES_ADDED_FIELD_NUMBER: _builtins.int
     BYTES_REMOVED_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
+    KEY_SETS_FIELD_NUMBER: _builtins.int
+    SHARED_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The version."""
     time_us: _builtins.int
@@ -307,6 +309,8 @@ class CommitRecord(_message.Message):
     """Bytes added."""
     bytes_removed: _builtins.int
     """Bytes removed."""
+    shared: _builtins.bool
+    """The transaction changed other tables, too."""
     @_builtins.property
     def added(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryRecord]:
         """Entries added, unless bulk."""
@@ -334,6 +338,10 @@ class CommitRecord(_message.Message):
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Free-form, from the transaction."""
+
+    @_builtins.property
+    def key_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeySetRecord]:
+        """Profile row_level: the keys written to a primary-key table."""
 
     def __init__(
         self,
@@ -369,14 +377,48 @@ class CommitRecord(_message.Message):
         bytes_added: _builtins.int = ...,
         bytes_removed: _builtins.int = ...,
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        key_sets: _abc.Iterable[Global___KeySetRecord] | None = ...,
+        shared: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "added_chunks", b"added_chunks", "altered", b"altered", "app_ids", b"app_ids", "blind", b"blind", "bytes_added", b"bytes_added", "bytes_removed", b"bytes_removed", "client", b"client", "features_changed", b"features_changed", "features_removed", b"features_removed", "files_added", b"files_added", "files_removed", b"files_removed", "groups", b"groups", "logical", b"logical", "message", b"message", "metadata_changed", b"metadata_changed", "operation", b"operation", "partitions", b"partitions", "principal", b"principal", "properties", b"properties", "read_version", b"read_version", "rebased_over", b"rebased_over", "removed", b"removed", "rows_added", b"rows_added", "rows_removed", b"rows_removed", "sets_added", b"sets_added", "sets_removed", b"sets_removed", "time_us", b"time_us", "touched", b"touched", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "added_chunks", b"added_chunks", "altered", b"altered", "app_ids", b"app_ids", "blind", b"blind", "bytes_added", b"bytes_added", "bytes_removed", b"bytes_removed", "client", b"client", "features_changed", b"features_changed", "features_removed", b"features_removed", "files_added", b"files_added", "files_removed", b"files_removed", "groups", b"groups", "key_sets", b"key_sets", "logical", b"logical", "message", b"message", "metadata_changed", b"metadata_changed", "operation", b"operation", "partitions", b"partitions", "principal", b"principal", "properties", b"properties", "read_version", b"read_version", "rebased_over", b"rebased_over", "removed", b"removed", "rows_added", b"rows_added", "rows_removed", b"rows_removed", "sets_added", b"sets_added", "sets_removed", b"sets_removed", "shared", b"shared", "time_us", b"time_us", "touched", b"touched", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CommitRecord: _TypeAlias = CommitRecord  # noqa: Y015
+
+@_typing.final
+class KeySetRecord(_message.Message):
+    """The keys that a commit wrote to one bucket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    BUCKET_FIELD_NUMBER: _builtins.int
+    HASHES_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Partition."""
+    bucket: _builtins.int
+    """Bucket."""
+    @_builtins.property
+    def hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Hashes of the keys."""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        bucket: _builtins.int = ...,
+        hashes: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket", b"bucket", "hashes", b"hashes", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeySetRecord: _TypeAlias = KeySetRecord  # noqa: Y015
 
 @_typing.final
 class ColumnRecord(_message.Message):
@@ -727,6 +769,7 @@ class ConflictRecord(_message.Message):
     ADVICE_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     rule: _builtins.int
@@ -753,6 +796,10 @@ class ConflictRecord(_message.Message):
     """Partition in question."""
     path: _builtins.str
     """File in question."""
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """A sample of rows that both changed."""
+
     def __init__(
         self,
         *,
@@ -769,10 +816,11 @@ class ConflictRecord(_message.Message):
         advice: _builtins.int = ...,
         partition: _builtins.str = ...,
         path: _builtins.str = ...,
+        rows: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "operation", b"operation", "partition", b"partition", "path", b"path", "read_version", b"read_version", "rule", b"rule", "table_id", b"table_id", "winner_client", b"winner_client", "winner_operation", b"winner_operation", "winner_principal", b"winner_principal", "winner_time_us", b"winner_time_us", "winner_txn_id", b"winner_txn_id", "winner_version", b"winner_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "operation", b"operation", "partition", b"partition", "path", b"path", "read_version", b"read_version", "rows", b"rows", "rule", b"rule", "table_id", b"table_id", "winner_client", b"winner_client", "winner_operation", b"winner_operation", "winner_principal", b"winner_principal", "winner_time_us", b"winner_time_us", "winner_txn_id", b"winner_txn_id", "winner_version", b"winner_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

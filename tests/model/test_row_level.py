@@ -1,0 +1,33 @@
+"""row_level is serialisable: for every history of crossing transactions there is a serial order that explains it."""
+
+import pytest
+
+from metaservice.core.model import COMPACTIONS, Operation, Profile
+from tests.model.programs import play, serial_order
+
+SEEDS = 600
+ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+NEVER = {pair for rows in ROWS for compaction in COMPACTIONS for pair in ((rows, compaction), (compaction, rows))}
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["primary-key", "append"])
+@pytest.mark.parametrize("block", range(4))
+def test_a_serial_order_explains_every_history(block: int, keyed: bool) -> None:
+    committed = lost = compacted = 0
+    for seed in range(block * SEEDS, (block + 1) * SEEDS):
+        played = play(Profile.ROW_LEVEL, keyed=keyed, seed=seed)
+        assert serial_order(played) is not None, f"seed {seed}: {[type(p).__name__ for p, _ in played.committed]}"
+        assert not played.met & NEVER, f"seed {seed}"
+        committed += len(played.committed)
+        lost += played.lost
+        compacted += played.compacted
+    assert min(committed, lost, compacted) > SEEDS // 2, (committed, lost, compacted)
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["primary-key", "append"])
+def test_row_level_lets_more_through_than_delta(keyed: bool) -> None:
+    lost = {
+        profile: sum(play(profile, keyed=keyed, seed=seed).lost for seed in range(100))
+        for profile in (Profile.ROW_LEVEL, Profile.DELTA_WRITE_SERIALIZABLE)
+    }
+    assert lost[Profile.ROW_LEVEL] < lost[Profile.DELTA_WRITE_SERIALIZABLE]
