@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker import scan
+from worker import merge_reads, scan
 from worker.errors import InputError
 from worker.predicates import to_wire
 from worker.schema import FILE, OP, ROW_ID, table_schema
@@ -238,12 +238,26 @@ def plan_merge(table: Table, merge: Merge) -> Write:
         if clause.action != "delete":
             merge_images(meta, merge, clause, rows)
 
+    asked = common_pb2.Predicate(literal=True)
+    names = on_columns(meta, merge.on)
+    reads_all = any(clause.when == "by_source" for clause in merge.clauses)
+    if names is None and not reads_all:
+        asked = merge_reads.of_condition(str(merge.on), meta, table.lake.spark)
+    shared = [] if reads_all else merge_reads.shared_partitions(meta, names or [], merge.source)
+
     def stage(stage: Stage) -> Staged:
         target = scan.read_at(table, stage.read_version, with_origin=True)
-        return stage_merge(stage, merge, target)
+        if not shared:
+            return stage_merge(stage, merge, target)
+        source = merge.source.localCheckpoint()
+        places, rows = merge_reads.partitions_of(meta, shared, source)
+        near = target if rows is None else target.where(rows)
+        staged = stage_merge(stage, replace(merge, source=source), near)
+        return replace(staged, reads=[merge_reads.read_of([asked, places])])
 
-    everything = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
-    return Write(meta, table.folder, common_pb2.OPERATION_MERGE, stage, reads=[everything])
+    # What is declared now can only doom it: where the source has yet to say more, nothing is.
+    reads = [] if shared else [merge_reads.read_of([asked])]
+    return Write(meta, table.folder, common_pb2.OPERATION_MERGE, stage, reads=reads)
 
 
 def stage_merge(stage: Stage, merge: Merge, target: DataFrame) -> Staged:
@@ -300,11 +314,18 @@ def joined(meta: catalog_pb2.Table, merge: Merge, target: DataFrame) -> DataFram
 
 
 def on_condition(meta: catalog_pb2.Table, merge: Merge) -> str:
-    names = [merge.on] if isinstance(merge.on, str) else merge.on
-    known = {column.name.lower() for column in meta.columns}
-    if isinstance(merge.on, str) and merge.on.strip().lower() not in known:
-        return merge.on
+    names = on_columns(meta, merge.on)
+    if names is None:
+        return str(merge.on)
     return " AND ".join(f"{TARGET}.{quoted(name.strip())} = {SOURCE}.{quoted(name.strip())}" for name in names)
+
+
+def on_columns(meta: catalog_pb2.Table, on: str | list[str]) -> list[str] | None:
+    """The columns that both sides have to share; None where it is a condition."""
+    if isinstance(on, str):
+        known = {column.name.lower() for column in meta.columns}
+        return [on] if on.strip().lower() in known else None
+    return on
 
 
 def clause_number(merge: Merge) -> Column:

@@ -21,11 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
+from worker.required import explain, guarded
 from worker.schema import PART, ROW_ID
 from worker.values import raw_value, wire_value
 
@@ -33,6 +35,7 @@ STATS_COLUMNS: Final = 32  # leading ones; key and partition columns always
 FOOTER_THREADS: Final = 8
 CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
 ROWS_AT_ONCE: Final = 1 << 17
+AT: Final = "_laketx_at"
 TASKS_LEAST: Final = 64  # so many buckets are a task each, however few partitions the session shuffles to
 CONFLICTS_AT_COMMIT: Final = "mapreduce.fileoutputcommitter.algorithm.version"
 
@@ -65,6 +68,7 @@ class Staged:
 
     files: list[common_pb2.DataFile] = field(default_factory=list)
     delete_sets: list[common_pb2.DeleteSet] = field(default_factory=list)
+    reads: Sequence[common_pb2.Read] | None = None  # what was read after all; None: what its plan said
 
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
@@ -83,6 +87,7 @@ class Stage:
         self.txn_id = txn_id
         self.read_version = read_version
         self.rows = 0
+        self.reads: Sequence[common_pb2.Read] | None = None
         self._numbers = count()
 
     def remove(self) -> None:
@@ -92,15 +97,20 @@ class Stage:
         """Relative to the table's folder."""
         return f"{self.txn_id}/{next(self._numbers)}"
 
-    def write_append(self, rows: DataFrame) -> Staged:
-        """Rows of an append table, with `_row_id` where they keep their ids."""
-        writer_rows, parted = rows, bool(self.meta.partition_columns)
-        if parted:
-            writer_rows = rows.withColumn(PART, partition_text(self.meta))
-        return Staged(files=self._write(writer_rows, parted, common_pb2.FILE_KIND_UNSPECIFIED))
+    def write_append(self, rows: DataFrame, *, in_order: bool = False) -> Staged:
+        """Rows of an append table, with `_row_id` where they keep their ids; files keep an order that there is."""
+        rows = guarded(rows, self.meta)
+        parted = bool(self.meta.partition_columns)
+        if parted and in_order:
+            placed = rows.withColumn(AT, sf.monotonically_increasing_id()).withColumn(PART, partition_text(self.meta))
+            rows = placed.sortWithinPartitions(PART, AT).drop(AT)
+        elif parted:
+            rows = rows.withColumn(PART, partition_text(self.meta))
+        return Staged(files=self._write(rows, parted, common_pb2.FILE_KIND_UNSPECIFIED))
 
     def write_keyed(self, rows: DataFrame, *, is_base: bool = False) -> Staged:
         """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's."""
+        rows = guarded(rows, self.meta)
         kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
         tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
         if self.meta.partition_columns or self.meta.buckets > max(TASKS_LEAST, tasks):
@@ -125,7 +135,10 @@ class Stage:
             writer = writer.option("maxRecordsPerFile", "0")  # a bucket's keys lie in one file, sorted
         if parted:
             writer = writer.partitionBy(PART)
-        writer.parquet(f"{self.table_folder}/{name}")
+        try:
+            writer.parquet(f"{self.table_folder}/{name}")
+        except PySparkException as error:
+            raise explain(error, self.meta) or error from error
         return self._entries(name, kind)
 
     def _entries(self, name: str, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pyspark.sql import SparkSession
 
-from metaservice.client import CommitOutcomeUnknownError, Transaction
+from metaservice.client import CommitOutcomeUnknownError, StaleError, Transaction
 from metaservice.client import ConflictError as ClientConflict
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.errors import ConflictError, InputError
@@ -82,10 +82,10 @@ class Write:
             reads=self.reads,
         )
 
-    def change(self) -> common_pb2.Change:
+    def change(self, reads: Sequence[common_pb2.Read] | None = None) -> common_pb2.Change:
         return common_pb2.Change(
             table_id=self.meta.table_id,
-            reads=self.reads,
+            reads=self.reads if reads is None else reads,
             scope=self.scope,
             restore_version=self.restore_version,
         )
@@ -129,8 +129,8 @@ def run_writes(
             time.sleep(backoff_s(attempt - 2, random.random()))
         try:
             if lost is None:
-                writes = plan()
-                committed, staged, txn_id = _attempt(lake, writes, policy, message)
+                writes, txn = _begun(lake, plan, message)
+                committed, staged, txn_id = _attempt(lake, writes, txn, policy)
             else:
                 committed, txn_id = _resubmit(lake, writes, lost, message)
             return _commits(writes, committed, txn_id, staged, attempt)
@@ -149,10 +149,23 @@ def backoff_s(repeat: int, chance: float) -> float:
     return chance * min(BACKOFF_LONGEST_S, BACKOFF_BASE_S * 2.0**repeat)
 
 
+def _begun(lake: Lake, plan: Callable[[], list[Write]], message: str) -> tuple[list[Write], Transaction]:
+    """Planned and begun; again where an ALTER came in between. A write at a fixed version stays what it was."""
+    for left in reversed(range(ATTEMPTS_MAX)):
+        writes = plan()
+        try:
+            return writes, lake.client.begin([write.intent() for write in writes], commit_message=message)
+        except StaleError as error:
+            is_fixed = any(write.read_version is not None for write in writes)
+            if error.reason != "SCHEMA_VERSION_MISMATCH" or is_fixed or not left:
+                raise
+            log.info("the columns changed: planned again")
+    raise AssertionError("the last attempt raises")
+
+
 def _attempt(
-    lake: Lake, writes: list[Write], policy: OnConflict, message: str
+    lake: Lake, writes: list[Write], txn: Transaction, policy: OnConflict
 ) -> tuple[common_pb2.Committed, dict[str, int], str]:
-    txn = lake.client.begin([write.intent() for write in writes], commit_message=message)
     stages = [
         Stage(write.meta, write.folder, txn.txn_id, txn.tables[write.meta.table_id].read_version) for write in writes
     ]
@@ -164,8 +177,8 @@ def _attempt(
             with told_when_doomed(lake.spark, txn, stops=not resubmits) if _stages(writes) else _nothing():
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:
-                        stage.rows = _register(txn, write, write.stage(stage))
-            committed = txn.commit([write.change() for write in writes])
+                        _register(txn, write, stage, write.stage(stage))
+            committed = txn.commit([write.change(one.reads) for write, one in zip(writes, stages, strict=True)])
         keeps_files = True
     except ClientConflict as error:
         lost = _Lost(txn.txn_id, error.conflict, stages)
@@ -192,12 +205,12 @@ def _nothing() -> Iterator[None]:
     yield
 
 
-def _register(txn: Transaction, write: Write, staged: Staged) -> int:
+def _register(txn: Transaction, write: Write, stage: Stage, staged: Staged) -> None:
     if staged.delete_sets:
         txn.register(write.meta.table_id, staged.files, staged.delete_sets)
     elif staged.files:
         txn.queue(write.meta.table_id, staged.files)
-    return staged.rows()
+    stage.rows, stage.reads = staged.rows(), staged.reads
 
 
 def _resubmit(lake: Lake, writes: list[Write], lost: _Lost, message: str) -> tuple[common_pb2.Committed, str]:
