@@ -108,8 +108,11 @@ class Stage:
             rows = rows.withColumn(PART, partition_text(self.meta))
         return Staged(files=self._write(rows, parted, common_pb2.FILE_KIND_UNSPECIFIED))
 
-    def write_keyed(self, rows: DataFrame, *, is_base: bool = False) -> Staged:
-        """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's."""
+    def write_keyed(self, rows: DataFrame, *, is_base: bool = False, may_repeat: bool = True) -> Staged:
+        """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's.
+
+        A key that stands there twice is an error; where none can, `may_repeat` saves looking.
+        """
         rows = guarded(rows, self.meta)
         kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
         tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
@@ -117,7 +120,8 @@ class Stage:
             files = self._write(bucket_folders(self.meta, rows, tasks), True, kind)
         else:
             files = self._write(bucket_tasks(self.meta, rows), False, kind)
-        self._check_duplicates(files)
+        if may_repeat:
+            self._check_duplicates(files)
         return Staged(files=files)
 
     def _write(self, rows: DataFrame, parted: bool, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
