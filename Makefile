@@ -120,6 +120,10 @@ bench-purge: $(VENV)/.ready-bench ## measure the purge of dead files; JSON and S
 bench-row-level: $(VENV)/.ready-bench ## measure single-row updates beside Delta's rules; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.row_level
 
+.PHONY: bench-write
+bench-write: $(VENV)/.ready-bench ## measure writes from Spark; JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.write
+
 .PHONY: clean
 clean: ## remove what the commands made, the environment included
 	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

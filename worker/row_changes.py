@@ -12,6 +12,7 @@ from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from pyroaring import BitMap64
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -19,20 +20,21 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker import scan
+from worker import merge_reads, scan
 from worker.errors import InputError
+from worker.merge_on_read import xxhash64
 from worker.predicates import to_wire
 from worker.row_sets import changes_all, ranges_of
 from worker.schema import FILE, OP, ROW_ID, table_schema
 from worker.staging import Stage, Staged, quoted, storage
 from worker.transaction import Write
-from worker.values import wire_value
 from worker.writes import TOMBSTONE, UPSERT, fitted
 
 if TYPE_CHECKING:
     from worker.table import Table
 
 Settings = Mapping[str, str | Column]
+Files = Mapping[str, common_pb2.Partition]  # by path
 INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
 CLAUSE: Final = "_laketx_clause"
 TARGET, SOURCE = "target", "source"
@@ -46,8 +48,8 @@ def plan_delete(table: Table, where: str) -> Write:
     read = condition_read(table, where)
 
     def stage(stage: Stage) -> Staged:
-        rows = scan.read_at(table, stage.read_version, where=where, with_origin=True)
-        return hide(stage, rows)
+        rows, files = target_of(table, stage, where)
+        return hide(stage, rows, files)
 
     return Write(meta, table.folder, common_pb2.OPERATION_DELETE, stage, reads=[read])
 
@@ -61,8 +63,9 @@ def plan_update(table: Table, settings: Settings, where: str | None) -> Write:
     fitting(meta, shape, values)
 
     def stage(stage: Stage) -> Staged:
-        rows = scan.read_at(table, stage.read_version, where=where, with_origin=True).localCheckpoint()
-        return replace_rows(stage, rows, fitting(meta, rows, values))
+        rows, files = target_of(table, stage, where)
+        before = rows.localCheckpoint()
+        return replace_rows(stage, before, fitting(meta, before, values), files)
 
     return Write(meta, table.folder, common_pb2.OPERATION_UPDATE, stage, reads=[read])
 
@@ -121,17 +124,27 @@ def row_id_field() -> t.StructField:
 # -- what is staged ----------------------------------------------------------------------------------------------------
 
 
-def hide(stage: Stage, rows: DataFrame) -> Staged:
+def target_of(table: Table, stage: Stage, where: str | None = None) -> tuple[DataFrame, Files]:
+    """The rows that a change looks at, with their origin, and the files that they may lie in."""
+    version = stage.read_version
+    meta = table.lake.client.get_table(table_id=table.table_id, version=version)
+    entries = scan.plan(table, meta, version, where)
+    rows = scan.frame_of(table, meta, entries, with_origin=True)
+    files = {entry.file.path: entry.file.partition for entry in entries if entry.HasField("file")}
+    return rows if where is None else rows.filter(where), files
+
+
+def hide(stage: Stage, rows: DataFrame, files: Files) -> Staged:
     if stage.meta.primary_key:
-        return stage.write_keyed(tombstones(stage.meta, rows))
-    return Staged(delete_sets=delete_sets(stage, rows))
+        return stage.write_keyed(tombstones(stage.meta, rows), may_repeat=False)
+    return Staged(delete_sets=delete_sets(stage, rows, files))
 
 
-def replace_rows(stage: Stage, before: DataFrame, after: DataFrame) -> Staged:
+def replace_rows(stage: Stage, before: DataFrame, after: DataFrame, files: Files) -> Staged:
     """`after` has a row for each of `before`, by row id or key."""
     meta = stage.meta
     if not meta.primary_key:
-        staged = Staged(delete_sets=delete_sets(stage, before))
+        staged = Staged(delete_sets=delete_sets(stage, before, files))
         staged.add(stage.write_append(with_new_ids(meta, before, after)))
         return staged
     return stage.write_keyed(delta(meta, before, after))
@@ -163,28 +176,22 @@ def tombstones(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
     return fitted(rows.select(*columns), schema).withColumn(OP, sf.lit(TOMBSTONE).cast("tinyint"))
 
 
-def delete_sets(stage: Stage, rows: DataFrame) -> list[common_pb2.DeleteSet]:
-    """Their row ids, a set for each partition. Ids travel to the driver, rows don't."""
-    meta = stage.meta
-    types = {column.name: column.type for column in meta.columns}
-    names = list(meta.partition_columns)
-    by_file = rows.groupBy(*map(quoted, names), FILE).agg(sf.collect_list(ROW_ID).alias(ROW_ID)).toArrow()
+def delete_sets(stage: Stage, rows: DataFrame, files: Files) -> list[common_pb2.DeleteSet]:
+    """Their row ids, a set for each partition. What travels to the driver are numbers: a row's id, its file's hash."""
+    found = rows.select(sf.xxhash64(FILE).alias(FILE), ROW_ID).toArrow()
+    order = np.argsort(found.column(FILE).to_numpy(), kind="stable")
+    hashes, begins = np.unique(found.column(FILE).to_numpy()[order], return_index=True)
+    by_file = np.split(found.column(ROW_ID).to_numpy()[order], begins[1:])
+    by_hash = {xxhash64(path): path for path in files} if len(hashes) else {}
     ids: dict[bytes, BitMap64] = {}
     touched: dict[bytes, set[str]] = {}
-    for at in range(by_file.num_rows):
-        values = {name: by_file.column(name)[at].as_py() for name in names}
-        key = partition_key(names, values, types)
-        found = by_file.column(ROW_ID)[at].values.to_numpy(zero_copy_only=False)
-        ids.setdefault(key, BitMap64()).update(found.tolist())
-        touched.setdefault(key, set()).add(by_file.column(FILE)[at].as_py())
+    for of_file, row_ids in zip(hashes.tolist(), by_file, strict=False):
+        path = by_hash[of_file]
+        key = files[path].SerializeToString(deterministic=True)
+        ids.setdefault(key, BitMap64()).update(row_ids.tolist())
+        touched.setdefault(key, set()).add(path)
     numbers = count()
     return [delete_set(stage, key, bitmap, touched[key], next(numbers)) for key, bitmap in ids.items()]
-
-
-def partition_key(names: Sequence[str], values: Mapping[str, Any], types: Mapping[str, str]) -> bytes:
-    parts = [common_pb2.PartitionValue(column=name, value=wire_value(values[name], types[name])) for name in names]
-    key: bytes = common_pb2.Partition(values=parts).SerializeToString(deterministic=True)
-    return key
 
 
 def delete_set(stage: Stage, key: bytes, bitmap: Any, touches: set[str], number: int) -> common_pb2.DeleteSet:
@@ -241,15 +248,29 @@ def plan_merge(table: Table, merge: Merge) -> Write:
         if clause.action != "delete":
             merge_images(meta, merge, clause, rows)
 
+    asked = common_pb2.Predicate(literal=True)
+    names = on_columns(meta, merge.on)
+    reads_all = any(clause.when == "by_source" for clause in merge.clauses)
+    if names is None and not reads_all:
+        asked = merge_reads.of_condition(str(merge.on), meta, table.lake.spark)
+    shared = [] if reads_all else merge_reads.shared_partitions(meta, names or [], merge.source)
+
     def stage(stage: Stage) -> Staged:
-        target = scan.read_at(table, stage.read_version, with_origin=True)
-        return stage_merge(stage, merge, target)
+        target, files = target_of(table, stage)
+        if not shared:
+            return stage_merge(stage, merge, target, files)
+        source = merge.source.localCheckpoint()
+        places, rows = merge_reads.partitions_of(meta, shared, source)
+        near = target if rows is None else target.where(rows)
+        staged = stage_merge(stage, replace(merge, source=source), near, files)
+        return replace(staged, reads=[merge_reads.read_of([asked, places])])
 
-    everything = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
-    return Write(meta, table.folder, common_pb2.OPERATION_MERGE, stage, reads=[everything])
+    # What is declared now can only doom it: where the source has yet to say more, nothing is.
+    reads = [] if shared else [merge_reads.read_of([asked])]
+    return Write(meta, table.folder, common_pb2.OPERATION_MERGE, stage, reads=reads)
 
 
-def stage_merge(stage: Stage, merge: Merge, target: DataFrame) -> Staged:
+def stage_merge(stage: Stage, merge: Merge, target: DataFrame, files: Files) -> Staged:
     meta = stage.meta
     touched = joined(meta, merge, target).localCheckpoint()
     refuse_several_sources(meta, touched)
@@ -263,10 +284,10 @@ def stage_merge(stage: Stage, merge: Merge, target: DataFrame) -> Staged:
     before = touched.where(sf.col(CLAUSE).isin(hides)).select(f"{TARGET}.*", *origin)
     after = reduce(DataFrame.unionByName, images) if images else None
     if after is None:
-        return hide(stage, before) if hides else Staged()
+        return hide(stage, before, files) if hides else Staged()
     if meta.primary_key:
         return stage.write_keyed(delta(meta, before, after))
-    staged = Staged(delete_sets=delete_sets(stage, before) if hides else [])
+    staged = Staged(delete_sets=delete_sets(stage, before, files) if hides else [])
     staged.add(stage.write_append(with_new_ids(meta, before, after)))
     return staged
 
@@ -303,11 +324,18 @@ def joined(meta: catalog_pb2.Table, merge: Merge, target: DataFrame) -> DataFram
 
 
 def on_condition(meta: catalog_pb2.Table, merge: Merge) -> str:
-    names = [merge.on] if isinstance(merge.on, str) else merge.on
-    known = {column.name.lower() for column in meta.columns}
-    if isinstance(merge.on, str) and merge.on.strip().lower() not in known:
-        return merge.on
+    names = on_columns(meta, merge.on)
+    if names is None:
+        return str(merge.on)
     return " AND ".join(f"{TARGET}.{quoted(name.strip())} = {SOURCE}.{quoted(name.strip())}" for name in names)
+
+
+def on_columns(meta: catalog_pb2.Table, on: str | list[str]) -> list[str] | None:
+    """The columns that both sides have to share; None where it is a condition."""
+    if isinstance(on, str):
+        known = {column.name.lower() for column in meta.columns}
+        return [on] if on.strip().lower() in known else None
+    return on
 
 
 def clause_number(merge: Merge) -> Column:

@@ -1,6 +1,7 @@
 """Rows become Parquet files under a transaction's folder, and files become entries with statistics.
 
     <warehouse>/<table id>/<transaction id>/0/part-….parquet                 an append table
+    <warehouse>/<table id>/<transaction id>/0/part-00003-….parquet           a bucket each, by the task's number
     <warehouse>/<table id>/<transaction id>/0/_part=3-5d41…/part-….parquet   a partition and bucket each
 
 Spark writes; what its committed job left in the folder counts, so a task that ran twice counts once. The driver reads
@@ -19,11 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
+from worker.required import explain, guarded
 from worker.row_sets import key_sets
 from worker.schema import PART, ROW_ID
 from worker.storage import remove_folder
@@ -34,6 +37,8 @@ STATS_COLUMNS: Final = 32  # leading ones; key and partition columns always
 FOOTER_THREADS: Final = 8
 CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
 ROWS_AT_ONCE: Final = 1 << 17
+AT: Final = "_laketx_at"
+TASKS_LEAST: Final = 64  # so many buckets are a task each, however few partitions the session shuffles to
 CONFLICTS_AT_COMMIT: Final = "mapreduce.fileoutputcommitter.algorithm.version"
 
 
@@ -47,6 +52,7 @@ class Staged:
     files: list[common_pb2.DataFile] = field(default_factory=list)
     delete_sets: list[common_pb2.DeleteSet] = field(default_factory=list)
     key_sets: list[common_pb2.KeySet] = field(default_factory=list)
+    reads: Sequence[common_pb2.Read] | None = None  # what was read after all; None: what its plan said
 
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
@@ -65,8 +71,7 @@ class Stage:
         self.table_folder = table_folder
         self.txn_id = txn_id
         self.read_version = read_version
-        self.rows = 0
-        self.key_sets: list[common_pb2.KeySet] = []
+        self.staged = Staged()
         self._numbers = count()
 
     def remove(self) -> None:
@@ -76,30 +81,32 @@ class Stage:
         """Relative to the table's folder."""
         return f"{self.txn_id}/{next(self._numbers)}"
 
-    def write_append(self, rows: DataFrame) -> Staged:
-        """Rows of an append table, with `_row_id` where they keep their ids."""
-        writer_rows, parted = rows, bool(self.meta.partition_columns)
-        if parted:
-            writer_rows = rows.withColumn(PART, partition_text(self.meta))
-        return Staged(files=self._write(writer_rows, parted, common_pb2.FILE_KIND_UNSPECIFIED))
+    def write_append(self, rows: DataFrame, *, in_order: bool = False) -> Staged:
+        """Rows of an append table, with `_row_id` where they keep their ids; files keep an order that there is."""
+        rows = guarded(rows, self.meta)
+        parted = bool(self.meta.partition_columns)
+        if parted and in_order:
+            placed = rows.withColumn(AT, sf.monotonically_increasing_id()).withColumn(PART, partition_text(self.meta))
+            rows = placed.sortWithinPartitions(PART, AT).drop(AT)
+        elif parted:
+            rows = rows.withColumn(PART, partition_text(self.meta))
+        return Staged(files=self._write(rows, parted, common_pb2.FILE_KIND_UNSPECIFIED))
 
-    def write_keyed(self, rows: DataFrame, *, is_base: bool = False) -> Staged:
-        """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's."""
-        meta = self.meta
-        bucket = bucket_of(meta)
-        part = bucket
-        if meta.partition_columns:  # never NULL: Spark would put a step between the sort and the writer
-            part = sf.coalesce(sf.concat(bucket.cast("string"), sf.lit("-"), partition_text(meta)), sf.lit(""))
-        tasks = min(meta.buckets, int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
-        sorted_rows = (
-            rows.withColumn(PART, part)
-            .repartitionById(tasks, sf.pmod(bucket, sf.lit(tasks)).cast("int"))
-            .sortWithinPartitions(PART, *[quoted(name) for name in meta.primary_key])
-        )
+    def write_keyed(self, rows: DataFrame, *, is_base: bool = False, may_repeat: bool = True) -> Staged:
+        """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's.
+
+        A key that stands there twice is an error; where none can, `may_repeat` saves looking.
+        """
+        rows = guarded(rows, self.meta)
         kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
-        files = self._write(sorted_rows, True, kind)
-        self._check_duplicates(files)
-        keys = [] if is_base else key_sets(meta, rows.sparkSession, self.table_folder, files)
+        tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+        if self.meta.partition_columns or self.meta.buckets > max(TASKS_LEAST, tasks):
+            files = self._write(bucket_folders(self.meta, rows, tasks), True, kind)
+        else:
+            files = self._write(bucket_tasks(self.meta, rows), False, kind)
+        if may_repeat:
+            self._check_duplicates(files)
+        keys = [] if is_base else key_sets(self.meta, rows.sparkSession, self.table_folder, files)
         return Staged(files=files, key_sets=keys)
 
     def _write(self, rows: DataFrame, parted: bool, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
@@ -113,9 +120,14 @@ class Stage:
             .option(CONFLICTS_AT_COMMIT, "1")  # a task's files come into place with the job, not before
             .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         )
+        if kind != common_pb2.FILE_KIND_UNSPECIFIED:
+            writer = writer.option("maxRecordsPerFile", "0")  # a bucket's keys lie in one file, sorted
         if parted:
             writer = writer.partitionBy(PART)
-        writer.parquet(f"{self.table_folder}/{name}")
+        try:
+            writer.parquet(f"{self.table_folder}/{name}")
+        except PySparkException as error:
+            raise explain(error, self.meta) or error from error
         return self._entries(name, kind)
 
     def _entries(self, name: str, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
@@ -131,7 +143,7 @@ class Stage:
                 entry = data_file(self.meta, relative, footer, size)
                 entry.kind = kind
                 if kind != common_pb2.FILE_KIND_UNSPECIFIED:
-                    entry.bucket = int(relative.rpartition(f"/{PART}=")[2].partition("/")[0].partition("-")[0])
+                    entry.bucket = bucket_in(relative)
                 entry.partition.CopyFrom(partition_of(self.meta, entry, files, path))
                 entries.append(entry)
         check_required(self.meta, entries)
@@ -162,6 +174,35 @@ def quoted(name: str) -> str:
 
 def bucket_of(meta: catalog_pb2.Table) -> Column:
     return sf.pmod(sf.xxhash64(*[sf.col(quoted(name)) for name in meta.primary_key]), sf.lit(meta.buckets)).cast("int")
+
+
+def bucket_tasks(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
+    """A task a bucket, of the bucket's number, sorted by the key alone: half the work of sorting by folder and key."""
+    bucket = bucket_of(meta)
+    astray = sf.raise_error(sf.concat(sf.lit("LAKETX_BUCKET "), bucket.cast("string"))).cast("boolean")
+    return (
+        rows.repartitionById(meta.buckets, bucket)
+        .where(sf.when(bucket == sf.spark_partition_id(), sf.lit(True)).otherwise(astray))
+        .sortWithinPartitions(*[quoted(name) for name in meta.primary_key])
+    )
+
+
+def bucket_folders(meta: catalog_pb2.Table, rows: DataFrame, tasks: int) -> DataFrame:
+    """With the folder of a partition and bucket each in PART, sorted by it and the key."""
+    bucket = bucket_of(meta)
+    part = bucket
+    if meta.partition_columns:  # never NULL: Spark would put a step between the sort and the writer
+        part = sf.coalesce(sf.concat(bucket.cast("string"), sf.lit("-"), partition_text(meta)), sf.lit(""))
+    tasks = min(meta.buckets, tasks)
+    parted = rows.withColumn(PART, part).repartitionById(tasks, sf.pmod(bucket, sf.lit(tasks)).cast("int"))
+    return parted.sortWithinPartitions(PART, *[quoted(name) for name in meta.primary_key])
+
+
+def bucket_in(path: str) -> int:
+    """Of a file that was staged: its folder says it, or the number of the task that wrote it."""
+    folder = path.rpartition(f"/{PART}=")[2].partition("/")[0] if f"/{PART}=" in path else ""
+    number = folder.partition("-")[0] or path.rpartition("/")[2].removeprefix("part-").partition("-")[0]
+    return int(number)
 
 
 def partition_text(meta: catalog_pb2.Table) -> Column:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pyspark.sql import SparkSession
 
-from metaservice.client import CommitOutcomeUnknownError, Transaction
+from metaservice.client import CommitOutcomeUnknownError, StaleError, Transaction
 from metaservice.client import ConflictError as ClientConflict
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.errors import ConflictError, InputError
@@ -82,13 +82,13 @@ class Write:
             reads=self.reads,
         )
 
-    def change(self, key_sets: Sequence[common_pb2.KeySet] = ()) -> common_pb2.Change:
+    def change(self, staged: Staged) -> common_pb2.Change:
         return common_pb2.Change(
             table_id=self.meta.table_id,
-            reads=self.reads,
+            reads=self.reads if staged.reads is None else staged.reads,
             scope=self.scope,
             restore_version=self.restore_version,
-            key_sets=key_sets,
+            key_sets=staged.key_sets,
         )
 
 
@@ -135,8 +135,8 @@ def run_writes(
             time.sleep(backoff_s(attempt - 2, random.random()))
         try:
             if lost is None:
-                writes = plan()
-                committed, staged, txn_id = _attempt(lake, writes, policy, message, cursors)
+                writes, txn = _begun(lake, plan, message)
+                committed, staged, txn_id = _attempt(lake, writes, txn, policy, cursors)
             else:
                 committed, txn_id = _resubmit(lake, writes, lost, message, cursors)
             return _commits(writes, committed, txn_id, staged, attempt)
@@ -155,14 +155,27 @@ def backoff_s(repeat: int, chance: float) -> float:
     return chance * min(BACKOFF_LONGEST_S, BACKOFF_BASE_S * 2.0**repeat)
 
 
+def _begun(lake: Lake, plan: Callable[[], list[Write]], message: str) -> tuple[list[Write], Transaction]:
+    """Planned and begun; again where an ALTER came in between. A write at a fixed version stays what it was."""
+    left = ATTEMPTS_MAX
+    while True:
+        writes, left = plan(), left - 1
+        try:
+            return writes, lake.client.begin([write.intent() for write in writes], commit_message=message)
+        except StaleError as error:
+            is_fixed = any(write.read_version is not None for write in writes)
+            if error.reason != "SCHEMA_VERSION_MISMATCH" or is_fixed or not left:
+                raise
+            log.info("the columns changed: planned again")
+
+
 def _attempt(
     lake: Lake,
     writes: list[Write],
+    txn: Transaction,
     policy: OnConflict,
-    message: str,
     cursors: Sequence[transaction_pb2.CursorMove],
 ) -> tuple[common_pb2.Committed, dict[str, int], str]:
-    txn = lake.client.begin([write.intent() for write in writes], commit_message=message)
     stages = [
         Stage(write.meta, write.folder, txn.txn_id, txn.tables[write.meta.table_id].read_version) for write in writes
     ]
@@ -174,8 +187,8 @@ def _attempt(
             with told_when_doomed(lake.spark, txn, stops=not resubmits) if _stages(writes) else _nothing():
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:
-                        staged = write.stage(stage)
-                        stage.rows, stage.key_sets = _register(txn, write, staged), staged.key_sets
+                        stage.staged = write.stage(stage)
+                        _register(txn, write, stage.staged)
             committed = txn.commit(_changes(writes, stages), cursors)
         keeps_files = True
     except ClientConflict as error:
@@ -195,7 +208,7 @@ def _attempt(
 
 
 def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb2.Change]:
-    return [write.change(stage.key_sets) for write, stage in zip(writes, stages, strict=True)]
+    return [write.change(stage.staged) for write, stage in zip(writes, stages, strict=True)]
 
 
 def _stages(writes: Sequence[Write]) -> bool:
@@ -207,12 +220,11 @@ def _nothing() -> Iterator[None]:
     yield
 
 
-def _register(txn: Transaction, write: Write, staged: Staged) -> int:
+def _register(txn: Transaction, write: Write, staged: Staged) -> None:
     if staged.delete_sets:
         txn.register(write.meta.table_id, staged.files, staged.delete_sets)
     elif staged.files:
         txn.queue(write.meta.table_id, staged.files)
-    return staged.rows()
 
 
 def _resubmit(
@@ -301,7 +313,7 @@ def _commits(
 
 
 def _staged_rows(stages: Sequence[Stage]) -> dict[str, int]:
-    return {stage.meta.table_id: stage.rows for stage in stages}
+    return {stage.meta.table_id: stage.staged.rows() for stage in stages}
 
 
 def _name(writes: Sequence[Write], table_id: str) -> str:

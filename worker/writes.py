@@ -35,7 +35,9 @@ def plan_insert(table: Table, df: DataFrame, order_by: OrderBy | None = None) ->
         rows = aligned(ordered, meta)
 
     def stage(stage: Stage) -> Staged:
-        return stage.write_keyed(rows) if meta.primary_key else stage.write_append(rows)
+        if meta.primary_key:
+            return stage.write_keyed(rows)
+        return stage.write_append(rows, in_order=order_by is not None)
 
     return Write(meta, table.folder, common_pb2.OPERATION_INSERT, stage)
 
@@ -52,7 +54,10 @@ def plan_overwrite(table: Table, df: DataFrame, where: Partitions, order_by: Ord
     rows = aligned(df, meta)
 
     def stage(stage: Stage) -> Staged:
-        staged = stage.write_keyed(rows, is_base=True) if meta.primary_key else stage.write_append(rows)
+        if meta.primary_key:
+            staged = stage.write_keyed(rows, is_base=True)
+        else:
+            staged = stage.write_append(rows, in_order=order_by is not None)
         if scope.HasField("named"):
             for file in staged.files:
                 if file.partition.SerializeToString(deterministic=True) not in named:

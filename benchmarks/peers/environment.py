@@ -1,4 +1,4 @@
-"""The peers' own environment: made on first use, made again when its pins or the Python change."""
+"""The peers' own environments: made on first use, made again when their pins or the Python change."""
 
 from __future__ import annotations
 
@@ -10,22 +10,33 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDER = ROOT / ".bench" / "peers"
-CONSTRAINTS = Path(__file__).resolve().parent / "constraints.txt"
+PINS = Path(__file__).resolve().parent
 REQUIREMENTS = ("deltalake", "pyiceberg[sql-sqlite,pyarrow]")
+DELTA_SPARK = ("delta-spark", "setuptools")
+DELTA_JAR = "io.delta:delta-spark_4.2_2.13:4.4.0"  # by Spark's and Scala's version
 
 
 def ensure_python() -> Path:
     """The environment's interpreter, everything installed."""
-    python = FOLDER / "bin" / "python"
-    stamp = FOLDER / "ready"
-    asked = f"{platform.python_version()} {REQUIREMENTS} {CONSTRAINTS.read_text(encoding='utf-8')}"
+    return _ensure("peers", REQUIREMENTS, PINS / "constraints.txt")
+
+
+def ensure_delta_spark() -> Path:
+    """The same for Delta on Spark, which brings a Spark of its own. Its jars come when its session starts."""
+    return _ensure("delta-spark", DELTA_SPARK, PINS / "constraints-delta-spark.txt")
+
+
+def _ensure(name: str, requirements: tuple[str, ...], constraints: Path) -> Path:
+    folder = ROOT / ".bench" / name
+    python = folder / "bin" / "python"
+    stamp = folder / "ready"
+    asked = f"{platform.python_version()} {requirements} {constraints.read_text(encoding='utf-8')}"
     wanted = hashlib.sha256(asked.encode()).hexdigest()
     if python.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return python
-    print("installing the peers …", file=sys.stderr)
-    venv.create(FOLDER, clear=True, with_pip=True)
+    print(f"installing {name} …", file=sys.stderr)
+    venv.create(folder, clear=True, with_pip=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--constraint", str(CONSTRAINTS), *REQUIREMENTS], check=True, stdout=sys.stderr)
+    subprocess.run([*pip, "--constraint", str(constraints), *requirements], check=True, stdout=sys.stderr)
     stamp.write_text(wanted, encoding="utf-8")
     return python

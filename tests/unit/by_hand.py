@@ -46,13 +46,13 @@ class Table(World):
     def decide(self, change: Change) -> TableCommit | Conflict:
         return self.commit(Job(change))
 
-    def must(self, change: Change) -> TableCommit:
+    def expect_win(self, change: Change) -> TableCommit:
         answer = self.decide(change)
         assert isinstance(answer, TableCommit), answer
         return answer
 
     def insert(self, path: str, rows: Rows, partition: str = ONE) -> None:
-        self.must(self.change(Operation.INSERT, adds=[self.file(path, rows, partition=partition)]))
+        self.expect_win(self.change(Operation.INSERT, adds=[self.file(path, rows, partition=partition)]))
 
     def change(
         self,

@@ -45,7 +45,7 @@ def b_d5_d6_d7() -> Table:
     for number in range(3):
         table.insert(f"d{number + 1}", {0: number}, partition=TWO)
     base = table.file("b", {0: 40, 2: 41, 4: 42}, FileKind.BASE)
-    table.must(table.change(Operation.OVERWRITE, adds=[base], scope=Scope(frozenset({ONE}))))
+    table.expect_win(table.change(Operation.OVERWRITE, adds=[base], scope=Scope(frozenset({ONE}))))
     for version, rows in ((5, {0: 50}), (6, {2: None}), (7, {4: 70})):
         table.insert(f"d{version}", dict(rows))
     assert table.live() == {"b": 4, "d5": 5, "d6": 6, "d7": 7}
@@ -58,7 +58,7 @@ def b_d5_d6_d7() -> Table:
 def test_a_minor_gets_its_inputs_highest_data_version() -> None:
     table = b_d5_d6_d7()
     before = table.read(table.head)
-    table.must(table.compact(Operation.MINOR_COMPACT, ["d5", "d6"], "m", {0: 50, 2: None}))
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["d5", "d6"], "m", {0: 50, 2: None}))
     assert table.live() == {"b": 4, "m": 6, "d7": 7}
     assert table.read(table.head) == before
 
@@ -75,11 +75,11 @@ def test_a_run_that_leaves_out_a_second_file_of_its_last_version_is_refused() ->
     table = Table()
     table.insert("d1", {0: 1})
     two = [table.file("d2", {0: 2}), table.file("d2-too", {2: 2})]
-    table.must(table.change(Operation.INSERT, adds=two))
+    table.expect_win(table.change(Operation.INSERT, adds=two))
     with pytest.raises(MetaError) as refused:
         table.decide(table.compact(Operation.MINOR_COMPACT, ["d1", "d2"], "m", {0: 2}))
     assert refused.value.reason == "COMPACTION_INCOMPLETE"
-    table.must(table.compact(Operation.MINOR_COMPACT, ["d1", "d2", "d2-too"], "m", {0: 2, 2: 2}))
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["d1", "d2", "d2-too"], "m", {0: 2, 2: 2}))
     assert table.live() == {"m": 2}
 
 
@@ -101,7 +101,7 @@ def test_an_input_that_is_neither_live_nor_covered_loses() -> None:
     read = table.head
     table.insert("c", {3: 3}, partition=TWO)
     mine = table.compact(Operation.MINOR_COMPACT, ["a"], "mine", {1: 1}, at=read)
-    table.must(table.compact(Operation.MINOR_COMPACT, ["a", "b"], "theirs", {1: 1, 2: 2}))
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["a", "b"], "theirs", {1: 1, 2: 2}))
     assert lost(table.decide(mine)) is Rule.OUTCOME_TABLE
     table.meta = Table(Profile.DELTA_WRITE_SERIALIZABLE, keyed=False).meta
     assert isinstance(table.decide(mine), Conflict)
@@ -120,9 +120,9 @@ def test_a_major_follows_a_chain_of_minors() -> None:
     table = b_d5_d6_d7()
     before, read = table.read(table.head), table.head
     major = table.compact(Operation.MAJOR_COMPACT, ["b", "d5", "d6", "d7"], "M", {0: 50, 4: 70}, at=read)
-    table.must(table.compact(Operation.MINOR_COMPACT, ["d5", "d6"], "m", {0: 50, 2: None}))
-    table.must(table.compact(Operation.MINOR_COMPACT, ["m", "d7"], "n", {0: 50, 2: None, 4: 70}))
-    table.must(major)
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["d5", "d6"], "m", {0: 50, 2: None}))
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["m", "d7"], "n", {0: 50, 2: None, 4: 70}))
+    table.expect_win(major)
     assert table.live() == {"M": 7}
     assert table.read(table.head) == before
 
@@ -132,14 +132,14 @@ def test_lineage_is_judged_by_group_and_not_by_commit() -> None:
     table = Table()
     one = [table.file("a0", {0: 1}), table.file("a1", {1: 1})]
     one[1].bucket = 1
-    table.must(table.change(Operation.INSERT, adds=one))
+    table.expect_win(table.change(Operation.INSERT, adds=one))
     read = table.head
     major = table.compact(Operation.MAJOR_COMPACT, ["a0"], "M0", {0: 1}, at=read)
     minor = table.change(Operation.MINOR_COMPACT, adds=[table.file("m0", {0: 1}), table.file("m1", {1: 1})])
     minor.adds[1].bucket = 1
     minor.groups = (Group(ONE, 0, ("a0",), ("m0",)), Group(ONE, 1, ("a1",), ("m1",)))
-    table.must(minor)
-    table.must(major)
+    table.expect_win(minor)
+    table.expect_win(major)
     assert table.live() == {"M0": 1, "m1": 1}
     assert table.read(table.head) == {(ONE, 0): 1, (ONE, 1): 1}
 
@@ -150,9 +150,9 @@ def test_a_major_follows_a_minor_that_began_later() -> None:
     table.insert("a", {1: 1, 2: 2})
     major = table.compact(Operation.MAJOR_COMPACT, ["a"], "M", {1: 1, 2: 2})
     table.insert("elsewhere", {9: 9}, partition=TWO)
-    table.must(table.compact(Operation.MINOR_COMPACT, ["a"], "m", {1: 1, 2: 2}))
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["a"], "m", {1: 1, 2: 2}))
     assert table.live()["m"] == 2
-    table.must(major)
+    table.expect_win(major)
     assert table.live() == {"M": 1}
     assert table.read(table.head) == {(ONE, 1): 1, (ONE, 2): 2, (TWO, 9): 9}
 
@@ -163,8 +163,8 @@ def test_an_output_that_applied_newer_deletes_is_not_removed() -> None:
     table.insert("a", {1: 1, 2: 2})
     major = table.compact(Operation.MAJOR_COMPACT, ["a"], "M", {1: 1, 2: 2})
     hide = table.delete_set("gone", [1], ["a"])
-    table.must(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
-    table.must(table.compact(Operation.MINOR_COMPACT, ["a"], "m", {2: 2}))
+    table.expect_win(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["a"], "m", {2: 2}))
     assert lost(table.decide(major)) is Rule.OUTCOME_TABLE
     assert table.read(table.head) == {(ONE, 2): 2}
 
@@ -175,7 +175,7 @@ def test_a_compaction_after_a_truncate_loses(profile: Profile, operation: Operat
     table = Table(profile)
     table.insert("a", {0: 1})
     mine = table.compact(operation, ["a"], "m", {0: 1})
-    table.must(table.change(Operation.TRUNCATE, scope=Scope(None)))
+    table.expect_win(table.change(Operation.TRUNCATE, scope=Scope(None)))
     answer = table.decide(mine)
     assert isinstance(answer, Conflict)
     assert answer.advice is Advice.PLAN_AGAIN
@@ -189,7 +189,7 @@ def test_a_compaction_does_not_replace_a_newer_compaction(profile: Profile, late
     table.insert("a", {0: 1})
     mine = table.compact(later, ["a"], "old", {0: 1})
     table.insert("b", {2: 2}, partition=TWO)
-    table.must(table.compact(Operation.MAJOR_COMPACT, ["a"], "new", {0: 1}))
+    table.expect_win(table.compact(Operation.MAJOR_COMPACT, ["a"], "new", {0: 1}))
     assert isinstance(table.decide(mine), Conflict)
     assert table.live() == {"new": 2}
 
@@ -294,7 +294,7 @@ def test_an_update_that_matched_no_row_conflicts_with_nobody(profile: Profile, k
     for change in mine:
         world = Table(profile, keyed=keyed)
         world.insert("a", {2: 1})
-        world.must(world.change(winner, reads=[Read(TRUE)]))
+        world.expect_win(world.change(winner, reads=[Read(TRUE)]))
         assert isinstance(world.decide(change), TableCommit)
 
 
@@ -314,11 +314,11 @@ def test_a_quiet_alter_conflicts_with_nobody(alteration: Alteration) -> None:
         mine = table.compact(Operation.MAJOR_COMPACT, ["a"], "m", {0: 1}, at=read)
         loud = table.change(Operation.ALTER, at=read, alteration=Alteration(profile=other_than(profile)))
         quiet = table.change(Operation.ALTER, at=read, alteration=alteration)
-        altered = table.must(table.change(Operation.ALTER, alteration=alteration))
+        altered = table.expect_win(table.change(Operation.ALTER, alteration=alteration))
         assert not altered.change.logical
-        table.must(mine)
-        table.must(loud)
-        table.must(quiet)
+        table.expect_win(mine)
+        table.expect_win(loud)
+        table.expect_win(quiet)
 
 
 def test_an_alter_that_writers_look_at_ends_every_change() -> None:
@@ -328,7 +328,9 @@ def test_an_alter_that_writers_look_at_ends_every_change() -> None:
         mine = table.compact(Operation.MAJOR_COMPACT, ["a"], "m", {0: 1})
         other = table.change(Operation.ALTER, alteration=Alteration(profile=other_than(profile)))
         blind = table.change(Operation.INSERT, adds=[table.file("i", {2: 1})])
-        table.must(table.change(Operation.ALTER, alteration=Alteration(set_properties={"write.compression": "zstd"})))
+        table.expect_win(
+            table.change(Operation.ALTER, alteration=Alteration(set_properties={"write.compression": "zstd"}))
+        )
         assert [lost(table.decide(each)) for each in (mine, other, blind)] == [Rule.METADATA_CHANGED] * 3
 
 
@@ -364,10 +366,10 @@ def test_a_delete_set_stays_while_an_older_file_may_hold_its_ids() -> None:
     table.insert("a", {1: 1, 2: 2})
     table.insert("b", {3: 3})
     hide = table.delete_set("s", [1], ["a"])
-    table.must(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
-    table.must(table.compact(Operation.MINOR_COMPACT, ["b"], "b2", {3: 3}))
+    table.expect_win(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["b"], "b2", {3: 3}))
     assert "s" in table.live()
-    table.must(table.compact(Operation.MAJOR_COMPACT, ["a", "b2"], "m", {2: 2, 3: 3}))
+    table.expect_win(table.compact(Operation.MAJOR_COMPACT, ["a", "b2"], "m", {2: 2, 3: 3}))
     assert table.live() == {"m": 4}
     assert table.read(3) == table.read(table.head) == {(ONE, 2): 2, (ONE, 3): 3}
 
@@ -377,10 +379,10 @@ def test_a_delete_set_is_no_file_to_remove() -> None:
     table = Table(Profile.DELTA_WRITE_SERIALIZABLE, keyed=False)
     table.insert("a", {1: 1, 2: 2})
     hide = table.delete_set("s", [1], ["a"])
-    table.must(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
+    table.expect_win(table.change(Operation.DELETE, reads=reading(ONE), adds=[hide]))
     mine = table.change(Operation.CUSTOM)
     mine.removes = (Ref("s", ONE, 0),)
-    table.must(table.compact(Operation.MAJOR_COMPACT, ["a"], "m", {2: 2}))
+    table.expect_win(table.compact(Operation.MAJOR_COMPACT, ["a"], "m", {2: 2}))
     with pytest.raises(MetaError) as refused:
         table.decide(mine)
     assert refused.value.reason == "FILE_NOT_LIVE"
@@ -393,7 +395,7 @@ def test_an_app_id_that_was_looked_up_and_written_meanwhile(looked_up: tuple[str
     mine.app_ids_read = looked_up
     winner = table.change(Operation.INSERT, adds=[table.file("w", {2: 2})])
     winner.app_versions = (("app", 7),)
-    table.must(winner)
+    table.expect_win(winner)
     answer = table.decide(mine)
     assert isinstance(answer, Conflict) is conflicts
     if isinstance(answer, Conflict):

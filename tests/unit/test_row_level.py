@@ -75,7 +75,7 @@ def upserting(table: Table, path: str, key: int, value: int | None, *, says_keys
 def test_two_who_hide_one_row_conflict_and_the_row_is_named() -> None:
     table = append_table()
     mine = hiding(table, "mine", 2, 3)
-    table.must(hiding(table, "theirs", 3, 4))
+    table.expect_win(hiding(table, "theirs", 3, 4))
     answer = table.decide(mine)
     assert isinstance(answer, Conflict)
     assert (answer.rule, answer.rows, answer.partition) == (Rule.CONCURRENT_ROW_CHANGE, (3,), ONE)
@@ -84,8 +84,8 @@ def test_two_who_hide_one_row_conflict_and_the_row_is_named() -> None:
 def test_two_who_hide_different_rows_of_one_file_both_commit() -> None:
     table = append_table()
     mine = hiding(table, "mine", 1, 2)
-    table.must(hiding(table, "theirs", 3, 4))
-    table.must(mine)
+    table.expect_win(hiding(table, "theirs", 3, 4))
+    table.expect_win(mine)
     assert table.read(table.head) == {(ONE, 11): 101, (ONE, 12): 102}
 
 
@@ -97,7 +97,7 @@ def test_a_set_kept_in_a_file_is_judged_by_its_ranges(
     table = append_table()
     table.payloads.kept_in_files.update(in_file)
     mine = hiding(table, "mine", 2)
-    table.must(hiding(table, "theirs", *ids))
+    table.expect_win(hiding(table, "theirs", *ids))
     answer = table.decide(mine)
     assert isinstance(answer, Conflict) == meets
     assert not isinstance(answer, Conflict) or answer.rule is Rule.CONCURRENT_ROW_CHANGE
@@ -148,7 +148,7 @@ def test_keys_are_exact_where_both_say_them_else_the_bucket_counts(
 ) -> None:
     table = keyed_table()
     mine = upserting(table, "mine", 0, 9, says_keys=mine_says)
-    table.must(upserting(table, "theirs", key, 8, says_keys=theirs_say))
+    table.expect_win(upserting(table, "theirs", key, 8, says_keys=theirs_say))
     answer = table.decide(mine)
     assert isinstance(answer, TableCommit) == stands
     assert stands or lost(answer) is Rule.CONCURRENT_ROW_CHANGE
@@ -158,8 +158,8 @@ def test_who_has_not_said_his_keys_yet_is_not_doomed() -> None:
     table = keyed_table()
     mine = upserting(table, "mine", 0, 9)
     mine.key_sets = None
-    table.must(upserting(table, "theirs", 2, 8))
-    table.must(mine)
+    table.expect_win(upserting(table, "theirs", 2, 8))
+    table.expect_win(mine)
 
 
 def test_a_key_set_has_a_key_for_each_row() -> None:
@@ -175,7 +175,7 @@ def test_an_upsert_meets_an_update_of_its_key() -> None:
     table = keyed_table()
     mine = table.change(Operation.INSERT, adds=[table.file("mine", {2: 9})])
     mine.key_sets = (KeySet(ONE, 0, [2]),)
-    table.must(upserting(table, "theirs", 2, None))
+    table.expect_win(upserting(table, "theirs", 2, None))
     assert lost(table.decide(mine)) is Rule.CONCURRENT_ROW_CHANGE
 
 
@@ -186,7 +186,7 @@ def test_an_image_that_i_should_have_changed_is_never_skipped() -> None:
     """x = 15 set by the winner, x > 10 deleted by me."""
     table = append_table()
     mine = table.change(Operation.DELETE, adds=[table.delete_set("mine", [11, 12], ["g"])], reads=[above(10)])
-    table.must(updating(table, "image", 1, 15))
+    table.expect_win(updating(table, "image", 1, 15))
     answer = table.decide(mine)
     assert isinstance(answer, Conflict)
     assert (answer.rule, answer.path) == (Rule.CONCURRENT_APPEND, "image")
@@ -195,8 +195,8 @@ def test_an_image_that_i_should_have_changed_is_never_skipped() -> None:
 def test_an_image_that_statistics_rule_out_is_no_conflict() -> None:
     table = append_table()
     mine = table.change(Operation.DELETE, adds=[table.delete_set("mine", [11, 12], ["g"])], reads=[above(10)])
-    table.must(updating(table, "image", 1, 5))
-    table.must(mine)
+    table.expect_win(updating(table, "image", 1, 5))
+    table.expect_win(mine)
 
 
 def test_without_statistics_an_image_may_match() -> None:
@@ -204,7 +204,7 @@ def test_without_statistics_an_image_may_match() -> None:
     mine = table.change(Operation.DELETE, adds=[table.delete_set("mine", [11], ["g"])], reads=[above(10)])
     theirs = updating(table, "image", 1, 5)
     theirs.adds[1].payload = b""
-    table.must(theirs)
+    table.expect_win(theirs)
     assert lost(table.decide(mine)) is Rule.CONCURRENT_APPEND
 
 
@@ -215,20 +215,20 @@ def blind_insert(table: Table, path: str, row: int, value: int) -> Change:
 def test_a_blind_append_may_count_as_having_come_after_me() -> None:
     table = append_table()
     mine = hiding(table, "mine", 11, 12, touches="g", reads=(above(10),))
-    table.must(blind_insert(table, "new", 21, 15))
-    table.must(table.compact(Operation.CLUSTER, ["f"], "f2", {1: 1, 2: 2, 3: 3, 4: 4}))
-    table.must(table.change(Operation.UPDATE, reads=[above(0)]))  # matched no row
-    table.must(blind_insert(table, "newer", 22, 16))
-    table.must(mine)
+    table.expect_win(blind_insert(table, "new", 21, 15))
+    table.expect_win(table.compact(Operation.CLUSTER, ["f"], "f2", {1: 1, 2: 2, 3: 3, 4: 4}))
+    table.expect_win(table.change(Operation.UPDATE, reads=[above(0)]))  # matched no row
+    table.expect_win(blind_insert(table, "newer", 22, 16))
+    table.expect_win(mine)
 
 
 def test_a_blind_append_that_others_built_on_came_before_me() -> None:
     """INSERT y; then somebody counts rows, y and one that I hide among them: he came before me, and y before him."""
     table = append_table()
     mine = hiding(table, "mine", 11, 12, touches="g", reads=(above(10),))
-    table.must(blind_insert(table, "new", 21, 15))
+    table.expect_win(blind_insert(table, "new", 21, 15))
     counts = table.change(Operation.INSERT, adds=[table.file("count", {22: 3})], reads=[above(10, changes_all=False)])
-    table.must(counts)
+    table.expect_win(counts)
     answer = table.decide(mine)
     assert isinstance(answer, Conflict)
     assert (answer.rule, answer.path) == (Rule.CONCURRENT_APPEND, "new")
@@ -238,7 +238,7 @@ def test_an_append_that_is_part_of_a_larger_transaction_is_not_blind() -> None:
     """What it read of other tables may be what I change there."""
     table = append_table()
     mine = hiding(table, "mine", 11, 12, touches="g", reads=(above(10),))
-    table.must(blind_insert(table, "new", 21, 15)).footprint.shared = True
+    table.expect_win(blind_insert(table, "new", 21, 15)).footprint.shared = True
     assert lost(table.decide(mine)) is Rule.CONCURRENT_APPEND
 
 
@@ -246,7 +246,7 @@ def test_who_wrote_an_id_that_an_append_may_have_looked_up_came_after_it() -> No
     table = append_table()
     mine = hiding(table, "mine", 11, touches="g", reads=(above(10),))
     mine.app_versions = (("etl", 7),)
-    table.must(blind_insert(table, "new", 21, 15))
+    table.expect_win(blind_insert(table, "new", 21, 15))
     assert lost(table.decide(mine)) is Rule.CONCURRENT_APPEND
 
 
@@ -257,7 +257,7 @@ def test_write_skew_is_a_conflict() -> None:
     """Each hides a row while the other's is there."""
     table = append_table()
     mine = hiding(table, "mine", 1, reads=(below(2), above(100, changes_all=False)))
-    table.must(hiding(table, "theirs", 11, touches="g", reads=(above(100), below(2, changes_all=False))))
+    table.expect_win(hiding(table, "theirs", 11, touches="g", reads=(above(100), below(2, changes_all=False))))
     answer = table.decide(mine)
     assert isinstance(answer, Conflict)
     assert (answer.rule, answer.path) == (Rule.CONCURRENT_DELETE_READ, "g")
@@ -266,16 +266,16 @@ def test_write_skew_is_a_conflict() -> None:
 def test_rows_hidden_in_files_that_my_read_can_not_match_are_no_conflict() -> None:
     table = append_table()
     mine = hiding(table, "mine", 1, reads=(below(2), above(100, changes_all=False)))
-    table.must(hiding(table, "theirs", 3, reads=(below(4),)))
-    table.must(mine)
+    table.expect_win(hiding(table, "theirs", 3, reads=(below(4),)))
+    table.expect_win(mine)
 
 
 def test_a_file_that_nobody_can_find_any_more_may_match() -> None:
     table = append_table()
     theirs = hiding(table, "theirs", 3)
-    table.must(table.compact(Operation.CLUSTER, ["f"], "f2", {1: 1, 2: 2, 3: 3, 4: 4}))
+    table.expect_win(table.compact(Operation.CLUSTER, ["f"], "f2", {1: 1, 2: 2, 3: 3, 4: 4}))
     mine = hiding(table, "mine", 1, touches="f2", reads=(above(100, changes_all=False),))
-    table.must(theirs)
+    table.expect_win(theirs)
     assert lost(table.decide(mine)) is Rule.CONCURRENT_DELETE_READ
 
 
@@ -284,7 +284,7 @@ def test_an_insert_from_the_table_itself_loses_to_a_delete_of_what_it_read() -> 
     reads = [above(3, changes_all=False)]
     mine = table.change(Operation.INSERT, adds=[table.file("mine", {6: 4})], reads=reads)
     mine.key_sets = (KeySet(ONE, 0, [6]),)
-    table.must(upserting(table, "theirs", 4, None))
+    table.expect_win(upserting(table, "theirs", 4, None))
     assert lost(table.decide(mine)) is Rule.CONCURRENT_DELETE_READ
 
 
@@ -293,8 +293,8 @@ def test_what_the_read_says_of_the_key_spares_it_other_keys() -> None:
     only_zero = Read(TRUE, None, True, Compare("id", "=", 0), changes_all=False)
     mine = table.change(Operation.INSERT, adds=[table.file("mine", {6: 4})], reads=[only_zero])
     mine.key_sets = (KeySet(ONE, 0, [6]),)
-    table.must(upserting(table, "theirs", 4, None))
-    table.must(mine)
+    table.expect_win(upserting(table, "theirs", 4, None))
+    table.expect_win(mine)
 
 
 # --------------------------------------------------------------------------------------------------------- whole scope
@@ -314,19 +314,19 @@ def test_who_read_or_hides_rows_in_a_scope_loses_and_a_blind_append_passes(opera
     reads = table.change(Operation.INSERT, adds=[table.file("x", {41: 1}, partition=TWO)], reads=[above(500)])
     hides = table.change(Operation.DELETE, adds=[table.delete_set("y", [1], ["f"])])
     blind = blind_insert(table, "z", 42, 1)
-    table.must(scoped(table, operation))
+    table.expect_win(scoped(table, operation))
     assert lost(table.decide(reads)) is Rule.CONCURRENT_DELETE_READ
     assert lost(table.decide(hides)) is Rule.CONCURRENT_ROW_CHANGE
-    table.must(blind)
+    table.expect_win(blind)
 
 
 @pytest.mark.parametrize("operation", SCOPED)
 def test_an_overwrite_that_read_nothing_is_recomputed(operation: Operation) -> None:
     table = append_table()
     mine = scoped(table, operation)
-    table.must(updating(table, "image", 1, 15))
-    table.must(blind_insert(table, "new", 21, 15))
-    table.must(mine)
+    table.expect_win(updating(table, "image", 1, 15))
+    table.expect_win(blind_insert(table, "new", 21, 15))
+    table.expect_win(mine)
     assert set(table.read(table.head)) == ({(ONE, 31)} if operation is Operation.OVERWRITE else set())
 
 
@@ -336,11 +336,11 @@ def test_an_overwrite_that_read_its_table_conflicts_with_every_change_in_its_sco
     mine = replace(scoped(table, Operation.OVERWRITE), reads=(above(1_000, changes_all=False),))
     match theirs:
         case "image":
-            table.must(updating(table, "image", 1, 15))
+            table.expect_win(updating(table, "image", 1, 15))
         case "insert":
-            table.must(blind_insert(table, "new", 21, 15))
+            table.expect_win(blind_insert(table, "new", 21, 15))
         case _:
-            table.must(hiding(table, "theirs", 3))
+            table.expect_win(hiding(table, "theirs", 3))
     rule = Rule.CONCURRENT_DELETE_READ if theirs == "delete" else Rule.CONCURRENT_APPEND
     assert lost(table.decide(mine)) is rule
 
@@ -373,7 +373,7 @@ def test_compactions_and_changes_of_rows_pass_each_other(
             both.append(hiding(table, "hides", 1, 2, reads=(above(0, changes_all=False),)))
             after = {3: 3, 4: 4, 11: 101, 12: 102}
     for change in both if compaction_first else reversed(both):
-        table.must(change)
+        table.expect_win(change)
     assert table.read(table.head) == {(ONE, row): value for row, value in after.items()}
 
 
@@ -382,14 +382,14 @@ def test_compactions_and_changes_of_rows_pass_each_other(
 def test_a_compaction_loses_to_who_replaced_its_scope(compaction: Operation, operation: Operation) -> None:
     table = append_table()
     mine = compacting(table, compaction)
-    table.must(scoped(table, operation))
+    table.expect_win(scoped(table, operation))
     assert lost(table.decide(mine)) is Rule.CONCURRENT_DELETE_READ
 
 
 def test_two_compactions_that_share_an_input_conflict() -> None:
     table = append_table()
     mine = compacting(table, Operation.MAJOR_COMPACT)
-    table.must(table.compact(Operation.MINOR_COMPACT, ["f"], "f2", {1: 1, 2: 2, 3: 3, 4: 4}))
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["f"], "f2", {1: 1, 2: 2, 3: 3, 4: 4}))
     assert lost(table.decide(mine)) is Rule.LINEAGE
 
 
@@ -475,7 +475,7 @@ def test_equal_digests_pass_and_half_a_pair_is_refused() -> None:
     with pytest.raises(MetaError) as refused:
         table.decide(compaction_of(table, INPUT, input_digest=same))
     assert refused.value.reason == "COMPACTION_DIGEST_MISSING"
-    table.must(compaction_of(table, INPUT, input_digest=same, output_digest=same, input_rows=4, output_rows=4))
+    table.expect_win(compaction_of(table, INPUT, input_digest=same, output_digest=same, input_rows=4, output_rows=4))
 
 
 @pytest.mark.parametrize(("verify", "stands"), [(None, True), ("false", True), ("true", False)])
@@ -483,7 +483,7 @@ def test_digests_are_asked_for_where_the_property_is_set(verify: str | None, sta
     table = two_deltas(**({} if verify is None else {"compaction.verify": verify}))
     change = compaction_of(table, INPUT)
     if stands:
-        table.must(change)
+        table.expect_win(change)
         return
     with pytest.raises(MetaError) as refused:
         table.decide(change)

@@ -1,0 +1,173 @@
+"""Orders inside files, columns that change meanwhile, what a MERGE says it read, and NULL inside of structs."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from protos.laketx.v1 import common_pb2
+from tests.spark.stored import file_rows, live, staged_folders, stored_rows
+from worker import ConflictError, InputError, Lake, Table
+from worker.merge_reads import of_condition
+
+Names = Callable[[], str]
+DAYS = ("mon", "tue", "wed")
+
+
+@pytest.fixture
+def after_begin(lake: Lake) -> Iterator[Callable[..., None]]:
+    """Has other work done right before or after the next transaction of this thread begins."""
+    original = lake.client.begin
+
+    def arrange(work: Callable[[], Any], *, before: bool = False, times: int = 1) -> None:
+        left = iter(range(times))
+
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            is_due = threading.current_thread() is threading.main_thread() and next(left, None) is not None
+            if is_due and before:
+                work()
+            txn = original(*args, **kwargs)
+            if is_due and not before:
+                worker = threading.Thread(target=work)
+                worker.start()
+                worker.join()
+            return txn
+
+        lake.client.begin = begin  # type: ignore[method-assign]
+
+    yield arrange
+    lake.client.begin = original  # type: ignore[method-assign]
+
+
+def test_order_by_holds_within_every_file(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    table = lake.create_table(new_name(), "id bigint, day string", partition_by=["day"])
+    numbers = list(range(300))
+    random.Random(5).shuffle(numbers)
+    rows = spark.createDataFrame([(number, DAYS[number % 3]) for number in numbers], "id bigint, day string")
+    table.insert(rows, order_by=sf.col("id").desc())
+    table.overwrite(rows.where("day = 'tue'"), partition={"day": "tue"}, order_by=[rows["id"]])
+    for entry in live(table):
+        ids = [row["id"] for row in file_rows(table, entry.file)]
+        assert ids == sorted(ids, reverse=entry.added_version == 1)
+    assert len(stored_rows(table)) == 300
+    assert {len({row["day"] for row in file_rows(table, entry.file)}) for entry in live(table)} == {1}
+
+
+def test_columns_that_change_before_a_write_begins(
+    lake: Lake, spark: SparkSession, new_name: Names, after_begin: Callable[..., None]
+) -> None:
+    table = lake.create_table(new_name(), "id bigint, note string")
+    other = Table(lake, table.meta)
+    after_begin(lambda: other.add_columns(f"c{other.meta.schema_version} int"), before=True, times=2)
+    table.insert(spark.range(3))
+    assert [row["c1"] for row in stored_rows(table)] == [None] * 3
+    after_begin(lambda: other.drop_column("note"), before=True)
+    with pytest.raises(InputError, match="COLUMN_UNKNOWN"):
+        table.insert(spark.range(1).withColumn("note", sf.lit("x")))
+    assert (len(stored_rows(table)), len(staged_folders(table))) == (3, 1)
+
+
+SCHEMA = "id bigint, amount bigint, day string"
+
+
+def frame(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
+    return spark.createDataFrame(list(rows), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("on", "elsewhere"),
+    [(["id", "day"], True), ("target.id = source.id and target.day = 'mon'", True), ("id", False)],
+)
+def test_a_merge_has_read_where_its_rows_may_match(
+    lake: Lake, spark: SparkSession, new_name: Names, after_begin: Callable[..., None], on: Any, elsewhere: bool
+) -> None:
+    table = lake.create_table(new_name(), SCHEMA, partition_by=["day"], profile="delta_serializable")
+    table.insert(frame(spark, (1, 1, "mon"), (2, 2, "tue")))
+    source = frame(spark, (1, 10, "mon"), (3, 30, "mon"))
+
+    def merge() -> int:
+        return table.merge(source, on).when_matched_update().when_not_matched_insert().execute().version
+
+    other = Table(lake, table.meta)
+    after_begin(lambda: other.insert(frame(spark, (9, 9, "tue"))))
+    if not elsewhere:
+        with pytest.raises(ConflictError):
+            merge()
+        return
+    assert merge() == 3
+    assert {row["id"]: row["amount"] for row in stored_rows(table)} == {1: 10, 2: 2, 3: 30, 9: 9}
+    after_begin(lambda: other.insert(frame(spark, (8, 8, "mon"))))
+    with pytest.raises(ConflictError):
+        merge()
+
+
+def test_a_merge_by_what_the_source_lacks_reads_everything(
+    lake: Lake, spark: SparkSession, new_name: Names, after_begin: Callable[..., None]
+) -> None:
+    table = lake.create_table(new_name(), SCHEMA, partition_by=["day"], profile="delta_serializable")
+    table.insert(frame(spark, (1, 1, "mon"), (2, 2, "tue")))
+    other = Table(lake, table.meta)
+    after_begin(lambda: other.insert(frame(spark, (9, 9, "tue"))))
+    with pytest.raises(ConflictError):
+        table.merge(frame(spark, (1, 10, "mon")), ["id", "day"]).when_not_matched_by_source_delete().execute()
+
+
+def test_a_merge_without_rows_or_with_null_partitions(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    table = lake.create_table(new_name(), SCHEMA, partition_by=["day"])
+    table.insert(frame(spark, (1, 1, "mon"), (2, 2, None)))
+    table.merge(frame(spark), ["id", "day"]).when_matched_delete().execute()
+    merging = table.merge(frame(spark, (2, 20, None), (1, 10, "mon")), ["id", "day"])
+    merging.when_matched_update().when_not_matched_insert().execute()
+    found = sorted((row["id"], row["amount"]) for row in stored_rows(table))
+    assert found == [(1, 10), (2, 2), (2, 20)]  # NULL equals nothing
+
+
+def test_what_an_on_condition_says_of_the_target(lake: Lake, new_name: Names) -> None:
+    meta = lake.create_table(new_name(), "id bigint, source bigint, target string, day string").meta
+
+    def said(condition: str) -> common_pb2.Predicate:
+        return of_condition(condition, meta, lake.spark)
+
+    day = common_pb2.Compare(
+        column="day", comparison=common_pb2.COMPARISON_EQUAL, value=common_pb2.Value(text="target.x")
+    )
+    assert said("target.id = source.id AND Target . `day` = 'target.x'").compare == day
+    assert said("target.target = 'a'").compare.column == "target"
+    nothing = common_pb2.Predicate(literal=True)
+    for text in ("target.id = source.id", "source.target.day = 'a'", "source.day = 'a'", "`target`.day = 'a'"):
+        assert said(text) == nothing
+    assert said("target.day = 'a' OR source.day = 'b'") == nothing
+
+
+def test_null_inside_of_structs(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    inner = "struct<x:int not null,y:int>"
+    schema = f"id bigint, s {inner}, l array<{inner}>, m map<string,{inner}>, q array<int> not null"
+    good = [
+        "1L, named_struct('x', 1, 'y', null), array(), map(), array(null)",
+        f"2L, cast(null as {inner}), null, null, array()",
+        "3L, named_struct('x', 1, 'y', 2), array(named_struct('x', 1, 'y', 1), null), map('k', null), array(1)",
+    ]
+    bad = [
+        "4L, named_struct('x', cast(null as int), 'y', 1), null, null, array()",
+        "4L, null, array(named_struct('x', 1, 'y', 1), named_struct('x', cast(null as int), 'y', 1)), null, array()",
+        "4L, null, null, map('k', named_struct('x', cast(null as int), 'y', 1)), array()",
+        "4L, null, null, null, null",
+    ]
+
+    def row(text: str) -> DataFrame:
+        return spark.sql(f"select {text}").toDF("id", "s", "l", "m", "q")
+
+    table = lake.create_table(new_name(), schema, primary_key=["id"], buckets=2)
+    for text in good:
+        table.insert(row(text))
+    for text in bad:
+        with pytest.raises(InputError, match="NULL_NOT_ALLOWED"):
+            table.insert(row(text))
+    with pytest.raises(InputError, match="NULL_NOT_ALLOWED"):
+        table.update({"q": "null"}, where="id = 1")
+    table.delete("id = 2")
+    assert sorted(one["id"] for one in stored_rows(table)) == [1, 3]
