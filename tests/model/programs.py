@@ -227,7 +227,7 @@ class Programs:
 
 @dataclass
 class Played:
-    """A history: where it began, what committed, and where it ended."""
+    """A history: where it began, what committed and changed a row, and where it ended."""
 
     before: Rows
     committed: list[tuple[Program, Effect]]
@@ -266,10 +266,10 @@ def play(profile: Profile, *, keyed: bool, seed: int, commits: int = 5) -> Playe
                 found.compacted += won
                 found.compactions_lost += not won
                 assert world.read(world.head) == rows, "a compaction changes no row"
-            elif won:
+            elif won and (effect.hides or effect.puts or program_or_none.scope is not None):
                 found.committed.append((program_or_none, effect))
             else:
-                found.lost += 1
+                found.lost += not won
     found.after = world.read(world.head)
     return found
 
