@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_a_cursor_goes_on_with_a_commit(client: MetaClient) -> None:
     assert made.created
     assert not client.create_cursor(source, "etl").created
     overwrite(client, source)
-    intent = transaction_pb2.TableIntent(table_id=target, operation=1)
+    intent = transaction_pb2.TableIntent(table_id=target, operation=common_pb2.OPERATION_INSERT)
     move = transaction_pb2.CursorMove(table_id=source, name="etl", expected_version=0, version=2)
     with client.begin([intent]) as txn:
         txn.commit([common_pb2.Change(table_id=target)], [move])
@@ -99,8 +100,8 @@ def test_a_cursor_goes_on_with_a_commit(client: MetaClient) -> None:
 def test_bad_marks_are_refused(client: MetaClient) -> None:
     table_id = new_table(client, "refusing", "24")
     for name in ("", "-a", ".a", "a b", "a/b", "a" * 129):
-        assert reason_of(lambda name=name: client.create_tag(table_id, name), InvalidError) == "NAME_INVALID"
-        assert reason_of(lambda name=name: client.create_cursor(table_id, name), InvalidError) == "NAME_INVALID"
+        assert reason_of(partial(client.create_tag, table_id, name), InvalidError) == "NAME_INVALID"
+        assert reason_of(partial(client.create_cursor, table_id, name), InvalidError) == "NAME_INVALID"
     assert reason_of(lambda: client.create_tag(table_id, "a", version=9), InvalidError) == "VERSION_IN_FUTURE"
     bad_keep = reason_of(lambda: client.create_cursor(table_id, "a", keep_ms=1), InvalidError)
     assert bad_keep == "COUNT_OUT_OF_RANGE"
