@@ -346,7 +346,7 @@ def test_a_version_that_a_restore_brought_back_is_kept(lake: Warehouse) -> None:
 
 
 def test_a_killed_run_is_taken_up_by_the_next(lake: Warehouse) -> None:
-    count = 2 * PAGE_FILES
+    count = PAGE_FILES + 200
     txn = lake.begin(INSERT)
     template = lake.write_file(f"{txn.txn_id}/0/0.parquet")
     raw = lake.whole(template.path).read_bytes()
@@ -363,7 +363,7 @@ def test_a_killed_run_is_taken_up_by_the_next(lake: Warehouse) -> None:
     lake.pass_time(looks=60)
     words = ["--server", lake.client_address, "purge", "run", "--warehouse", str(lake.folder), "--yes"]
     running = subprocess.Popen([*LAKETX, *words])
-    while len(lake.stored()) > count - 200 and running.poll() is None:
+    while len(lake.stored()) > count - 100 and running.poll() is None:
         pass
     running.send_signal(signal.SIGKILL)
     running.wait()
