@@ -110,6 +110,10 @@ bench-commit: $(VENV)/.ready-bench ## measure commits; JSON=FILE to write result
 bench-plan: $(VENV)/.ready-bench ## measure plans; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.plan
 
+.PHONY: bench-scan
+bench-scan: $(VENV)/.ready-bench ## measure reads with Spark; ROWS="clean ten" for some of them, JSON and SCALE as above
+	@$(PY) -m benchmarks.scan
+
 .PHONY: clean
 clean: ## remove what the commands made, the environment included
 	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
