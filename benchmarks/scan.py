@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,15 @@ def plain_of(table: Table) -> Callable[[], DataFrame]:
     return lambda: table.lake.spark.read.schema(SCHEMA).parquet(*paths)
 
 
+def using(read: Callable[[], DataFrame], use: Callable[[DataFrame], None]) -> Callable[[], None]:
+    return lambda: use(read())
+
+
 def ratios(bench: Benchmark, table: Table, what: str, targets: Sequence[float], peers: dict[str, list[float]]) -> None:
     """Each way of reading, over plain; peers by work: their own ratios."""
     plain = plain_of(table)
     for (name, use), target in zip(WAYS.items(), targets, strict=False):
-        times = interleaved({"plain": lambda use=use: use(plain()), "LakeTX": lambda use=use: use(table.read())})
+        times = interleaved({"plain": using(plain, use), "LakeTX": using(table.read, use)})
         found = over(times["LakeTX"], times["plain"])
         say(f"{what}, {name}: {figure_text(statistics.median(found))} times plain")
         seconds = figure_text(statistics.median(times["LakeTX"]))
@@ -149,12 +154,7 @@ def size_of(path: str) -> int:
 def increments(bench: Benchmark, lake: Lake, _peers: dict[str, list[float]]) -> None:
     few, many = (copied_table(lake, f"commits{count}", count) for count in (COMMITS_FEW, COMMITS))
     for mode in ("log", "latest"):
-        times = interleaved(
-            {
-                name: lambda table=table, mode=mode: last_change(table, mode)
-                for name, table in (("few", few), ("many", many))
-            }
-        )
+        times = interleaved({"many": partial(last_change, many, mode), "few": partial(last_change, few, mode)})
         what = f"last of {COMMITS} commits as {mode}, over the last of {COMMITS_FEW}"
         bench.add(what, over(times["many"], times["few"]), unit="times", at_most=1.5)
 

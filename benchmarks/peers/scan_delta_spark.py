@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from delta.tables import DeltaTable  # type: ignore[import-not-found, unused-ignore]
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.peers.environment import DELTA_JAR, ROOT
 from benchmarks.spark_data import SCHEMA, aggregation, all_columns, interleaved, over, rows, session
@@ -26,6 +28,7 @@ SETTINGS = {
 }
 WORKS = {"deleted": "append table, 1 % deleted", "one": "keyed, one delta", "ten": "keyed, ten deltas"}
 MERGES = {"deleted": 0, "one": 1, "ten": 10}
+Use = Callable[[DataFrame], None]
 HUNDREDTH = "pmod(xxhash64(id, {}), 100) = 0"
 
 
@@ -39,15 +42,20 @@ def main() -> None:
         path = str(folder / group)
         make(spark, path, count, MERGES[group])
         for name, use in (("aggregation", aggregation), ("all columns", all_columns)):
-            ways = {
-                "plain": lambda use=use: use(spark.read.schema(SCHEMA).parquet(plain)),
-                "delta": lambda use=use, path=path: use(spark.read.format("delta").load(path)),
-            }
+            ways = {"plain": partial(plain_scan, spark, plain, use), "delta": partial(delta_scan, spark, path, use)}
             times = interleaved(ways, runs=runs)
             found[f"{WORKS[group]}, {name}"] = over(times["delta"], times["plain"])
             print(group, name, found[f"{WORKS[group]}, {name}"], file=sys.stderr, flush=True)
     print(json.dumps(found))
     spark.stop()
+
+
+def plain_scan(spark: SparkSession, path: str, use: Use) -> None:
+    use(spark.read.schema(SCHEMA).parquet(path))
+
+
+def delta_scan(spark: SparkSession, path: str, use: Use) -> None:
+    use(spark.read.format("delta").load(path))
 
 
 def make(spark: SparkSession, path: str, count: int, merges: int) -> None:
