@@ -124,6 +124,10 @@ bench-row-level: $(VENV)/.ready-bench ## measure single-row updates beside Delta
 bench-write: $(VENV)/.ready-bench ## measure writes from Spark; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.write
 
+.PHONY: bench-scan
+bench-scan: $(VENV)/.ready-bench ## measure reads with Spark; ROWS="clean ten" for some of them, JSON and SCALE as above
+	@$(PY) -m benchmarks.scan
+
 .PHONY: clean
 clean: ## remove what the commands made, the environment included
 	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -302,8 +302,7 @@ class _Reader:
         if event is None:
             return None
         words = self._spark.createDataFrame(mor.words_table([mor.words_of(mor.positions_of(hidden), 0)]))
-        row_id = event[self._keys[0]]
-        return mor.only_hidden(event, words, sf.shiftright(row_id, 6), row_id)
+        return mor.only_hidden(event, words, f"shiftright({self._keys[0]}, 6)", self._keys[0])
 
     # -- from events to entries
 

@@ -3,8 +3,10 @@
 A dirty scan reads files natively, each row with its position in the file, and leaves out by a broadcast anti-join those
 positions whose bit is set:
 
-    key  = hash of the file's path << bits  XOR  position >> 6      one for 64 rows, so few and cheap to look up
+    key  = number of the file << bits  XOR  position >> 6      one for 64 rows, so few and cheap to look up
     bits = bit (position & 63)
+
+The number of a file is something that Spark knows of each row for free: the file's size, or else a hash of its path.
 
 Where the words come from is all that tells the tables apart. In an append table the driver makes them from the delete
 sets. In a primary-key table a task a bucket makes them from the key columns alone, with polars: an image is hidden by a
@@ -35,30 +37,33 @@ WORDS: Final = pa.schema([(KEY, pa.int64()), (BITS, pa.int64())])
 WORDS_DDL: Final = f"{KEY} bigint, {BITS} bigint"
 TOMBSTONE: Final = 1
 _MASK: Final = (1 << 64) - 1
+_PLACE: Final = "_at"
+_HASH: Final = "_hash"
+
+Flags = np.ndarray[Any, np.dtype[Any]]
 
 
 # -- keys of words -----------------------------------------------------------------------------------------------------
 
 
-def word_key(path_hash: int, bits: int) -> int:
-    """The key of a file's first word, as Spark computes it: signed, the hash's upper bits cut."""
-    return _signed(path_hash << bits)
+def word_key(number: int, bits: int) -> int:
+    """The key of a file's first word, as Spark computes it: signed, the number's upper bits cut."""
+    return _signed(number << bits)
 
 
-def key_column(path: Column, position: Column, bits: int) -> Column:
-    return sf.shiftleft(sf.xxhash64(path), bits).bitwiseXOR(sf.shiftright(position, 6))
+def without_hidden(rows: DataFrame, words: DataFrame, key: str, position: str) -> DataFrame:
+    """The rows whose bit isn't set. Key and position are expressions on the rows."""
+    return rows.join(sf.broadcast(words), _is_hidden(key, position), "left_anti")
 
 
-def without_hidden(rows: DataFrame, words: DataFrame, key: Column, position: Column) -> DataFrame:
-    """The rows whose bit isn't set."""
-    bit = sf.getbit(words[BITS], position.bitwiseAND(sf.lit(63)).cast("int"))
-    return rows.join(sf.broadcast(words), (key == words[KEY]) & (bit == 1), "left_anti")
-
-
-def only_hidden(rows: DataFrame, words: DataFrame, key: Column, position: Column) -> DataFrame:
+def only_hidden(rows: DataFrame, words: DataFrame, key: str, position: str) -> DataFrame:
     """The rows whose bit is set."""
-    bit = sf.getbit(words[BITS], position.bitwiseAND(sf.lit(63)).cast("int"))
-    return rows.join(sf.broadcast(words), (key == words[KEY]) & (bit == 1), "left_semi")
+    return rows.join(sf.broadcast(words), _is_hidden(key, position), "left_semi")
+
+
+def _is_hidden(key: str, position: str) -> Column:
+    """One text for all of it: each operation on a Column is several calls to the JVM."""
+    return sf.expr(f"({key}) = {KEY} and getbit({BITS}, cast(({position}) & 63 as int)) = 1")
 
 
 def words_of(positions: np.ndarray[Any, np.dtype[np.uint64]], first_key: int) -> tuple[Any, Any]:
@@ -170,51 +175,61 @@ def _hidden_in_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 def hidden_in(bucket: Bucket) -> Iterator[tuple[Any, Any]]:
     """The words of one bucket."""
     lowest = min(file.data_version for file in bucket.files)
-    newer = [file for file in bucket.files if file.data_version > lowest]
-    latest, hidden = _latest([_read_keys(file, at) for at, file in enumerate(newer)])
-    for at, file in enumerate(newer):
-        yield _words(file, hidden.filter(pl.col("_file") == at)["_at"])
+    newer = sorted((one for one in bucket.files if one.data_version > lowest), key=lambda one: -one.data_version)
+    latest = None
+    if newer:
+        keys, gone, counts = _read_keys(newer)
+        is_first = _is_first(keys)
+        latest = keys.filter(is_first)
+        yield from _words(newer, counts, ~is_first.to_numpy() | gone)
     for file in bucket.files:
         if file.data_version == lowest:
-            yield _words(file, _hidden_at_lowest(_read_keys(file, 0), latest))
+            keys, hidden, counts = _read_keys([file])
+            if latest is not None:
+                hidden[_places_among(keys, latest)] = True
+            yield from _words([file], counts, hidden)
 
 
-def _latest(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame | None, pl.DataFrame]:
-    """The keys of the newer files, and their rows that aren't shown."""
-    if not parts:
-        return None, pl.DataFrame(schema={"_file": pl.Int32, "_at": pl.UInt32})
-    rows = pl.concat(parts).sort("_version", descending=True, maintain_order=True)
-    keys = [name for name in rows.columns if name.startswith("k")]
-    rows = rows.with_columns(pl.struct(keys).is_first_distinct().alias("_is_first"))
-    hidden = rows.filter(~pl.col("_is_first") | pl.col("_is_gone")).select("_file", "_at")
-    return rows.filter("_is_first").select(keys), hidden
+def _is_first(keys: pl.DataFrame) -> pl.Series:
+    """Whether no row before has the key."""
+    whole = keys.to_series() if keys.width == 1 else keys.to_struct()
+    return whole.is_first_distinct()
 
 
-def _hidden_at_lowest(rows: pl.DataFrame, latest: pl.DataFrame | None) -> pl.Series:
-    gone = rows.filter("_is_gone")["_at"]
-    if latest is None:
-        return gone
-    newer = rows.join(latest, on=latest.columns, how="semi")["_at"]
-    return newer if gone.is_empty() else pl.concat([newer, gone]).unique()
+def _places_among(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
+    """Where the keys that are among others stand. Of composite ones most are told apart by a hash."""
+    if keys.schema != latest.schema:  # the one or the other from before a widening
+        kinds = pl.concat([keys.head(0), latest.head(0)], how="vertical_relaxed").schema
+        keys, latest = keys.cast(kinds), latest.cast(kinds)
+    rows = keys.with_row_index(_PLACE)
+    if keys.width > 1 and not any(kind.is_float() for kind in keys.dtypes):
+        rows = rows.with_columns(keys.hash_rows().alias(_HASH))
+        rows = rows.join(latest.hash_rows().unique().to_frame(_HASH), on=_HASH, how="semi")
+    return rows.join(latest, on=latest.columns, how="semi")[_PLACE].to_numpy()
 
 
-def _words(file: KeyFile, at: pl.Series) -> tuple[Any, Any]:
-    return words_of(at.sort().cast(pl.UInt64).to_numpy(), file.first_key)
+def _words(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> Iterator[tuple[Any, Any]]:
+    end = 0
+    for file, count in zip(files, counts, strict=True):
+        begin, end = end, end + count
+        yield words_of(np.flatnonzero(hidden[begin:end]).astype(np.uint64), file.first_key)
 
 
-def _read_keys(file: KeyFile, number: int) -> pl.DataFrame:
-    """The key columns as k0, k1…, with the row's place and whether it is a tombstone."""
-    files, path = storage(file.path)
-    names = [*file.key_columns, *([OP] if file.is_delta else [])]
-    read = pq.ParquetFile(path, filesystem=files, coerce_int96_timestamp_unit="us").read(columns=names)
-    keys = [_plain(read.column(name)) for name in file.key_columns]
-    frame = pl.DataFrame({f"k{at}": pl.from_arrow(column) for at, column in enumerate(keys)})
-    gone = pl.Series(read.column(OP).to_numpy()) == TOMBSTONE if file.is_delta else pl.lit(False)
-    return frame.with_row_index("_at").with_columns(
-        pl.lit(number, pl.Int32).alias("_file"),
-        pl.lit(file.data_version, pl.Int64).alias("_version"),
-        gone.alias("_is_gone"),
-    )
+def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]]:
+    """The key columns of all rows as k0, k1…, which of them are tombstones, and how many rows each file has."""
+    tables, gone = [], []
+    for file in files:
+        names = [*file.key_columns, *([OP] if file.is_delta else [])]
+        lake, path = storage(file.path)
+        opened = pq.ParquetFile(path, filesystem=lake, coerce_int96_timestamp_unit="us", binary_type=pa.binary_view())
+        read = opened.read(columns=names, use_threads=False)  # tasks run side by side as it is
+        keys = [_plain(read.column(name)) for name in file.key_columns]
+        tables.append(pa.table(keys, names=[f"k{at}" for at in range(len(keys))]))
+        gone.append(read.column(OP).to_numpy() == TOMBSTONE if file.is_delta else np.zeros(len(read), bool))
+    whole = pl.from_arrow(pa.concat_tables(tables, promote_options="permissive"))
+    if not isinstance(whole, pl.DataFrame):
+        raise TypeError("a table of keys")
+    return whole, np.concatenate(gone), [len(one) for one in tables]
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

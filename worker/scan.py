@@ -14,11 +14,12 @@ read by name, and what they lack of the partition columns comes from their entri
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import Enum, auto
 from functools import reduce
 from typing import Any, Final, Protocol
 
@@ -30,6 +31,7 @@ from pyspark.sql import types as t
 
 from metaservice.client import InvalidError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker import classic
 from worker import merge_on_read as mor
 from worker.errors import InputError
 from worker.pins import Pins, pins_of
@@ -42,9 +44,15 @@ AT: Final = "_laketx_at"
 FIRST: Final = "_laketx_first"
 TAGS: Final = ("_laketx_tag0", "_laketx_tag1")
 HASH: Final = "_laketx_hash"
+SIZE: Final = "_laketx_size"
+NUMBER: Final = "_laketx_number"
 PLANS_MAX: Final = 5
-HASH_BITS: Final = 32
-WIDE_ROW_ID: Final = (64 << 64 - HASH_BITS) - 1
+NUMBER_BITS: Final = 32
+ALIKE_MAX: Final = 3  # files of one size: each has a scan of its own then
+BY_NAME: Final = ALIKE_MAX << NUMBER_BITS
+KEY_BITS: Final = NUMBER_BITS + ALIKE_MAX.bit_length()
+WIDE_ROW_ID: Final = (64 << 64 - KEY_BITS) - 1
+PATHS_ONE_BY_ONE: Final = 10
 LISTED_IN_DRIVER: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _SAFE: Final = re.compile(r"[A-Za-z0-9._=/-]+\Z")
 
@@ -250,11 +258,38 @@ def frame_of(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How files are read: the schema given to Spark, and what makes the table's columns of it."""
+    """How files are read: the schema given to Spark, and what makes the table's columns of it unless it is theirs."""
 
     schema: t.StructType
     columns: tuple[Column, ...]
     tag: object
+    is_target: bool = False
+
+
+class Told(Enum):
+    """How a row's file is told in a scan, where that matters."""
+
+    NOT = auto()
+    BY_SIZE = auto()  # Spark knows it as a number, for free; files of one size are of different scans
+    BY_PATH = auto()  # by a hash of it
+    ALONE = auto()  # the only file of its scan
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a plan; `number` is what its words go by, no other file that is read beside it has it."""
+
+    file: common_pb2.DataFile
+    data_version: int
+    told: Told = Told.NOT
+    number: int = 0
+    hidden: BitMap64 | None = field(default=None, compare=False)
+    tag: Tag | None = None
+
+    @property
+    def alike(self) -> int:
+        """How many files of its size come before it."""
+        return self.number >> NUMBER_BITS if self.told is Told.BY_SIZE else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,23 +303,12 @@ class _Part:
     is_delta: bool = False
 
     @property
-    def is_named(self) -> bool:
-        return bool(self.files[0].name)
+    def told(self) -> Told:
+        return self.files[0].told
 
     @property
     def is_tagged(self) -> bool:
         return self.files[0].tag is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A file of a plan; `name` is what its rows' path is taken for."""
-
-    file: common_pb2.DataFile
-    data_version: int
-    name: str = ""
-    hidden: BitMap64 | None = field(default=None, compare=False)
-    tag: Tag | None = None
 
 
 class Frames:
@@ -379,27 +403,25 @@ class Frames:
         listed = list(files)
         for part in self._parts([one for one in listed if one.hidden is None]):
             yield self._select(part, self._native(part))
-        for part in self._parts(self._named([one for one in listed if one.hidden is not None])):
-            rows = self._native(part)
-            position = self._row_id(part) if part.has_own_ids else sf.col(AT)
-            last = [row_ids(one.file)[1] if part.has_own_ids else one.file.rows for one in part.files]
-            bits = (max(last) >> 6).bit_length()
-            words = mor.words_table(self._words(one, bits, part.has_own_ids) for one in part.files)
-            key = mor.key_column(self._path_column(part), position, bits)
-            shown = mor.without_hidden(rows, self._spark.createDataFrame(words), key, position)
-            yield self._select(part, shown)
+        for part, rows in self._told_parts([one for one in listed if one.hidden is not None]):
+            by_id = part.has_own_ids
+            last = max(row_ids(one.file)[1] if by_id else one.file.rows for one in part.files)
+            bits = (last >> 6).bit_length()
+            words = self._spark.createDataFrame(mor.words_table(self._words(one, bits, by_id) for one in part.files))
+            position = self._row_id(part) if by_id else AT
+            yield self._select(part, mor.without_hidden(rows, words, self._word(part, position, bits), position))
 
     @staticmethod
     def _words(one: _File, bits: int, by_id: bool) -> tuple[Any, Any]:
         positions = mor.positions_of(one.hidden or BitMap64())
         if not by_id:
             positions = positions - one.file.first_row_id
-        return mor.words_of(positions, mor.word_key(mor.xxhash64(one.name), bits))
+        return mor.words_of(positions, mor.word_key(one.number, bits))
 
     @staticmethod
-    def _row_id(part: _Part) -> Column:
-        by_place = sf.col(FIRST) + sf.col(AT)
-        return sf.coalesce(sf.col(ROW_ID), by_place) if part.has_own_ids else by_place
+    def _row_id(part: _Part) -> str:
+        by_place = f"{FIRST} + {AT}"
+        return f"coalesce({ROW_ID}, {by_place})" if part.has_own_ids else by_place
 
     # -- primary-key tables
 
@@ -422,15 +444,12 @@ class Frames:
 
     def _merged(self, buckets: list[list[_File]]) -> Iterator[DataFrame]:
         bits = (max(one.file.rows for bucket in buckets for one in bucket) >> 6).bit_length()
-        named = self._named([one for bucket in buckets for one in bucket])
-        work, at = [], 0
-        for bucket in buckets:
-            work.append(mor.Bucket(tuple(self._key_file(one, bits) for one in named[at : at + len(bucket)])))
-            at += len(bucket)
+        parts = self._told_parts([one for bucket in buckets for one in bucket])
+        told = {id(one.file): one for part, _ in parts for one in part.files}
+        work = [mor.Bucket(tuple(self._key_file(told[id(one.file)], bits) for one in bucket)) for bucket in buckets]
         words = mor.hidden_by_key(self._spark, work)
-        for part in self._parts(named):
-            key = mor.key_column(self._path_column(part), sf.col(AT), bits)
-            yield self._select(part, mor.without_hidden(self._native(part), words, key, sf.col(AT)))
+        for part, rows in parts:
+            yield self._select(part, mor.without_hidden(rows, words, self._word(part, AT, bits), AT))
 
     def _key_file(self, one: _File, bits: int) -> mor.KeyFile:
         ids = {column.name: column.column_id for column in self._meta.columns}
@@ -439,24 +458,56 @@ class Frames:
         return mor.KeyFile(
             self._path(one.file.path),
             one.data_version,
-            mor.word_key(mor.xxhash64(one.name), bits),
+            mor.word_key(one.number, bits),
             tuple(names[column_id] for column_id in wanted),
             one.file.kind == common_pb2.FILE_KIND_DELTA,
         )
 
     # -- files to frames
 
-    def _named(self, files: Sequence[_File]) -> list[_File]:
-        """Each with a name of its own, by which its words are found."""
+    def _told_parts(self, files: Sequence[_File]) -> list[tuple[_Part, DataFrame]]:
+        """Files of which rows are hidden, in scans in which each row's file is told.
+
+        By its size, if what the entries say of sizes is what Spark finds; or else a row that is hidden would show.
+        """
+        found = [(part, self._scan(part)) for part in self._parts(self._by_size(files))]
+        if not all(self._has_sizes(part, rows) for part, rows in found if part.told is Told.BY_SIZE):
+            found = [(part, self._scan(part)) for part in self._parts(self._by_path(files))]
+        return [(part, self._with_origins(part, rows)) for part, rows in found]
+
+    def _by_size(self, files: Sequence[_File]) -> list[_File]:
+        seen: Counter[int] = Counter()
+        found, others = [], []
+        for one in files:
+            size = one.file.bytes
+            wide = size >> NUMBER_BITS or (one.file.carries_row_ids and row_ids(one.file)[1] > WIDE_ROW_ID)
+            if wide or seen[size] >= ALIKE_MAX:
+                others.append(one)
+            else:
+                found.append(replace(one, told=Told.BY_SIZE, number=seen[size] << NUMBER_BITS | size))
+                seen[size] += 1
+        return found + self._by_path(others)
+
+    def _by_path(self, files: Sequence[_File]) -> list[_File]:
         taken: set[int] = set()
         found = []
         for one in files:
-            name = self._spelled(one.file)
-            while (key := mor.xxhash64(name) & ((1 << HASH_BITS) - 1)) in taken:
-                name = "/" + name  # its rows are told by their scan then
-            taken.add(key)
-            found.append(replace(one, name=name))
+            wide = one.file.carries_row_ids and row_ids(one.file)[1] > WIDE_ROW_ID
+            number = self._path_hash(one.file) if _is_plain(one.file) else len(taken)
+            told = Told.ALONE if wide or number in taken or not _is_plain(one.file) else Told.BY_PATH
+            while number in taken:
+                number = (number + 1) % (1 << NUMBER_BITS)
+            taken.add(number)
+            found.append(replace(one, told=told, number=BY_NAME | number))
         return found
+
+    def _path_hash(self, file: common_pb2.DataFile) -> int:
+        return mor.xxhash64(self._spelled(file)) & ((1 << NUMBER_BITS) - 1)
+
+    @staticmethod
+    def _has_sizes(part: _Part, rows: DataFrame) -> bool:
+        """Whether the files are together as large as their entries say."""
+        return classic.listed_bytes(rows) == sum(one.file.bytes for one in part.files)
 
     def _spelled(self, file: common_pb2.DataFile) -> str:
         """The path as Spark shows it in a scan; where that isn't sure the entry's own, which never looks like it."""
@@ -469,33 +520,45 @@ class Frames:
             layout = self._layout(one.file)
             alone = self._stands_alone(one)
             is_delta = apart_deltas and one.file.kind == common_pb2.FILE_KIND_DELTA
-            groups[layout.tag, one.file.carries_row_ids, one.file.path if alone else "", is_delta].append(one)
+            key = (layout.tag, one.file.carries_row_ids, one.file.path if alone else "", is_delta, one.alike, one.told)
+            groups[key].append(one)
         return [
             _Part(self._layout(listed[0].file), tuple(listed), bool(own_ids), bool(alone), bool(is_delta))
-            for (_, own_ids, alone, is_delta), listed in groups.items()
+            for (_, own_ids, alone, is_delta, _, _), listed in groups.items()
         ]
 
     def _stands_alone(self, one: _File) -> bool:
-        """Where the path must be known and Spark may spell it in another way, or a key has no room for its hash."""
-        if not one.name:
-            return (self._with_origin or one.tag is not None) and not _is_plain(one.file)
-        is_wide = one.file.carries_row_ids and row_ids(one.file)[1] > WIDE_ROW_ID
-        return is_wide or not _is_plain(one.file) or one.name != self._spelled(one.file)
+        """Where nothing in the scan tells its rows, or the path must be known and Spark may spell it in another way."""
+        is_shown = self._with_origin or one.tag is not None
+        return one.told is Told.ALONE or (is_shown and not _is_plain(one.file))
 
     def _native(self, part: _Part, *, with_op: bool = False) -> DataFrame:
         """The files' rows under their layout's schema, with what is needed beside."""
+        return self._with_origins(part, self._scan(part, with_op=with_op))
+
+    def _scan(self, part: _Part, *, with_op: bool = False) -> DataFrame:
         schema = t.StructType(list(part.layout.schema.fields))
         if part.has_own_ids:
             schema.add(ROW_ID, t.LongType())
         if with_op:
             schema.add(OP, t.IntegerType())
-        paths = [self._path(one.file.path) for one in part.files]
-        rows = read_files(self._spark, schema, paths)
-        needs_first = not self._meta.primary_key and (self._with_origin or (part.has_own_ids and part.is_named))
-        if not (part.is_named or self._with_origin or part.is_tagged):
+        return read_files(self._spark, schema, [self._path(one.file.path) for one in part.files])
+
+    def _with_origins(self, part: _Part, rows: DataFrame) -> DataFrame:
+        """What tells of each row where it comes from."""
+        is_told, is_shown = part.told is not Told.NOT, self._with_origin or part.is_tagged
+        if not (is_told or is_shown):
             return rows
         origin = rows.metadataColumn("_metadata")
-        rows = rows.select("*", origin.getField("file_path").alias(PATH), origin.getField("row_index").alias(AT))
+        facts = [origin.getField("row_index").alias(AT)]
+        if part.told is Told.BY_SIZE:
+            facts.append(origin.getField("file_size").alias(SIZE))
+        if part.told is Told.BY_PATH or is_shown:
+            facts.append(origin.getField("file_path").alias(PATH))
+        rows = rows.select("*", *facts)
+        if part.told is Told.BY_PATH:
+            rows = rows.withColumn(NUMBER, self._number_of_path(part))
+        needs_first = not self._meta.primary_key and (self._with_origin or (part.has_own_ids and is_told))
         return self._with_facts(part, rows, needs_first=needs_first)
 
     def _with_facts(self, part: _Part, rows: DataFrame, *, needs_first: bool) -> DataFrame:
@@ -518,15 +581,29 @@ class Frames:
         known = self._spark.createDataFrame(pa.table({HASH: pa.array(hashes, pa.int64()), **differing}))
         return rows.join(sf.broadcast(known), sf.xxhash64(PATH) == known[HASH]).drop(HASH)
 
-    def _path_column(self, part: _Part) -> Column:
-        """What the words go by. Were Spark to spell it in another way, hidden rows would show: it fails instead."""
-        if part.alone:
-            return sf.lit(part.files[0].name)
-        as_known = sf.startswith(sf.col(PATH), sf.lit(self._path_prefix(part.files[0].file)))
-        return sf.when(as_known, sf.col(PATH)).otherwise(sf.raise_error(sf.concat(sf.lit("LAKETX_PATH "), PATH)))
+    def _word(self, part: _Part, position: str, bits: int) -> str:
+        """The key of a row's word."""
+        match part.told:
+            case Told.BY_SIZE:
+                number = f"{SIZE} + {part.files[0].alike << NUMBER_BITS}L" if part.files[0].alike else SIZE
+            case Told.BY_PATH:
+                number = NUMBER
+            case _:
+                number = f"{part.files[0].number}L"
+        return f"shiftleft({number}, {bits}) ^ shiftright({position}, 6)"
+
+    def _number_of_path(self, part: _Part) -> Column:
+        """Were Spark to spell a path in another way, hidden rows would show: it fails instead."""
+        path, prefix = sf.col(PATH), self._path_prefix(part.files[0].file)
+        as_known = sf.when(sf.startswith(path, sf.lit(prefix)), path)
+        known = as_known.otherwise(sf.raise_error(sf.concat(sf.lit("LAKETX_PATH "), path)))
+        return sf.xxhash64(known).bitwiseAND(sf.lit((1 << NUMBER_BITS) - 1)).bitwiseOR(sf.lit(BY_NAME))
 
     def _select(self, part: _Part, rows: DataFrame, *, with_op: bool = False) -> DataFrame:
-        columns = list(part.layout.columns)
+        if part.layout.is_target and not (self._with_origin or part.is_tagged or with_op):
+            return self._without_facts(part, rows)
+        own = [sf.col(quoted(one.name)) for one in self.target.fields] if part.layout.is_target else []
+        columns = [*own, *part.layout.columns]
         if self._with_origin:
             if part.alone:
                 columns.append(sf.lit(part.files[0].file.path).alias(FILE))
@@ -534,12 +611,22 @@ class Frames:
                 begin = len(self._path_prefix(part.files[0].file)) + 1
                 columns.append(sf.substring(sf.col(PATH), begin, 1 << 20).alias(FILE))
             if not self._meta.primary_key:
-                columns.append(self._row_id(part).alias(ROW_ID))
+                columns.append(sf.expr(self._row_id(part)).alias(ROW_ID))
         if part.is_tagged:
             columns += [sf.col(name) for name in TAGS]
         if with_op:
             columns.append(sf.col(OP))
         return rows.select(*columns)
+
+    @staticmethod
+    def _without_facts(part: _Part, rows: DataFrame) -> DataFrame:
+        """The columns that the scan gave, which are the table's, alone."""
+        beside = [ROW_ID] if part.has_own_ids else []
+        beside += [OP] if part.is_delta else []
+        if part.told is not Told.NOT:
+            beside += {Told.BY_SIZE: [AT, SIZE], Told.BY_PATH: [AT, PATH, NUMBER]}.get(part.told, [AT])
+            beside += [FIRST] if part.has_own_ids else []
+        return rows.drop(*beside) if beside else rows
 
     def _path(self, path: str) -> str:
         """Where an entry lies: an external one's path is whole."""
@@ -576,7 +663,7 @@ class Frames:
             if file.external:
                 found = self._layout_by_name(columns, file.partition, tag)
             elif self._names_agree(columns):
-                found = Layout(self.target, tuple(sf.col(quoted(one.name)) for one in self.target.fields), "as it is")
+                found = Layout(self.target, (), "as it is", is_target=True)
             else:
                 found = self._layout_by_id(columns)
             self._layouts[tag] = found
@@ -638,7 +725,9 @@ def read_files(spark: SparkSession, schema: t.StructType, paths: Sequence[str]) 
         spark.conf.set(LISTED_IN_DRIVER, str(len(paths)))
     try:
         reader = spark.read.schema(schema).option("spark.sql.parquet.fieldId.read.enabled", "true")
-        return reader.option("__globPaths__", "false").parquet(*paths)
+        reader = reader.option("__globPaths__", "false")
+        at_once = classic.parquet(reader, paths) if len(paths) > PATHS_ONE_BY_ONE else None
+        return reader.parquet(*paths) if at_once is None else at_once
     finally:
         if widened and before is not None:
             spark.conf.set(LISTED_IN_DRIVER, before)

@@ -212,13 +212,12 @@ def hidden_in_files(files: list[tuple[int, dict[int, bool]]]) -> list[set[int]]:
             pq.write_table(pa.table(columns), path)
             made.append(mor.KeyFile(str(path), version, at << 32, ("id",), is_delta=True))
         answers = list(mor.hidden_in(mor.Bucket(tuple(made))))
-    order = sorted(range(len(files)), key=lambda at: (files[at][0] == min(one[0] for one in files), at))
     found: list[set[int]] = [set() for _ in files]
-    for at, (keys, words) in zip(order, answers, strict=True):
-        found[at] = {
-            (int(key) ^ (at << 32)) * 64 + bit
-            for key, word in zip(keys, words, strict=True)
-            for bit in range(64)
-            if np.uint64(word) >> np.uint64(bit) & np.uint64(1)
-        }
+    for keys, words in answers:
+        for key, word in zip(keys, words, strict=True):
+            found[int(key) >> 32] |= {
+                (int(key) & 0xFFFFFFFF) * 64 + bit
+                for bit in range(64)
+                if np.uint64(word) >> np.uint64(bit) & np.uint64(1)
+            }
     return found

@@ -1,0 +1,134 @@
+"""Files that are told apart with difficulty, lie elsewhere, or needn't be read."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from protos.laketx.v1 import common_pb2
+from tests.spark.reading import Identity, LabLake, LabTable, Row, expected, open_lab, shown
+from tests.spark.stored import live
+from worker import Lake, scan
+
+COLUMNS = {"id": "bigint", "amount": "double"}
+ROWS = 10
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
+    with open_lab(tmp_path_factory.mktemp("files")) as made:
+        yield made
+
+
+class Alike(LabTable):
+    """Files of as many rows are of one size: nothing in them is packed."""
+
+    def _file(self, *args: Any, **named: Any) -> common_pb2.DataFile:
+        file = super()._file(*args, **named)
+        path = Path(self.folder) / file.path
+        pq.write_table(pq.ParquetFile(path).read(), path, compression="none", use_dictionary=False)
+        file.bytes = path.stat().st_size
+        return file
+
+
+class WrongSizes(Alike):
+    """Its writer counts the bytes of files wrong."""
+
+    def _file(self, *args: Any, **named: Any) -> common_pb2.DataFile:
+        file = super()._file(*args, **named)
+        file.bytes += 1
+        return file
+
+
+class SetsInFiles(LabTable):
+    """Its delete sets are files."""
+
+    def _delete_sets(self, txn_id: str, identities: Sequence[Identity]) -> list[common_pb2.DeleteSet]:
+        sets = super()._delete_sets(txn_id, identities)
+        for one in sets:
+            path = Path(self.folder) / one.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(one.bitmap)
+            one.bytes, one.bitmap = len(one.bitmap), b""
+            one.row_id_min, one.row_id_max = min(identities)[0], max(identities)[0]
+        return sets
+
+
+def rows(first: int, amount: float = 1.0) -> list[Row]:
+    return [{"id": first + at, "amount": amount} for at in range(ROWS)]
+
+
+def fill(table: LabTable, files: int, name: str = "f.parquet") -> None:
+    """Files of one size, another row of each hidden."""
+    keyed = bool(table.meta.primary_key)
+    for number in range(files):
+        first = number * (ROWS - 1 if keyed else ROWS)  # of keys the last of a file comes again in the next
+        table.insert(rows(first, float(number)), name=name)
+    if not keyed:
+        table.delete(table.find(*(number * ROWS + number % ROWS for number in range(files))))
+    assert len({one.file.bytes for one in live_files(table)}) == 1, "their sizes differ"
+
+
+def live_files(table: LabTable) -> list[common_pb2.LiveEntry]:
+    return [one for one in table.lake.client.list_files(table.table_id) if one.HasField("file")]
+
+
+@pytest.mark.parametrize("kind", [Alike, WrongSizes])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_files_of_one_size(lab: LabLake, keyed: bool, kind: type[LabTable]) -> None:
+    made = lab.create(f"alike_{keyed}_{kind.__name__}", COLUMNS, key=["id"] if keyed else [], buckets=1)
+    table = kind(lab, made.meta)
+    fill(table, scan.ALIKE_MAX + 3)
+    assert shown(scan.read(table)) == expected(table, table.head)
+
+
+def test_files_of_one_size_and_odd_names(lab: LabLake) -> None:
+    table = Alike(lab, lab.create("odd", COLUMNS).meta)
+    fill(table, scan.PATHS_ONE_BY_ONE + 2, "odd ü%20=.parquet")
+    assert shown(scan.read(table)) == expected(table, table.head)
+    clean = scan.read(table, version=scan.PATHS_ONE_BY_ONE + 2)
+    assert shown(clean) == expected(table, scan.PATHS_ONE_BY_ONE + 2)
+
+
+def test_delete_sets_in_files(lab: LabLake) -> None:
+    table = SetsInFiles(lab, lab.create("sets", COLUMNS).meta)
+    table.insert(rows(0))
+    table.delete(table.find(3, 7))
+    table.update({table.find(4)[0]: {"id": 4, "amount": 9.0}})
+    assert all(not one.delete_set.bitmap for one in lab.client.list_files(table.table_id) if one.HasField("delete_set"))
+    for version in table.at:
+        assert shown(scan.read(table, version=version)) == expected(table, version)
+
+
+def test_rows_of_external_files_are_hidden(
+    lake: Lake, spark: SparkSession, new_name: Callable[[], str], tmp_path: Path
+) -> None:
+    frame = spark.range(0, 40, 1, 4).selectExpr("id", "id * 1.5d as amount", "cast(id % 2 as int) as half")
+    frame.write.partitionBy("half").parquet(f"{tmp_path}/old files")
+    before = {path: path.read_bytes() for path in (tmp_path / "old files").rglob("*.parquet")}
+    table = lake.import_parquet(tmp_path / "old files", new_name())
+    table.delete("id in (3, 8, 39)")
+    table.update({"amount": "-1.0d"}, where="id = 20")
+    wanted = {(at, -1.0 if at == 20 else at * 1.5, at % 2) for at in range(40) if at not in (3, 8, 39)}
+    assert {tuple(row) for row in table.read().select("id", "amount", "half").collect()} == wanted
+    assert all(one.file.external for one in live(table) if one.HasField("file") and one.file.rows > 1)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_files_without_a_match_are_not_opened(lake: Lake, spark: SparkSession, new_name: Callable[[], str]) -> None:
+    table = lake.create_table(new_name(), "id bigint, word string")
+    table.insert(spark.range(0, 800, 1, 8).selectExpr("id", "concat('w', id) as word"))
+    table.delete("id in (555, 560)")  # both in one file
+    for where, files, count in [
+        ("id = 550", 1, 1),
+        ("id = 555", 1, 0),
+        ("id between 90 and 210", 3, 121),
+        ("id > 700 and word = 'w750'", 1, 1),
+        ("id = 900", 0, 0),
+    ]:
+        found = table.read(where=where)
+        assert len(found.inputFiles()) == files, where
+        assert found.count() == count, where
