@@ -228,7 +228,7 @@ class Layouts:
         found: list[TaskPlan] = []
         order = policy.options.row_order
         for partition in partitions or (None,):
-            every = scan_partitions(cursor, table.raw_id, order, version, partition=partition, every=bool(order))
+            every = scan_partitions(cursor, table.raw_id, order, version, partition=partition, every=True)
             for place, buckets in enumerate(every, start=1):
                 plans = [plan_bucket(policy, Ages(), bucket) for bucket in buckets]
                 tasks, _ = plan_partition(policy, Ages(), plans)
