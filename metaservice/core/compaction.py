@@ -144,10 +144,34 @@ class TaskPlan:
 
 def plan_bucket(policy: Policy, ages: Ages, bucket: Bucket) -> BucketPlan:
     """What the policy wants of a bucket."""
+    if policy.only is None and not bucket.sets:
+        quiet = _quiet(policy, ages, bucket.files)
+        if quiet is not None:
+            return quiet
     look = _Look(policy, ages, bucket)
-    if len(bucket.files) + len(bucket.sets) < 2 and policy.only is None and all(file.ordered for file in bucket.files):
-        return BucketPlan(last_added=look.last_added())
     return _plan_keyed(look) if policy.keyed else _plan_append(look)
+
+
+def _quiet(policy: Policy, ages: Ages, files: Sequence[PlanFile]) -> BucketPlan | None:
+    """The plan of a bucket that no threshold can want anything of, as most are; None where that isn't plain."""
+    target = policy.options.file_bytes_target
+    count = size = last = 0
+    oldest, deltas = 2**62, False
+    for file in files:
+        if not file.ordered:
+            return None
+        last = max(last, file.added)
+        if file.is_delta or file.size_bytes * 2 < target:
+            count += 1
+            size += file.size_bytes
+            oldest = min(oldest, file.added)
+            deltas = deltas or file.is_delta
+    if count < 2 and not deltas:
+        return BucketPlan(last_added=last)
+    if count >= min(policy.minor_files, policy.cluster_files) or size >= policy.minor_bytes or oldest <= max(ages[:3]):
+        return None
+    wait = ((Age.MINOR, oldest), (Age.MAJOR, oldest), (Age.CLUSTER, oldest))
+    return BucketPlan(last_added=last, waits=wait[:1] if not policy.keyed else wait)
 
 
 def plan_partition(policy: Policy, ages: Ages, plans: Iterable[BucketPlan]) -> tuple[list[TaskPlan], list[Wait]]:

@@ -129,7 +129,7 @@ class MaintenanceCalls:
 
     def claim(self, request: pb.ClaimTaskRequest) -> pb.ClaimTaskResponse:
         if len(request.table_ids) > limits.PAGE_SIZE_MAX:
-            raise invalid("TOO_MANY_TABLES", count=len(request.table_ids), most=limits.PAGE_SIZE_MAX)
+            raise invalid("TABLES_INVALID", count=len(request.table_ids), most=limits.PAGE_SIZE_MAX)
         claim = Claim(
             wire_tasks.request_id(request.request_id),
             wire.principal(request.worker),

@@ -66,7 +66,7 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
             raise invalid("GROUP_OUTPUT_INVALID", "a plan names inputs alone", path=one.outputs[0][:128])
         partition = wire.partition(one.partition, meta.partitioning)
         if not 0 <= one.bucket < max(meta.buckets, 1):
-            raise invalid("BUCKET_INVALID", bucket=one.bucket, buckets=meta.buckets)
+            raise invalid("BUCKET_OUT_OF_RANGE", bucket=one.bucket, buckets=meta.buckets)
         found.append(Group(partition, one.bucket, tuple(one.inputs), ()))
     return tuple(found)
 

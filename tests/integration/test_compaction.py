@@ -222,7 +222,7 @@ def test_an_operators_plan_is_checked_as_a_commit_is(client: MetaClient) -> None
         client.request_tasks(table_id, MINOR, groups=group())
     with pytest.raises(InvalidError, match="GROUP_TWICE"):
         client.request_tasks(table_id, MINOR, groups=group(first, second) * 2)
-    with pytest.raises(InvalidError, match="BUCKET_INVALID"):
+    with pytest.raises(InvalidError, match="BUCKET_OUT_OF_RANGE"):
         client.request_tasks(
             table_id, MINOR, groups=[common_pb2.CompactionGroup(partition=day(), bucket=2, inputs=[first])]
         )
