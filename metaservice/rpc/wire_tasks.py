@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Final
 
 from metaservice.core import limits
-from metaservice.core.compaction import Gain, TaskPlan
 from metaservice.core.errors import invalid
 from metaservice.core.model import COMPACTIONS, Group, Live, Operation, Principal, TableMeta
 from metaservice.core.partitions import Partitioning, wire_kind
+from metaservice.core.plans import Gain, TaskPlan
 from metaservice.core.policy import Options, RowOrder
 from metaservice.core.predicates import SqlValue
 from metaservice.core.tasks import Task, TaskGroup, TaskState, groups_of

@@ -16,18 +16,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from metaservice.core import limits
-from metaservice.core.compaction import (
-    Ages,
-    Bucket,
-    BucketPlan,
-    TaskPlan,
-    by_gain,
-    plan_bucket,
-    plan_partition,
-    without,
-)
+from metaservice.core.compaction import by_gain, plan_bucket, plan_partition, without
 from metaservice.core.errors import MetaError
 from metaservice.core.model import Operation, TableMeta
+from metaservice.core.plans import Ages, Bucket, BucketPlan, TaskPlan
 from metaservice.core.policy import Age, Options, Policy, policy_of
 from metaservice.service.decider import Decider
 from metaservice.service.state import TableState, load_commit_footprint

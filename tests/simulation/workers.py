@@ -8,8 +8,9 @@ from collections.abc import Callable
 from metaservice.core.errors import MetaError
 from metaservice.core.model import Change, FileKind, Group, Live, Operation, Principal
 from metaservice.core.tasks import Task
-from metaservice.service.maintenance import Claim, Renewed, Wish
+from metaservice.service.maintenance import Claim, Renewed
 from metaservice.service.requests import Begin, Commit, Intent
+from metaservice.service.taskqueue import Wish
 from tests.simulation.checks import Spec, check
 from tests.simulation.clients import WHO, Writer
 from tests.simulation.world import Play, Request, World, outcome
@@ -82,7 +83,7 @@ def ask(world: World, spec: Spec, operation: Operation) -> Request:
         table = world.reads.get_table(table_id=spec.table_id)
         plans = world.layouts.wanted(table, operation, (), frozenset(), None)
         wish = Wish(request_id, b"wish", spec.table_id, operation, WHO, 100, None)
-        made, _ = world.maintenance.request(wish, plans)
+        made, _ = world.maintenance.queue.request(wish, plans)
         return [task.task_id for task in made]
 
     return Request("ask", "", run)

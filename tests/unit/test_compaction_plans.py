@@ -7,18 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metaservice.core.compaction import (
-    Ages,
-    Bucket,
-    GroupPlan,
-    PlanFile,
-    PlanSet,
-    TaskPlan,
-    hidden_rows,
-    plan_bucket,
-    plan_partition,
-)
+from metaservice.core.compaction import plan_bucket, plan_partition
+from metaservice.core.compaction_append import hidden_rows
 from metaservice.core.model import Operation
+from metaservice.core.plans import Ages, Bucket, GroupPlan, PlanFile, PlanSet, TaskPlan
 from metaservice.core.policy import Options, Policy, RowOrder
 
 MINOR, MAJOR, CLUSTER = Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER
