@@ -67,12 +67,14 @@ def _quiet(policy: Policy, ages: Ages, files: Sequence[PlanFile]) -> BucketPlan 
     if count >= min(policy.minor_files, policy.cluster_files) or size >= policy.minor_bytes or oldest <= max(ages[:3]):
         return None
     wait = ((Age.MINOR, oldest), (Age.MAJOR, oldest), (Age.CLUSTER, oldest))
-    return BucketPlan(last_added=last, waits=wait[:1] if not policy.keyed else wait)
+    return BucketPlan(last_added=last, waits=wait if policy.keyed or policy.options.order else wait[:1])
 
 
 def plan_partition(policy: Policy, ages: Ages, plans: Iterable[BucketPlan]) -> tuple[list[TaskPlan], list[Wait]]:
     """Tasks for a partition, and what else to wait for."""
     found = list(plans)
+    if not any(plan.major or plan.minor or plan.cluster for plan in found):
+        return [], []
     quiet, waits = True, []
     if policy.by_partition and policy.only is None and policy.ages_us[Age.QUIET]:
         last_added = max((plan.last_added for plan in found), default=-1)

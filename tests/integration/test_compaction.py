@@ -283,7 +283,7 @@ def test_the_wanted_order_must_be_written(client: MetaClient) -> None:
     assert planned(client, table_id, operation=common_pb2.OPERATION_CLUSTER) == []
 
 
-def test_limits_priorities_and_windows(client: MetaClient) -> None:
+def test_limits_and_priorities(client: MetaClient) -> None:
     table_id = new_table(client, "limits", tasks="1")
     for value in ("1", "1", "2", "2"):
         insert(client, table_id, value)
