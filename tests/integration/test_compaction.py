@@ -41,8 +41,11 @@ def client(running: tuple[Service, Stubs]) -> Iterator[MetaClient]:
         yield found
 
 
-def planned(client: MetaClient, table_id: str, **asked: common_pb2.Operation.ValueType) -> list[pb.MaintenanceTask]:
-    return [task for page in client.plan_maintenance(table_id, page_size=1, **asked) for task in page.tasks]
+def planned(
+    client: MetaClient, table_id: str, operation: common_pb2.Operation.ValueType = common_pb2.OPERATION_UNSPECIFIED
+) -> list[pb.MaintenanceTask]:
+    pages = client.plan_maintenance(table_id, operation=operation, page_size=1)
+    return [task for page in pages for task in page.tasks]
 
 
 def paths(task: pb.MaintenanceTask) -> list[list[str]]:

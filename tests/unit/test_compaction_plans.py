@@ -101,7 +101,7 @@ def test_hidden_rows_make_a_major_or_a_minor_of_the_files_that_hold_them() -> No
     assert hidden_rows(bucket) == {files[1].path: 9}
     plan = plan_bucket(policy(keyed=False), Ages(), bucket)
     assert (chosen(plan.major), chosen(plan.minor)) == ("a1:100 a2:100 a3:100", "a2:100")
-    quiet = replace(policy(keyed=False, by_partition=True))
+    quiet = policy(keyed=False, by_partition=True)
     for version, operation in ((3, MINOR), (4, MAJOR)):
         tasks, waits = plan_partition(quiet, Ages(quiet=version), [plan])
         assert [task.operation for task in tasks] == [operation]
