@@ -20,7 +20,6 @@ from metaservice.store import keys
 from metaservice.store.port import Batch, Cursor, prefix_end
 from metaservice.store.tasks import decode_task, encode_task
 
-
 NEVER_MS: Final = 2**62
 
 
@@ -120,8 +119,7 @@ class TaskBook:
 
     def of_claim(self, claim_id: str) -> Task | None:
         """The task that is held by a claim."""
-        held = (self.tasks[task_id] for task_id in self.leases)
-        return next((task for task in held if task.claim_id == claim_id), None)
+        return next((task for task in self.tasks.values() if task.claim_id == claim_id), None)
 
     def of_table(self, table_id: str) -> list[Task]:
         found = (self.tasks.get(task_id) for task_id in list(self._by_table.get(table_id, ())))
@@ -150,7 +148,7 @@ class TaskBook:
 
     def held(self) -> Iterable[tuple[str, int]]:
         """Versions that tasks read, by table."""
-        held = [self.tasks[task_id] for task_id in self.leases]
+        held = (task for task in self.tasks.values() if task.state is TaskState.CLAIMED)
         return [(task.table_id, task.read_version) for task in held]
 
     def transaction_ended(self, txn: Txn, batch: Batch) -> None:
