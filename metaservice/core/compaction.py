@@ -62,7 +62,7 @@ def _quiet(policy: Policy, ages: Ages, files: Sequence[PlanFile]) -> BucketPlan 
             size += file.size_bytes
             oldest = min(oldest, file.added)
             deltas = deltas or file.is_delta
-    if count < 2 and not deltas:
+    if len(files) < 2 or (count < 2 and not deltas):  # what is alone is as good as it gets
         return BucketPlan(last_added=last)
     if count >= min(policy.minor_files, policy.cluster_files) or size >= policy.minor_bytes or oldest <= max(ages[:3]):
         return None
