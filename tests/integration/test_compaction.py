@@ -130,7 +130,7 @@ def test_a_failure_backs_off_and_raises_an_alarm_at_last(client: MetaClient) -> 
     for _ in range(2):
         insert(client, table_id)
     client.request_tasks(table_id, MINOR)
-    states = []
+    states, failed = [], pb.MaintenanceTask()
     for _ in range(5):
         wait_until_due(client, next(client.list_tasks(table_id=table_id)).task_id)
         task = claimed(client, table_id)

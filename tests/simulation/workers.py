@@ -154,13 +154,16 @@ def compacted(world: World, writer: Writer, spec: Spec, task: Task) -> Change | 
 def drain(world: World, steps: int = 400) -> None:
     """With one sound worker left every task ends."""
     for _ in range(steps):
-        book = world.decider.state.tasks
-        if not book.tasks:
+        if not world.decider.state.tasks.tasks:
             return
         world.clock.ms += 700
         world.clock.us += 20_000_000  # a wall clock that went back an hour delays back-offs by as much
         world.group([(lambda _: None, None, lambda: do_one(world))])
-    check(False, "every task ends", [(t.state.name, t.attempts, t.error) for t in book.tasks.values()])
+    check(
+        False,
+        "every task ends",
+        [(t.state.name, t.attempts, t.error) for t in world.decider.state.tasks.tasks.values()],
+    )
 
 
 def do_one(world: World) -> object:
