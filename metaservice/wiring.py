@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import signal
 import sys
 import time
@@ -28,6 +29,7 @@ from metaservice.observe import (
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.keeping import KeepingCalls
+from metaservice.rpc.maintenance import MaintenanceCalls
 from metaservice.rpc.marking import MarkingCalls
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.rpc.server import Server, ServerSettings
@@ -37,12 +39,15 @@ from metaservice.service.catalog import Catalog
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.housekeeping import Housekeeping
+from metaservice.service.layouts import Layouts
+from metaservice.service.maintenance import Maintenance
 from metaservice.service.marks import Marks
 from metaservice.service.operators import Operators
 from metaservice.service.pins import Pins
 from metaservice.service.planning import Planning
 from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
+from metaservice.service.scheduling import Scheduler
 from metaservice.service.state import State
 from metaservice.service.sweeping import Sweeping
 from metaservice.service.timeline import Timeline
@@ -83,11 +88,13 @@ class Service:
     decider: Decider
     calls: Calls
     operators: Operators
+    scheduler: Scheduler
 
 
 def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> Service:
     def tick() -> None:
         transactions.tick()
+        maintenance.tick()
         housekeeping.tick()
 
     bells = Bells(lambda: decider.state.tables)
@@ -103,8 +110,32 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
     reads = Reads(decider, clocks)
     planning = Planning(decider, reads)
     marking = MarkingCalls(decider, Marks(decider, clocks, transactions.check_room))
-    calls = Calls(decider, transactions, catalog, reads, keeping, Timeline(decider), bells, planning, marking, sweeping)
-    return Service(decider, calls, operators)
+    maintenance = Maintenance(
+        decider, transactions, clocks, settings.tasks_max, settings.outcome_keep_ms, lambda: task_id(clocks), event
+    )
+    layouts = Layouts(decider, lambda: time.sleep(CHECK_PAUSE_S))
+    tasks = MaintenanceCalls(decider, maintenance, layouts, clocks)
+    calls = Calls(
+        decider,
+        transactions,
+        catalog,
+        reads,
+        keeping,
+        Timeline(decider),
+        bells,
+        planning,
+        marking,
+        sweeping,
+        tasks,
+    )
+    scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
+    return Service(decider, calls, operators, scheduler)
+
+
+def task_id(clocks: Clocks) -> str:
+    """A UUIDv7 of now: ids are in the order in which tasks were queued."""
+    number = (clocks.now_us() // 1000) << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    return str(uuid.UUID(int=number))
 
 
 def _place(settings: Settings) -> Place:
@@ -149,7 +180,7 @@ class OpenState:
         self._store = RocksStore(self._settings.data, bytes_max=most or None)
         try:
             ensure_history(self._store, fresh_history_id())
-            return State(self._store, WirePayloads())
+            return State(self._store, WirePayloads(), self._settings.task_backoff_ms)
         except BaseException:
             self._store.close()
             raise
@@ -175,6 +206,7 @@ def serve(settings: Settings) -> int:
     exporter = _build_exporter(settings, service.operators)
     service.decider.start()
     service.calls.bells.start()
+    service.scheduler.start()
     server.start()
     sys.stdout.write(f"listening on {server.address}\n")
     sys.stdout.flush()
@@ -183,6 +215,7 @@ def serve(settings: Settings) -> int:
     server.stop(settings.grace_s)
     if exporter is not None:
         exporter.stop()
+    service.scheduler.stop()
     service.decider.stop()
     event(STOPPED)
     return 0

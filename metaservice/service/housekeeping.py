@@ -225,6 +225,8 @@ class Housekeeping:
                 found.setdefault(table_id, set()).add(version)
         for tag in self._state.marks.tags.values():
             found.setdefault(tag.table_id, set()).add(tag.version)
+        for table_id, version in self._state.tasks.held():
+            found.setdefault(table_id, set()).add(version)
         return {table_id: sorted(versions) for table_id, versions in found.items()}
 
     # -- what is dead --------------------------------------------------------------------------------------------------

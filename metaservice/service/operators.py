@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from metaservice.core.tasks import TaskState
 from metaservice.core.transaction import Txn
 from metaservice.observe import (
     CURSORS,
     LOG_BYTES,
     OLDEST_PIN_SECONDS,
+    OLDEST_TASK_SECONDS,
     OLDEST_TRANSACTION_SECONDS,
     OPEN_TRANSACTIONS,
     PINS,
@@ -21,6 +23,12 @@ from metaservice.observe import (
     STORE_BYTES,
     TABLES,
     TAGS,
+    TASK_FAILURES,
+    TASKS_ALARM,
+    TASKS_CANCELLED,
+    TASKS_CLAIMED,
+    TASKS_DONE,
+    TASKS_QUEUED,
     Metrics,
 )
 from metaservice.service.backup import Backups, Place
@@ -87,6 +95,13 @@ class Operators:
                 ROOM_BYTES: self._room_bytes,
                 READ_ONLY: lambda: int(self._room_bytes() <= 0),
                 PURGE_HELD: lambda: int(bool(read_purge_hold(decider.state.store))),
+                TASKS_QUEUED: lambda: decider.state.tasks.count(TaskState.QUEUED),
+                TASKS_CLAIMED: lambda: decider.state.tasks.count(TaskState.CLAIMED),
+                TASKS_ALARM: lambda: decider.state.tasks.count(TaskState.FAILED),
+                OLDEST_TASK_SECONDS: self._oldest_task_seconds,
+                TASKS_DONE: lambda: decider.state.tasks.done,
+                TASKS_CANCELLED: lambda: decider.state.tasks.cancelled,
+                TASK_FAILURES: lambda: decider.state.tasks.failures,
             }
         )
 
@@ -150,6 +165,10 @@ class Operators:
         keeping = [one for one in list(state.marks.cursors.values()) if one.epoch == state.history.epoch]
         used_us = min((one.used_us for one in keeping if one.left_ms(now_us)), default=now_us)
         return max(0.0, (now_us - used_us) / 1e6)
+
+    def _oldest_task_seconds(self) -> float:
+        queued_us = self._decider.state.tasks.oldest_us()
+        return max(0.0, (self._clocks.now_us() - queued_us) / 1e6) if queued_us else 0.0
 
     def _room_bytes(self) -> int:
         return self._decider.state.store.free_bytes() - self._place.reserve_bytes

@@ -17,6 +17,7 @@ from metaservice.core.rows import NOTHING_KNOWN, Payloads, Written
 from metaservice.core.transaction import Txn, TxnState, unknown_txn
 from metaservice.service.markbook import MarkBook
 from metaservice.service.pinbook import PinBook
+from metaservice.service.taskbook import TaskBook
 from metaservice.service.written import WrittenKept
 from metaservice.store import keys, upkeep
 from metaservice.store.history import read_history
@@ -113,7 +114,9 @@ class StoreSnapshots:
 class State:
     """Tables, open transactions, times."""
 
-    def __init__(self, store: Store, payloads: Payloads = NOTHING_KNOWN) -> None:
+    def __init__(
+        self, store: Store, payloads: Payloads = NOTHING_KNOWN, task_backoff_ms: int = limits.TASK_BACKOFF_MS
+    ) -> None:
         self.store = store
         self.batch = Batch()
         self.dirty = False
@@ -130,6 +133,7 @@ class State:
         self.written = WrittenKept(store, payloads)
         self.pins = PinBook(store.cursor())
         self.marks = MarkBook(store.cursor())
+        self.tasks = TaskBook(store.cursor(), task_backoff_ms)
         self.ended_now: list[Txn] = []
         self.history = read_history(store)
         self._load()
@@ -247,8 +251,12 @@ class State:
         return self.get_table(table_id).oldest
 
     def is_held(self, table_id: str, version: int) -> bool:
-        """Whether a pin, a tag or an open transaction needs a version. Any thread."""
-        if self.pins.holds(table_id, version) or version in self.marks.tagged(table_id):
+        """Whether a pin, a tag, a running task or an open transaction needs a version. Any thread."""
+        if (
+            self.pins.holds(table_id, version)
+            or version in self.marks.tagged(table_id)
+            or self.tasks.holds(table_id, version)
+        ):
             return True
         tables = [txn.tables.get(table_id) for txn in list(self.open.values())]
         return any(table is not None and table.read_version == version for table in tables)
@@ -311,6 +319,7 @@ class State:
             self.leases.pop(txn.txn_id, None)
         self.ended[txn.txn_id] = txn
         self.ended_now.append(txn)
+        self.tasks.transaction_ended(txn, self.batch)
 
     def winners(self, table: TableState, after: int) -> list[Footprint]:
         """The commits since a version, in version order."""

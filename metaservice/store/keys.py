@@ -28,6 +28,9 @@ Z table path               on the purge list, and since when
 G table                    the purge of a dropped table has begun
 g table name               tag
 c table name               cursor
+p task                     task that has not ended
+q time task                task that ended then
+r table                    until when the table's schedule was looked at
 !epoch                     the history that this store tells
 !purge_hold                why nothing may be purged; absent: it may
 """
@@ -53,6 +56,8 @@ TAGS = b"g"
 CURSORS = b"c"
 EPOCH = b"!epoch"
 PURGE_HOLD = b"!purge_hold"
+TASKS = b"p"
+ENDED_TASKS = b"q"
 
 _Q = struct.Struct(">Q")
 
@@ -297,7 +302,8 @@ def table_of_mark(key: bytes) -> bytes:
 
 def record_prefixes(table: bytes) -> list[bytes]:
     """What a dropped table leaves besides its entries and its metadata."""
-    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", TAGS, CURSORS)]
+    families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", TAGS, CURSORS)
+    return [family + table for family in families]
 
 
 def txn_time_ms(key: bytes) -> int:
@@ -322,3 +328,25 @@ def split_chunk(key: bytes) -> tuple[int, int]:
 def split_staged(key: bytes) -> tuple[bytes, bytes, int]:
     """Transaction, table and chunk."""
     return key[1:17], key[17:33], decode_version(key[33:41])
+
+
+def task_key(task: bytes) -> bytes:
+    return TASKS + task
+
+
+def ended_task_key(end_us: int, task: bytes) -> bytes:
+    return ENDED_TASKS + _Q.pack(max(end_us, 0)) + task
+
+
+def schedule_key(table: bytes) -> bytes:
+    return b"r" + table
+
+
+def place_of(key: bytes) -> bytes:
+    """Of a live entry's key: all before the path."""
+    return key[: key.index(b"\x00", 17) + 5]
+
+
+def bucket_of(place: bytes) -> tuple[str, int]:
+    """Partition and bucket of a live entry's place."""
+    return place[17:-5].decode(), int.from_bytes(place[-4:], "big")
