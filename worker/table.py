@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
@@ -16,6 +17,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker import changes, scan
 from worker.changing import Changes
 from worker.errors import word
+from worker.export import export
 from worker.schema import schema_of, table_schema, type_text
 from worker.transaction import Commit, OnConflict, Write, check_policy, run_writes
 from worker.values import micros, moment_of
@@ -99,6 +101,35 @@ class Table(Changes[Commit]):
     ) -> DataFrame:
         """What changed after `since`, up to `until`: "latest" rows, "changes" end to end, or the "log" of commits."""
         return changes.read_changes(self, since=since, until=until, mode=mode)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        where: str | Column | None = None,
+        partitioned: bool = True,
+        overwrite: bool = False,
+    ) -> int:
+        """Writes the rows of one version as plain Parquet files, and says which version it was.
+
+        Nothing of LakeTX is needed to read them. A partitioned table's files lie in folders like `day=2026-11-01`, its
+        partition columns in the folders' names alone; with `partitioned=False` all lie in one folder, all columns in
+        them. The path must be empty or not be there. `overwrite` replaces Parquet files that are there, once the new
+        ones are complete.
+        """
+        return export(
+            self,
+            str(path),
+            version=version,
+            timestamp=timestamp,
+            commits_ago=commits_ago,
+            where=where,
+            partitioned=partitioned,
+            overwrite=overwrite,
+        )
 
     def resolve(
         self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None
