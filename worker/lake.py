@@ -9,8 +9,10 @@ lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +26,7 @@ from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2
 from worker.errors import InputError
 from worker.importing import import_parquet
+from worker.jobs import is_classic
 from worker.multi_table import MultiTableTransaction
 from worker.schema import schema_of, wire_columns
 from worker.table import Table
@@ -41,6 +44,7 @@ class Lake:
         self.client = client
         self.warehouse = warehouse.rstrip("/")
         self._spark = spark
+        self._is_looked_at = False
         self._lock = threading.Lock()
         self._at_close: list[Callable[[], None]] = []
 
@@ -65,6 +69,10 @@ class Lake:
                     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
                     found = SparkSession.builder.getOrCreate()
                 self._spark = found
+            if not self._is_looked_at:
+                self._is_looked_at = True
+                if hint := python_hint(self._spark):
+                    warnings.warn(hint, stacklevel=2)
             return self._spark
 
     def at_close(self, work: Callable[[], None]) -> None:
@@ -178,3 +186,20 @@ def connect(
 
 def _absolute(warehouse: str) -> str:
     return warehouse if "://" in warehouse or warehouse.startswith("file:") else str(Path(warehouse).absolute())
+
+
+def python_hint(spark: SparkSession) -> str:
+    """What is wrong with the Python that Spark's tasks on this machine will run; nothing where all is well.
+
+    Another environment may lack this package, polars or pyarrow, which only shows when a task imports them.
+    """
+    if not is_classic(spark) or not spark.sparkContext.master.startswith("local"):
+        return ""
+    wanted = spark.sparkContext.pythonExec
+    found = shutil.which(wanted)
+    advice = f"start Spark with PYSPARK_PYTHON={sys.executable}"
+    if found is None:
+        return f"Spark's Python workers would run {wanted}, which can't be found: {advice}"
+    if os.path.realpath(Path(found).parent) != os.path.realpath(Path(sys.executable).parent):
+        return f"Spark's Python workers run {found}, another environment than this one: {advice}"
+    return ""

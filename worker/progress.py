@@ -31,8 +31,12 @@ _log = logging.getLogger("laketx.worker")
 Counts = tuple[int, int]  # of tasks: done, and known so far
 
 
+def _chosen() -> str:
+    return os.environ.get(SWITCH, "").lower()
+
+
 def is_shown() -> bool:
-    chosen = os.environ.get(SWITCH, "").lower()
+    chosen = _chosen()
     if chosen in ("on", "off"):
         return chosen == "on"
     return sys.stderr.isatty() or Console(stderr=True).is_jupyter
@@ -44,17 +48,25 @@ def progress(spark: SparkSession, title: str) -> Iterator[None]:
     if not is_shown():
         yield
         return
-    with job_tag(spark, f"laketx-progress-{uuid7()}") as tag:
-        counting = _by_tag(spark, tag) if is_classic(spark) else _by_handler(spark)
-        with counting as count, _line(title, count):
-            yield
+    with counting(spark) as count, _line(title, count):
+        yield
 
 
 # -- what is counted ---------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _by_tag(spark: SparkSession, tag: str) -> Iterator[Callable[[], Counts]]:
+def counting(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
+    """Counts the tasks of the jobs that this thread starts in the block."""
+    if not is_classic(spark):
+        with _by_handler(spark) as count:
+            yield count
+        return
+    with job_tag(spark, f"laketx-progress-{uuid7()}") as tag:
+        yield _by_tag(spark, tag)
+
+
+def _by_tag(spark: SparkSession, tag: str) -> Callable[[], Counts]:
     tracker = spark.sparkContext.statusTracker()
 
     def count() -> Counts:
@@ -67,7 +79,7 @@ def _by_tag(spark: SparkSession, tag: str) -> Iterator[Callable[[], Counts]]:
                     done, known = done + stage.numCompletedTasks, known + stage.numTasks
         return done, known
 
-    yield count
+    return count
 
 
 @contextmanager
@@ -97,10 +109,11 @@ def _by_handler(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
-class _Bars:
+class Bars:
     """The lines of all threads, in one place on the screen; there while one of them has something to show."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console
         self._lock = threading.Lock()
         self._bars: Progress | None = None
         self._lines = 0
@@ -108,7 +121,7 @@ class _Bars:
     def show(self, line: TaskID | None, title: str, counts: Counts) -> TaskID:
         with self._lock:
             if self._bars is None:
-                console = Console(stderr=True)
+                console = self._console or Console(stderr=True, force_terminal=_chosen() == "on" or None)
                 columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
                 self._bars = Progress(*columns, console=console, transient=True)
                 self._bars.start()
@@ -128,7 +141,7 @@ class _Bars:
                     self._bars = None
 
 
-_bars = _Bars()
+_bars = Bars()
 
 
 @contextmanager

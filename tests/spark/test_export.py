@@ -86,7 +86,7 @@ def test_what_is_there_is_kept_until_it_can_be_replaced(
         table.export(tmp_path / "new", where=in_one_task)
     assert parquet_in(tmp_path / "new") == []
     table.export(out, where=f"day = '{TWO}'", overwrite=True)
-    assert plain_rows(out) == [(1, TWO), (3, TWO), (5, TWO)]
+    assert plain_rows(out) == [(number, str(TWO)) for number in (1, 3, 5)]
     assert [path.name for path in out.iterdir() if path.is_dir()] == ["day=2026-11-02"]
     table.export(out, partitioned=False, overwrite=True)
     assert len(plain_rows(out)) == 6
