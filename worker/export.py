@@ -16,6 +16,7 @@ from metaservice.client import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import scan
 from worker.errors import InputError
+from worker.logs import Facts, tell
 from worker.progress import progress
 from worker.staging import CODECS, storage
 
@@ -49,8 +50,11 @@ def export(
         names = list(meta.partition_columns) if partitioned else []
         check_partitions(meta, names, entries)
         rows = snapshot.read(where=where)
+        facts: Facts = {"table": meta.name, "version": snapshot.version, "txn_id": ""}
+        tell("export begins", **facts)
         with target.filled() as folder, progress(rows.sparkSession, f"export {meta.name}"):
             write(rows, folder, names, meta.properties.get("write.compression", "zstd"))
+        tell("export is complete", **facts)
         return snapshot.version
 
 

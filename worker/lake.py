@@ -38,7 +38,12 @@ BUCKETS: Final = 8
 
 
 class Lake:
-    """Tables of one service; made by `connect`. Safe to share between threads, as its Spark session is."""
+    """Tables of one service, made by `connect`. Threads may share it, as they share its Spark session.
+
+    create_table, table, tables, drop_table, undrop_table, import_parquet      tables
+    transaction                                                                writes to several tables, all or nothing
+    spark, close                                                               the session; the end, which `with` brings
+    """
 
     def __init__(self, client: MetaClient, warehouse: str, spark: SparkSession | None) -> None:
         self.client = client
@@ -126,6 +131,7 @@ class Lake:
         return Table(self, self.client.create_table(table, if_not_exists=if_not_exists))
 
     def table(self, name: str) -> Table:
+        """The table of that name, as it is now."""
         return Table(self, self.client.get_table(name))
 
     def tables(self, namespace: str = "") -> list[str]:
@@ -164,9 +170,20 @@ class Lake:
 def connect(
     where: str | Path, spark: SparkSession | None = None, *, user: str = "", warehouse: str | None = None
 ) -> Lake:
-    """Opens a lake: a folder, whose service starts by itself, or a service by its address, `laketx://host:port`.
+    """Opens a lake of tables: a folder, whose service starts by itself, or a service by its address.
 
-    Data files lie in `warehouse`, a path or URI that both Spark and pyarrow can open; a folder is its own.
+        lake = connect("./warehouse")
+        lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake", user="ana")
+
+        orders = lake.create_table("shop.orders", "id bigint, amount double", primary_key=["id"])
+        orders.insert(df)
+        orders.read(commits_ago=1).show()
+
+    spark: the session, classic or Spark Connect. Not given: the active one, or a new one when it is first needed.
+    user: who the history says it was.
+    warehouse: where data files lie, a path or URI that both Spark and pyarrow can open; a folder is its own.
+
+    `help(Lake)` and `help(Table)` go on from here; docs/python.md has it all on one page.
     """
     text = str(where)
     if text.startswith(SCHEME):

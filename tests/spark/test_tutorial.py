@@ -27,7 +27,7 @@ def test_its_cells_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     names: dict[str, Any] = {}
     for cell in cells("code"):
-        exec(compile("".join(cell["source"]), f"{NOTEBOOK.name} {cell['id']}", "exec"), names)  # noqa: S102
+        exec(compile("".join(cell["source"]), f"{NOTEBOOK.name} {cell['id']}", "exec"), names)
     assert names["spark"] is spark
     assert (names["first"].version, names["second"].version) == (1, 2)
     assert names["merged"] == [(1, "paid", 10.0), (2, "open", 25.0), (3, "paid", 33.0), (9, None, 90.0)]
