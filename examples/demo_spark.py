@@ -24,6 +24,7 @@ from examples import demo_metadata
 from examples.telling import bad, chapter, console, good, say
 from metaservice.cli.why import explained, with_typed_partition
 from worker import Commit, ConflictError, Lake, Table, connect
+from worker.transaction import OnConflict
 
 SCHEMA: Final = "id bigint, day date, status string, amount double"
 FIRST_DAY: Final = date(2026, 11, 1)
@@ -166,6 +167,7 @@ def spark_session(folder: Path) -> Iterator[SparkSession]:
     """Two slots, and quiet: what goes wrong arrives as an exception anyway."""
     say("A service and Spark start …")
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("LAKETX_PROGRESS", "off")
     quiet = folder / "log4j2.properties"
     quiet.write_text("rootLogger.level = off\n", encoding="utf-8")
     spark = (
@@ -175,6 +177,7 @@ def spark_session(folder: Path) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
@@ -299,7 +302,7 @@ def show_policies(story: Story) -> None:
         "Four threads upsert the same day. on_conflict='resubmit' commits the files of a lost insert again, as they "
         "are; 'rerun' computes anew. Either way the job has one more attempt, not an error:"
     )
-    policies = ("resubmit", "rerun", "resubmit", "rerun")
+    policies: list[OnConflict] = ["resubmit", "rerun", "resubmit", "rerun"]
 
     def run(number: int) -> Commit:
         rows = story.rows(day, number * 10, number * 10 + 10, f"job {number}")
@@ -325,13 +328,14 @@ def show_time_travel(story: Story) -> None:
     table.delete(f"day = '{day}' AND id >= 900", message="another one")
     moments = [one.time for one in table.history(2)]
     shown = Grid("read", "rows", "sum of amounts", header_style="bold")
-    for words, at in [
-        ("read()", {}),
-        ("read(commits_ago=1)", {"commits_ago": 1}),
-        (f"read(timestamp='{moments[1]:%H:%M:%S.%f}')", {"timestamp": moments[1]}),
-        (f"read(version={before})", {"version": before}),
-    ]:
-        row = table.read(**at, where=f"day = '{day}'").agg(sf.count("*"), sf.sum("amount")).collect()[0]
+    reads = {
+        "read()": table.read(),
+        "read(commits_ago=1)": table.read(commits_ago=1),
+        f"read(timestamp='{moments[1]:%H:%M:%S.%f}')": table.read(timestamp=moments[1]),
+        f"read(version={before})": table.read(version=before),
+    }
+    for words, rows in reads.items():
+        row = rows.where(sf.col("day") == day).agg(sf.count("*"), sf.sum("amount")).collect()[0]
         shown.add_row(words, f"{row[0]:,}", f"{row[1]:,.0f}")
     console.print(shown)
     restored = table.restore(version=before, partition={"day": day}, message="undo")

@@ -28,6 +28,7 @@ from worker.errors import InputError
 from worker.importing import import_parquet
 from worker.jobs import is_classic
 from worker.multi_table import MultiTableTransaction
+from worker.progress import OWN_BAR
 from worker.schema import schema_of, wire_columns
 from worker.table import Table
 from worker.transaction import OnConflict
@@ -72,7 +73,7 @@ class Lake:
                 found = SparkSession.getActiveSession()
                 if found is None:
                     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
-                    found = SparkSession.builder.getOrCreate()
+                    found = SparkSession.builder.config(OWN_BAR, "false").getOrCreate()
                 self._spark = found
             if not self._is_looked_at:
                 self._is_looked_at = True
@@ -210,7 +211,7 @@ def python_hint(spark: SparkSession) -> str:
 
     Another environment may lack this package, polars or pyarrow, which only shows when a task imports them.
     """
-    if not is_classic(spark) or not spark.sparkContext.master.startswith("local"):
+    if not is_classic(spark) or not (spark.sparkContext.master or "").startswith("local"):
         return ""
     wanted = spark.sparkContext.pythonExec
     found = shutil.which(wanted)

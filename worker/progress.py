@@ -1,8 +1,8 @@
 """How far Spark's jobs are: a bar in terminals and notebooks, nothing elsewhere.
 
-The environment's LAKETX_PROGRESS decides: "off" never, "on" always, anything else where standard error is a terminal or
-the program is a notebook. A bar appears after a second and is gone when the work is done. Writers in several threads
-have a line each.
+The environment's LAKETX_PROGRESS decides: "off" never, "on" always, anything else in notebooks, and where standard
+error is a terminal in which Spark shows no bar of its own. A bar appears after a second and is gone when the work is
+done. Writers in several threads have a line each.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from metaservice.client import uuid7
 from worker.jobs import is_classic, job_tag
 
 SWITCH: Final = "LAKETX_PROGRESS"
+OWN_BAR: Final = "spark.ui.showConsoleProgress"
 AFTER_S: Final = 1.0
 LOOK_EVERY_S: Final = 0.25
 
@@ -35,17 +36,19 @@ def _chosen() -> str:
     return os.environ.get(SWITCH, "").lower()
 
 
-def is_shown() -> bool:
+def is_shown(spark: SparkSession) -> bool:
     chosen = _chosen()
     if chosen in ("on", "off"):
         return chosen == "on"
-    return sys.stderr.isatty() or Console(stderr=True).is_jupyter
+    if Console(stderr=True).is_jupyter:
+        return True
+    return sys.stderr.isatty() and not (is_classic(spark) and spark.conf.get(OWN_BAR, "false") == "true")
 
 
 @contextmanager
 def progress(spark: SparkSession, title: str) -> Iterator[None]:
     """Shows how far the jobs are that this thread starts in the block."""
-    if not is_shown():
+    if not is_shown(spark):
         yield
         return
     with counting(spark) as count, _line(title, count):

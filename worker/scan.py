@@ -32,6 +32,7 @@ from metaservice.client import InvalidError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import merge_on_read as mor
 from worker.errors import InputError
+from worker.jobs import is_classic
 from worker.pins import Pins, pins_of
 from worker.predicates import EPOCH, MICROSECOND, renamed, session_zone, to_wire
 from worker.schema import FIELD_ID, FILE, OP, ROW_ID, columns_schema
@@ -640,7 +641,7 @@ def read_files(spark: SparkSession, schema: t.StructType, paths: Sequence[str]) 
         reader = spark.read.schema(schema).option("spark.sql.parquet.fieldId.read.enabled", "true")
         return reader.option("__globPaths__", "false").parquet(*paths)
     finally:
-        if widened and before is not None:
+        if widened and before is not None and is_classic(spark):  # Spark Connect looks at it when a job begins
             spark.conf.set(LISTED_IN_DRIVER, before)
 
 

@@ -4,12 +4,14 @@ A process has a classic session or one of Spark Connect, never both: so this is 
 """
 
 import logging
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from datetime import date
 from functools import partial
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ def main(folder: Path) -> None:
 
 
 def session() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     found = (
         SparkSession.builder.remote("local[2]")
         .config("spark.driver.host", "127.0.0.1")
@@ -192,9 +195,7 @@ def cancelled(lake: Lake, folder: Path) -> None:
 def seen(lake: Lake, folder: Path) -> None:
     """Progress is counted for the thread that waits, and lines of the log have their facts."""
     heard = logging.getLogger("laketx.worker")
-    records: list[logging.LogRecord] = []
-    listener = logging.Handler()
-    listener.emit = records.append  # type: ignore[method-assign]
+    listener = BufferingHandler(1_000)
     heard.addHandler(listener)
     heard.setLevel(logging.INFO)
     with counting(lake.spark) as count:
@@ -205,7 +206,7 @@ def seen(lake: Lake, folder: Path) -> None:
         lake.table("sales.slow").insert(lake.spark.range(10_000_000))
         done, known = count()
     assert 0 < done <= known
-    facts = [(one.table, one.version) for one in records if "committed" in one.getMessage()]  # type: ignore[attr-defined]
+    facts = [(one.table, one.version) for one in listener.buffer if "committed" in one.getMessage()]  # type: ignore[attr-defined]
     assert facts == [("sales.slow", 2)]
 
 

@@ -19,7 +19,7 @@ def test_a_connect_session_does_it_all(tmp_path: Path) -> None:
         pytest.skip("Spark needs Java 17 or later, which is not installed here")
     if importlib.util.find_spec("zstandard") is None:
         pytest.skip("Spark Connect needs zstandard, which is not installed here")
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}  # a port that is free
+    environment = {**os.environ, "SPARK_TESTING": "1"}  # a port that is free
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.connect_session", str(tmp_path)],
         cwd=ROOT,

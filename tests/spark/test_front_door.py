@@ -1,10 +1,11 @@
-"""Bars for long work, lines of the log, and a hint on Spark's Python."""
+"""What goes with reads and writes: bars, lines of the log, a hint on Spark's Python, times in words."""
 
 import io
 import logging
 import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from rich.console import Console
 from tests.integration.terminal import STYLE
 from worker import ConflictError, Lake, connect, progress
 from worker.lake import python_hint
-from worker.progress import SWITCH, Bars, counting, is_shown
+from worker.progress import OWN_BAR, SWITCH, Bars, counting, is_shown
 
 Names = Callable[[], str]
 
@@ -47,10 +48,15 @@ def test_bars_share_the_screen_and_leave_it_clean() -> None:
     ("switch", "is_terminal", "shows"),
     [("", False, False), ("", True, True), ("off", True, False), ("on", False, True), ("else", False, False)],
 )
-def test_where_bars_are_shown(monkeypatch: pytest.MonkeyPatch, switch: str, is_terminal: bool, shows: bool) -> None:
+def test_where_bars_are_shown(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, switch: str, is_terminal: bool, shows: bool
+) -> None:
+    assert spark.conf.get(OWN_BAR) == "true"  # as in any program that asks for nothing else
     monkeypatch.setenv(SWITCH, switch)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    assert is_shown() == shows
+    assert is_shown(spark) == (shows and switch == "on")
+    monkeypatch.setattr(progress, "OWN_BAR", "spark.no.such.setting")
+    assert is_shown(spark) == shows
 
 
 def test_a_write_shows_how_far_it_is(
@@ -107,3 +113,19 @@ def test_a_session_of_another_python_is_told(spark: SparkSession, lake_folder: P
         assert "can't be found" in python_hint(spark)
     finally:
         spark.sparkContext.pythonExec = mine
+
+
+def test_a_time_means_the_same_for_reads_and_for_restore(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    table = lake.create_table(new_name(), "id bigint")
+    moment = table.insert(spark.range(1)).time
+    table.truncate()
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        there = (moment + timedelta(hours=9)).replace(tzinfo=None).isoformat(" ")
+        assert table.resolve(timestamp=there) == 1
+        assert table.read(timestamp=there).count() == 1
+        assert table.restore(timestamp=there).version == 3
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before or "UTC")
+    assert table.read().count() == 1
