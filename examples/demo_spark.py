@@ -300,7 +300,7 @@ def show_policies(story: Story) -> None:
     day = story.next_day()
     say(
         "Four threads upsert the same day. on_conflict='resubmit' commits the files of a lost insert again, as they "
-        "are; 'rerun' computes anew. Either way the job has one more attempt, not an error:"
+        "are; 'rerun' computes anew. Either way a lost race costs an attempt, and is no error:"
     )
     policies: list[OnConflict] = ["resubmit", "rerun", "resubmit", "rerun"]
 
@@ -361,9 +361,8 @@ def show_increment(story: Story) -> None:
 def show_timeline(story: Story) -> None:
     chapter("The timeline")
     say("Every commit is a version, and the log says whose, what and over how many others it was rebased. The newest:")
-    shown = Grid(
-        "version", "time version (UTC)", "operation", "who", "files", "rows", "rebased", "message", header_style="bold"
-    )
+    titles = ("version", "time version (UTC)", "operation", "who", "files", "rows in them", "rebased", "message")
+    shown = Grid(*titles, header_style="bold")
     for one in story.ana.table(story.name).history(14):
         shown.add_row(
             *(str(one.version), f"{one.time:%H:%M:%S.%f}", one.operation.lower(), one.user),
