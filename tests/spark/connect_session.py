@@ -47,6 +47,7 @@ def session() -> SparkSession:
         .config("spark.connect.grpc.binding.address", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.connect.progress.reportInterval", "50ms")
         .getOrCreate()
     )
     found.conf.set("spark.sql.session.timeZone", "UTC")
@@ -109,7 +110,7 @@ def appended(lake: Lake, folder: Path) -> None:
     with table.snapshot(version=4) as snapshot:
         table.add_columns("note string").rename_column("id", "number")
         assert rows_of(snapshot.read(where="day IS NOT NULL")) == [(20, one), (7, two)]
-    table.insert(frame(lake, "number bigint, note string, more int", (8, "x", 1)), merge_schema=True)
+    table.insert(frame(lake, "number bigint, note string, day date, more int", (8, "x", None, 1)), merge_schema=True)
     assert rows_of(table.read(where="more = 1")) == [(8, None, "x", 1)]
     table.restore(version=1)
     assert table.read(commits_ago=0).count() == 4
@@ -127,7 +128,7 @@ def many_files(table: Table) -> None:
 def several_tables(lake: Lake, folder: Path) -> None:
     with lake.transaction("both") as txn:
         txn.table("sales.orders").delete("id = 9")
-        txn.table("web.events").insert(frame(lake, "number bigint", (100,)))
+        txn.table("web.events").insert(frame(lake, "number bigint, day date", (100, None)))
     assert [commit.table for commit in txn.commits] == ["sales.orders", "web.events"]
 
 
