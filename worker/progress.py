@@ -71,10 +71,11 @@ def counting(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
 
 def _by_tag(spark: SparkSession, tag: str) -> Callable[[], Counts]:
     tracker = spark.sparkContext.statusTracker()
+    by_tag: Any = spark.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001 - Python's own knows groups alone
 
     def count() -> Counts:
         done = known = 0
-        for job_id in tracker._jtracker.getJobIdsForTag(tag):  # noqa: SLF001 - in Python there are only groups
+        for job_id in by_tag.getJobIdsForTag(tag):
             job = tracker.getJobInfo(job_id)
             for stage_id in job.stageIds if job is not None else ():
                 stage = tracker.getStageInfo(stage_id)
