@@ -139,7 +139,7 @@ def tell() -> None:
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="laketx-demo-") as name:
         folder = Path(name)
-        with demo_metadata.running_service(str(folder / "store")) as address, spark_session(folder) as spark:
+        with demo_metadata.running_service(str(folder / "store")) as address, spark_session() as spark:
             warehouse = str(folder / "files")
             with (
                 connect(f"laketx://{address}", spark, user="ana", warehouse=warehouse) as ana,
@@ -163,25 +163,23 @@ def tell_of(story: Story) -> None:
 
 
 @contextmanager
-def spark_session(folder: Path) -> Iterator[SparkSession]:
+def spark_session() -> Iterator[SparkSession]:
     """Two slots, and quiet: what goes wrong arrives as an exception anyway."""
     say("A service and Spark start …")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("LAKETX_PROGRESS", "off")
-    quiet = folder / "log4j2.properties"
-    quiet.write_text("rootLogger.level = off\n", encoding="utf-8")
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("LakeTX demo")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
+    spark.sparkContext.setLogLevel("FATAL")
     try:
         yield spark
     finally:
