@@ -40,9 +40,9 @@ def export(
     overwrite: bool = False,
 ) -> int:
     """Writes the rows, and says of which version they are. What was there goes when the new files are complete."""
-    target = find_target(path, overwrite=overwrite)
-    if target.meets(table.lake.warehouse):
+    if meet(path, table.lake.warehouse):
         raise InputError("PATH_INVALID", f"{path} and the lake's own files in {table.lake.warehouse} would mix")
+    target = find_target(path, overwrite=overwrite)
     with scan.snapshot(table, version=version, timestamp=timestamp, commits_ago=commits_ago) as snapshot:
         meta = table.lake.client.get_table(table_id=table.table_id, version=snapshot.version)
         entries = scan.plan(table, meta, snapshot.version)
@@ -89,7 +89,7 @@ def check_partitions(meta: catalog_pb2.Table, names: Sequence[str], entries: Ite
 def refuse_read_files(target: Target, entries: Iterable[common_pb2.LiveEntry]) -> None:
     """Imported files lie where the user had them: perhaps here."""
     for entry in entries:
-        if entry.file.external and target.meets(entry.file.path):
+        if entry.file.external and meet(target.path, entry.file.path):
             raise InputError("PATH_INVALID", f"{entry.file.path} is itself of the table, and would be replaced")
 
 
@@ -104,12 +104,6 @@ class Target:
     files: Any
     root: str
     old: tuple[str, ...]
-
-    def meets(self, path: str) -> bool:
-        """Whether a path or URI is this folder, lies in it, or has it inside."""
-        files, other = storage(path)
-        mine, theirs = whole(self.files, self.root), whole(files, other)
-        return bool(files.type_name == self.files.type_name) and (mine.startswith(theirs) or theirs.startswith(mine))
 
     @contextmanager
     def filled(self) -> Iterator[str]:
@@ -140,6 +134,13 @@ class Target:
         for folder in sorted(list_folders(self.files, self.root), reverse=True):
             if not self.files.get_file_info(fs.FileSelector(folder)):
                 self.files.delete_dir(folder)
+
+
+def meet(path: str, other: str) -> bool:
+    """Whether two paths or URIs are the same folder, or one lies in the other."""
+    (files, one), (other_files, two) = storage(path), storage(other)
+    mine, theirs = whole(files, one), whole(other_files, two)
+    return bool(files.type_name == other_files.type_name) and (mine.startswith(theirs) or theirs.startswith(mine))
 
 
 def whole(files: Any, path: str) -> str:
