@@ -96,8 +96,8 @@ conformance: setup ## run case files against a live service; CASES="FILE…"
 	@$(PY) -m tests.conformance $(CASES)
 
 .PHONY: demo
-demo: setup ## start a service in a temporary folder and walk through what it does
-	@$(PY) -m examples.demo
+demo: setup ## a story on Spark in a temporary folder; ARGS=metadata tells the one without Spark
+	@$(PY) -m examples.demo $(ARGS)
 
 .PHONY: serve
 serve: setup ## run the service in the foreground; ARGS="…" goes to it

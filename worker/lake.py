@@ -9,8 +9,10 @@ lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +27,9 @@ from protos.laketx.v1 import catalog_pb2
 from worker.errors import InputError
 from worker.importing import import_parquet
 from worker.multi_table import MultiTableTransaction
+from worker.progress import OWN_BAR
 from worker.schema import schema_of, wire_columns
+from worker.spark_jobs import is_classic
 from worker.table import Table
 from worker.transaction import OnConflict
 
@@ -35,12 +39,18 @@ BUCKETS: Final = 8
 
 
 class Lake:
-    """Tables of one service; made by `connect`. Safe to share between threads, as its Spark session is."""
+    """Tables of one service, made by `connect`. Threads may share it, as they share its Spark session.
+
+    create_table, table, tables, drop_table, undrop_table, import_parquet      tables
+    transaction                                                                writes to several tables, all or nothing
+    spark, close                                                               the session; the end, which `with` brings
+    """
 
     def __init__(self, client: MetaClient, warehouse: str, spark: SparkSession | None) -> None:
         self.client = client
         self.warehouse = warehouse.rstrip("/")
         self._spark = spark
+        self._is_looked_at = False
         self._lock = threading.Lock()
         self._at_close: list[Callable[[], None]] = []
 
@@ -63,8 +73,12 @@ class Lake:
                 found = SparkSession.getActiveSession()
                 if found is None:
                     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
-                    found = SparkSession.builder.getOrCreate()
+                    found = SparkSession.builder.config(OWN_BAR, "false").getOrCreate()
                 self._spark = found
+            if not self._is_looked_at:
+                self._is_looked_at = True
+                if hint := python_hint(self._spark):
+                    warnings.warn(hint, stacklevel=2)
             return self._spark
 
     def at_close(self, work: Callable[[], None]) -> None:
@@ -118,6 +132,7 @@ class Lake:
         return Table(self, self.client.create_table(table, if_not_exists=if_not_exists))
 
     def table(self, name: str) -> Table:
+        """The table of that name, as it is now."""
         return Table(self, self.client.get_table(name))
 
     def tables(self, namespace: str = "") -> list[str]:
@@ -156,9 +171,20 @@ class Lake:
 def connect(
     where: str | Path, spark: SparkSession | None = None, *, user: str = "", warehouse: str | None = None
 ) -> Lake:
-    """Opens a lake: a folder, whose service starts by itself, or a service by its address, `laketx://host:port`.
+    """Opens a lake of tables: a folder, whose service starts by itself, or a service by its address.
 
-    Data files lie in `warehouse`, a path or URI that both Spark and pyarrow can open; a folder is its own.
+        lake = connect("./warehouse")
+        lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake", user="ana")
+
+        orders = lake.create_table("shop.orders", "id bigint, amount double", primary_key=["id"])
+        orders.insert(df)
+        orders.read(commits_ago=1).show()
+
+    spark: the session, classic or Spark Connect. Not given: the active one, or a new one when it is first needed.
+    user: who the history says it was.
+    warehouse: where data files lie, a path or URI that both Spark and pyarrow can open; a folder is its own.
+
+    `help(Lake)` and `help(Table)` go on from here; docs/python.md has it all on one page.
     """
     text = str(where)
     if text.startswith(SCHEME):
@@ -178,3 +204,20 @@ def connect(
 
 def _absolute(warehouse: str) -> str:
     return warehouse if "://" in warehouse or warehouse.startswith("file:") else str(Path(warehouse).absolute())
+
+
+def python_hint(spark: SparkSession) -> str:
+    """What is wrong with the Python that Spark's tasks on this machine will run; nothing where all is well.
+
+    Another environment may lack this package, polars or pyarrow, which only shows when a task imports them.
+    """
+    if not is_classic(spark) or not (spark.sparkContext.master or "").startswith("local"):
+        return ""
+    wanted = spark.sparkContext.pythonExec
+    found = shutil.which(wanted)
+    advice = f"start Spark with PYSPARK_PYTHON={sys.executable}"
+    if found is None:
+        return f"Spark's Python workers would run {wanted}, which can't be found: {advice}"
+    if os.path.realpath(Path(found).parent) != os.path.realpath(Path(sys.executable).parent):
+        return f"Spark's Python workers run {found}, another environment than this one: {advice}"
+    return ""

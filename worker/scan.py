@@ -37,6 +37,7 @@ from worker.errors import InputError
 from worker.pins import Pins, pins_of
 from worker.predicates import EPOCH, MICROSECOND, renamed, session_zone, to_wire
 from worker.schema import FIELD_ID, FILE, OP, ROW_ID, columns_schema
+from worker.spark_jobs import is_classic
 from worker.staging import storage
 
 PATH: Final = "_laketx_path"
@@ -729,7 +730,7 @@ def read_files(spark: SparkSession, schema: t.StructType, paths: Sequence[str]) 
         at_once = classic.parquet(reader, paths) if len(paths) > PATHS_ONE_BY_ONE else None
         return reader.parquet(*paths) if at_once is None else at_once
     finally:
-        if widened and before is not None:
+        if widened and before is not None and is_classic(spark):  # Spark Connect looks at it when a job begins
             spark.conf.set(LISTED_IN_DRIVER, before)
 
 

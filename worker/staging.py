@@ -115,7 +115,7 @@ class Stage:
         rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         rows.sparkSession.conf.set("spark.sql.parquet.fieldId.write.enabled", "true")
         writer = (
-            rows.write.mode("errorifexists")
+            rows.write.mode("error")
             .option("compression", CODECS.get(codec, codec))
             .option(CONFLICTS_AT_COMMIT, "1")  # a task's files come into place with the job, not before
             .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, StructType
@@ -17,9 +18,10 @@ from worker import changes, scan
 from worker.changing import Changes
 from worker.cursors import Cursor, cursor_of, tagged_version
 from worker.errors import word
+from worker.export import export
 from worker.schema import schema_of, table_schema, type_text
 from worker.transaction import Commit, OnConflict, Write, check_policy, run_writes
-from worker.values import micros, moment_of
+from worker.values import moment_of
 
 if TYPE_CHECKING:
     from worker.lake import Lake
@@ -44,9 +46,23 @@ class HistoryEntry:
 
 
 class Table(Changes[Commit]):
-    """A table by its name; made by `lake.table` and `lake.create_table`.
+    """A table, made by `lake.table` and `lake.create_table`.
 
-    Reads are lazy DataFrames of one version. Every write is a transaction, done when the method returns.
+    Reads are lazy DataFrames of one version. Every write is a transaction, done when the method returns, and answers
+    with a Commit: its version, time and transaction.
+
+    read, snapshot, changes, resolve, history, export            reads
+    insert, overwrite, update, delete, merge                     rows
+    truncate, restore                                            whole partitions, or all
+    add_columns, rename_column, drop_column, widen_column        columns
+    set_properties, refresh                                      settings; what others changed meanwhile
+
+        t.insert(df)                                             appends; with a primary key upserts
+        t.update({"status": "'paid'"}, where="id = 7")
+        t.merge(df, on="id").when_matched_update().when_not_matched_insert().execute()
+        t.read(version=12, where="day = '2026-11-01'")
+
+    A write that lost a race raises ConflictError, unless `on_conflict` is "resubmit" (inserts) or "rerun".
     """
 
     def __init__(self, lake: Lake, meta: catalog_pb2.Table) -> None:
@@ -58,10 +74,12 @@ class Table(Changes[Commit]):
 
     @property
     def name(self) -> str:
+        """With its namespace, as of the last look."""
         return self.meta.name
 
     @property
     def table_id(self) -> str:
+        """What stays when it is renamed."""
         return self.meta.table_id
 
     @property
@@ -71,6 +89,7 @@ class Table(Changes[Commit]):
 
     @property
     def schema(self) -> StructType:
+        """Its columns, as of the last look."""
         return table_schema(self.meta)
 
     def refresh(self) -> Table:
@@ -89,21 +108,36 @@ class Table(Changes[Commit]):
         tag: str | None = None,
         where: str | Column | None = None,
     ) -> DataFrame:
-        """The rows of one version: the newest, or as of a version, a time, so many commits ago, or a tag."""
+        """The rows of one version: the newest, or as of a version, a time, so many commits ago, or a tag.
+
+        A time without a zone of its own is one of the session's time zone. `where` filters the rows, and as text spares
+        the files that can't have any.
+        """
         if tag is not None:
             version = tagged_version(self, tag, version, timestamp, commits_ago)
         return scan.read(self, version=version, timestamp=timestamp, commits_ago=commits_ago, where=where)
 
-    def snapshot(self, **at: Any) -> AbstractContextManager[Any]:
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        tag: str | None = None,
+    ) -> AbstractContextManager[scan.Snapshot]:
         """One version, kept readable for several queries: `with table.snapshot() as s: s.read()`."""
-        if "tag" in at:
-            at["version"] = tagged_version(self, at.pop("tag"), *at.values())
-        return scan.snapshot(self, **at)
+        if tag is not None:
+            version = tagged_version(self, tag, version, timestamp, commits_ago)
+        return scan.snapshot(self, version=version, timestamp=timestamp, commits_ago=commits_ago)
 
     def changes(
         self, *, since: int | str | datetime, until: int | str | datetime | None = None, mode: str = "latest"
     ) -> DataFrame:
-        """What changed after `since`, up to `until`: "latest" rows, "changes" end to end, or the "log" of commits."""
+        """What changed after `since`, up to `until` (versions or times; the newest), row by row.
+
+        "latest": rows that are new or have changed, as they are at the end. "changes": deleted rows too, and what was
+        there before. "log": that for each commit. `_change_type`, `_commit_version` and `_commit_time` come beside.
+        """
         return changes.read_changes(self, since=since, until=until, mode=mode)
 
     def cursor(self, name: str, *, version: int | None = None, keep: timedelta | None = None) -> Cursor:
@@ -127,11 +161,40 @@ class Table(Changes[Commit]):
         """The version may go then; a tag that is not there is no error."""
         self.lake.client.drop_tag(self.table_id, name)
 
+    def export(
+        self,
+        path: str | Path,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        where: str | Column | None = None,
+        partitioned: bool = True,
+        overwrite: bool = False,
+    ) -> int:
+        """Writes the rows of one version as plain Parquet files, and says which version it was.
+
+        Nothing of LakeTX is needed to read them. A partitioned table's files lie in folders like `day=2026-11-01`, its
+        partition columns in the folders' names alone; with `partitioned=False` all lie in one folder, all columns in
+        them. The path must be empty or not be there. `overwrite` replaces Parquet files that are there, once the new
+        ones are complete.
+        """
+        return export(
+            self,
+            str(path),
+            version=version,
+            timestamp=timestamp,
+            commits_ago=commits_ago,
+            where=where,
+            partitioned=partitioned,
+            overwrite=overwrite,
+        )
+
     def resolve(
         self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None
     ) -> int:
         """The version that a read takes; none given: the newest."""
-        time_us = None if timestamp is None else micros(timestamp)
+        time_us = None if timestamp is None else scan.time_us_of(timestamp, self.lake.spark)
         client = self.lake.client
         return client.resolve_version(self.table_id, version=version, time_us=time_us, commits_ago=commits_ago).version
 

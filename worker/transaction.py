@@ -22,7 +22,10 @@ from pyspark.sql import SparkSession
 from metaservice.client import CommitOutcomeUnknownError, StaleError, Transaction
 from metaservice.client import ConflictError as ClientConflict
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
-from worker.errors import ConflictError, InputError
+from worker.errors import ConflictError, InputError, word
+from worker.logs import Facts, tell
+from worker.progress import progress
+from worker.spark_jobs import cancel_jobs, job_tag
 from worker.staging import Stage, Staged
 from worker.values import moment_of
 
@@ -35,8 +38,6 @@ ATTEMPTS_MAX: Final = 8
 BACKOFF_BASE_S: Final = 0.1
 BACKOFF_LONGEST_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.2
-
-log = logging.getLogger("laketx.worker")
 
 
 @dataclass(frozen=True)
@@ -142,11 +143,12 @@ def run_writes(
             return _commits(writes, committed, txn_id, staged, attempt)
         except _Lost as race:
             may_resubmit = policy == "resubmit" and race.adoptable and all(write.is_blind_insert for write in writes)
+            name = _name(writes, race.conflict.table_id)
+            tell("lost a race to", table=name, version=race.conflict.winner_version, txn_id=race.txn_id)
             if policy == "fail" or attempt == ATTEMPTS_MAX or (policy == "resubmit" and not may_resubmit):
-                raise ConflictError(race.conflict, _name(writes, race.conflict.table_id), attempt) from None
+                raise ConflictError(race.conflict, name, attempt) from None
             lost = race if may_resubmit else None
             staged = staged or _staged_rows(race.stages)
-            log.info("lost to version %d, attempt %d follows", race.conflict.winner_version, attempt + 1)
     raise AssertionError("the last attempt raises")
 
 
@@ -166,7 +168,8 @@ def _begun(lake: Lake, plan: Callable[[], list[Write]], message: str) -> tuple[l
             is_fixed = any(write.read_version is not None for write in writes)
             if error.reason != "SCHEMA_VERSION_MISMATCH" or is_fixed or not left:
                 raise
-            log.info("the columns changed: planned again")
+            for write in writes:
+                tell("the columns changed, planned again", table=write.meta.name, version=write.meta.schema_version)
 
 
 def _attempt(
@@ -183,12 +186,15 @@ def _attempt(
     resubmits = policy == "resubmit" and all(write.is_blind_insert for write in writes)
     try:
         with txn:
-            log.info("transaction %s stages for %s", txn.txn_id, ", ".join(write.meta.name for write in writes))
-            with told_when_doomed(lake.spark, txn, stops=not resubmits) if _stages(writes) else _nothing():
+            for write, stage in zip(writes, stages, strict=True):
+                tell(f"{_operation(write)} begins", **_facts(write, stage.read_version, txn.txn_id))
+            with _while_staging(lake, txn, writes, stops=not resubmits):
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:
                         stage.staged = write.stage(stage)
                         _register(txn, write, stage.staged)
+                        staged = f"{_operation(write)} staged {stage.staged.rows()} rows"
+                        tell(staged, **_facts(write, stage.read_version, txn.txn_id), level=logging.DEBUG)
             committed = txn.commit(_changes(writes, stages), cursors)
         keeps_files = True
     except ClientConflict as error:
@@ -201,7 +207,8 @@ def _attempt(
         raise
     finally:
         if not keeps_files:
-            for stage in stages:
+            for write, stage in zip(writes, stages, strict=True):
+                tell(f"{_operation(write)} ends in vain", **_facts(write, stage.read_version, txn.txn_id))
                 with suppress(OSError):
                     stage.remove()
     return committed, _staged_rows(stages), txn.txn_id
@@ -211,13 +218,16 @@ def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb
     return [write.change(stage.staged) for write, stage in zip(writes, stages, strict=True)]
 
 
-def _stages(writes: Sequence[Write]) -> bool:
-    return any(write.stage is not None for write in writes)
-
-
 @contextmanager
-def _nothing() -> Iterator[None]:
-    yield
+def _while_staging(lake: Lake, txn: Transaction, writes: Sequence[Write], *, stops: bool) -> Iterator[None]:
+    """Where Spark works: told that it is in vain, and seen how far it is."""
+    staging = [write for write in writes if write.stage is not None]
+    if not staging:
+        yield
+        return
+    title = ", ".join(f"{_operation(write)} {write.meta.name}" for write in staging)
+    with told_when_doomed(lake.spark, txn, stops=stops), progress(lake.spark, title):
+        yield
 
 
 def _register(txn: Transaction, write: Write, staged: Staged) -> None:
@@ -270,34 +280,6 @@ def told_when_doomed(spark: SparkSession, txn: Transaction, *, stops: bool) -> I
         raise failure
 
 
-@contextmanager
-def job_tag(spark: SparkSession, tag: str) -> Iterator[str]:
-    """Marks the jobs that this thread starts. A session's own tags cancel nothing in classic Spark."""
-    if is_classic(spark):
-        spark.sparkContext.addJobTag(tag)
-        try:
-            yield tag
-        finally:
-            spark.sparkContext.removeJobTag(tag)
-    else:
-        spark.addTag(tag)
-        try:
-            yield tag
-        finally:
-            spark.removeTag(tag)
-
-
-def cancel_jobs(spark: SparkSession, tag: str) -> None:
-    if is_classic(spark):
-        spark.sparkContext.cancelJobsWithTag(tag)
-    else:
-        spark.interruptTag(tag)
-
-
-def is_classic(spark: SparkSession) -> bool:
-    return not type(spark).__module__.startswith("pyspark.sql.connect")
-
-
 def _commits(
     writes: Sequence[Write], committed: common_pb2.Committed, txn_id: str, staged: dict[str, int], attempt: int
 ) -> list[Commit]:
@@ -308,8 +290,16 @@ def _commits(
         one = by_id[write.meta.table_id]
         rows = staged.get(write.meta.table_id, 0)
         found.append(Commit(write.meta.name, one.version, moment, txn_id, one.rebased_over, rows, attempt))
-        log.info("%s is at version %d by transaction %s", write.meta.name, one.version, txn_id)
+        tell(f"{_operation(write)} committed", **_facts(write, one.version, txn_id))
     return found
+
+
+def _operation(write: Write) -> str:
+    return word(common_pb2.Operation.Name(write.operation), "OPERATION_").lower()
+
+
+def _facts(write: Write, version: int, txn_id: str) -> Facts:
+    return {"table": write.meta.name, "version": version, "txn_id": txn_id}
 
 
 def _staged_rows(stages: Sequence[Stage]) -> dict[str, int]:

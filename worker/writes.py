@@ -128,7 +128,7 @@ def fitted(df: DataFrame, schema: t.StructType) -> DataFrame:
     ids = {field.name.lower(): field.metadata or {} for field in schema.fields}
     known = [sf.col(quoted(name)).alias(name, metadata=ids.get(name.lower(), {})) for name in df.columns]
     found = df.select(*known).to(schema)
-    _ = found.schema  # a Connect session says only now what is wrong
+    _ = found.select("*").schema  # a Connect session says only now what is wrong; of `to` itself it asks nobody
     return found
 
 

@@ -1,0 +1,238 @@
+"""The front door on Spark Connect, from one end to the other: `python -m tests.spark.connect_session FOLDER`.
+
+A process has a classic session or one of Spark Connect, never both: so this is a program of its own.
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import date
+from logging.handlers import BufferingHandler
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from protos.laketx.v1 import common_pb2
+from worker import ConflictError, InputError, Lake, Table, connect
+from worker.progress import counting
+from worker.spark_jobs import is_classic
+from worker.staging import Stage, Staged
+from worker.transaction import Write
+
+Rows = list[tuple[Any, ...]]
+
+
+def main(folder: Path, names: list[str]) -> None:
+    """All parts, or those named."""
+    spark = session()
+    assert not is_classic(spark)
+    with connect(folder / "lake", spark, user="ana") as lake:
+        for part in (keyed, appended, several_tables, refusals, conflicts, in_and_out, cancelled, seen):
+            if names and part.__name__ not in names:
+                continue
+            begun_s = time.monotonic()
+            part(lake, folder)
+            print(f"{part.__name__}: {time.monotonic() - begun_s:.1f} s", flush=True)
+    spark.stop()
+
+
+def session() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    found = (
+        SparkSession.builder.remote("local[2]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.connect.grpc.binding.address", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.connect.progress.reportInterval", "50ms")
+        .getOrCreate()
+    )
+    found.conf.set("spark.sql.session.timeZone", "UTC")
+    return found
+
+
+def rows_of(frame: DataFrame) -> Rows:
+    return sorted((tuple(row) for row in frame.collect()), key=str)
+
+
+def frame(lake: Lake, schema: str, *rows: tuple[Any, ...]) -> DataFrame:
+    return lake.spark.createDataFrame(list(rows), schema)
+
+
+def refused(work: Callable[[], object], kind: type[Exception], says: str) -> None:
+    found: Exception | None = None
+    try:
+        work()
+    except kind as error:
+        found = error
+    assert found is not None, f"not refused: {says}"
+    assert says in str(found), found
+
+
+# -- what works --------------------------------------------------------------------------------------------------------
+
+
+def keyed(lake: Lake, folder: Path) -> None:
+    schema = "id bigint, amount double, status string"
+    table = lake.create_table("sales.orders", schema, primary_key=["id"], buckets=2)
+    table.insert(frame(lake, schema, (1, 1.0, "open"), (2, 2.0, "open"), (3, 3.0, "open")))
+    table.insert(frame(lake, schema, (2, 20.0, "open"), (2, 22.0, "paid")), order_by="amount")
+    table.update({"status": "'void'", "amount": sf.col("amount") * 2}, where="id = 1")
+    table.delete("amount = 3")
+    assert rows_of(table.read()) == [(1, 2.0, "void"), (2, 22.0, "paid")]
+    assert rows_of(table.read(version=1, where="id > 1")) == [(2, 2.0, "open"), (3, 3.0, "open")]
+    merge = table.merge(frame(lake, "id bigint, amount double", (2, 5.0), (9, 9.0)), on="id")
+    merge = merge.when_matched_update({"amount": "target.amount + source.amount"}).when_not_matched_insert()
+    merge.when_not_matched_by_source_delete().execute()
+    assert rows_of(table.read()) == [(2, 27.0, "paid"), (9, 9.0, None)]
+    found = table.changes(since=4, mode="log").select("id", "_change_type", "_commit_version")
+    assert rows_of(found) == [
+        (1, "delete", 5),
+        (2, "update_postimage", 5),
+        (2, "update_preimage", 5),
+        (9, "insert", 5),
+    ]
+
+
+def appended(lake: Lake, folder: Path) -> None:
+    schema = "id bigint, day date"
+    one, two = date(2026, 11, 1), date(2026, 11, 2)
+    table = lake.create_table("web.events", schema, partition_by=["day"])
+    table.insert(frame(lake, schema, (1, one), (2, one), (3, two), (4, None)).coalesce(1))
+    table.update({"id": "id * 10"}, where="id = 2")
+    table.delete("id = 1")
+    assert rows_of(table.read()) == [(20, one), (3, two), (4, None)]
+    table.overwrite(lake.spark.range(7, 8), partition={"day": two})
+    with table.snapshot(version=4) as snapshot:
+        table.add_columns("note string").rename_column("id", "number")
+        assert rows_of(snapshot.read(where="day IS NOT NULL")) == [(20, one), (7, two)]
+    table.insert(frame(lake, "number bigint, note string, day date, more int", (8, "x", None, 1)), merge_schema=True)
+    assert rows_of(table.read(where="more = 1")) == [(8, None, "x", 1)]
+    table.restore(version=1)
+    assert table.read(commits_ago=0).count() == 4
+    many_files(table)
+
+
+def many_files(table: Table) -> None:
+    """More than Spark lists in the driver by itself."""
+    rows = table.lake.spark.range(40).select(sf.col("id").alias("number"))
+    day = sf.date_add(sf.lit(date(2026, 1, 1)), sf.col("number").cast("int"))
+    table.overwrite(rows.withColumn("day", day))
+    assert table.read().agg(sf.sum("number")).collect()[0][0] == 780
+
+
+def several_tables(lake: Lake, folder: Path) -> None:
+    with lake.transaction("both") as txn:
+        txn.table("sales.orders").delete("id = 9")
+        txn.table("web.events").insert(frame(lake, "number bigint, day date", (100, None)))
+    assert [commit.table for commit in txn.commits] == ["sales.orders", "web.events"]
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def refusals(lake: Lake, folder: Path) -> None:
+    """What a Connect session would say only when a job runs is said before."""
+    orders = lake.table("sales.orders")
+    head = orders.meta.head_version
+    one = frame(lake, "id bigint, amount double, status string", (1, 1.0, "x"))
+    refused(lambda: orders.insert(one.withColumn("extra", sf.lit(1))), InputError, "extra")
+    refused(lambda: orders.insert(one.withColumn("amount", sf.lit("x"))), InputError, "SCHEMA_MISMATCH")
+    refused(lambda: orders.insert(one.union(one)), InputError, "KEY_TWICE")
+    refused(lambda: orders.delete("nobody = 1"), InputError, "CONDITION_INVALID")
+    refused(lambda: orders.update({"amount": "nobody"}, where="id = 1"), InputError, "VALUE_INVALID")
+    refused(lambda: orders.update({"id": "2"}), InputError, "KEY_SET")
+    wrong = orders.merge(one, on="target.nobody = source.id").when_not_matched_insert()
+    refused(wrong.execute, InputError, "CONDITION_INVALID")
+    refused(lambda: lake.create_table("sales.bad", "id nothing"), InputError, "COLUMNS_INVALID")
+    assert orders.refresh().meta.head_version == head
+
+
+def conflicts(lake: Lake, folder: Path) -> None:
+    table = lake.create_table("sales.stock", "item bigint, left int", primary_key=["item"], buckets=1)
+
+    def lose() -> None:
+        with lake.transaction() as txn:
+            mine = txn.table("sales.stock")
+            table.insert(frame(lake, "item bigint, left int", (1, 1)))
+            mine.insert(frame(lake, "item bigint, left int", (1, 2)))
+
+    refused(lose, ConflictError, "on_conflict='resubmit'")
+    writers = [threading.Thread(target=add, args=[lake, item]) for item in (2, 3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert rows_of(table.read()) == [(1, 1), (2, 0), (3, 0)]
+
+
+def add(lake: Lake, item: int) -> None:
+    lake.table("sales.stock").insert(frame(lake, "item bigint, left int", (item, 0)), on_conflict="rerun")
+
+
+def in_and_out(lake: Lake, folder: Path) -> None:
+    table = lake.table("sales.stock")
+    assert table.export(folder / "out") == table.refresh().meta.head_version
+    assert sorted(pq.read_table(folder / "out").column("item").to_pylist()) == [1, 2, 3]
+    table.export(folder / "out", where="item = 1", overwrite=True)
+    assert lake.import_parquet(folder / "out", "sales.imported").read().count() == 1
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def doomed(table: Table) -> Write:
+    """An update whose job would take minutes; it is doomed as soon as the job runs."""
+    spark = table.lake.spark
+
+    def stage(stage: Stage) -> Staged:
+        other = threading.Thread(target=lambda: Table(table.lake, table.meta).insert(spark.range(1)))
+        other.start()
+        other.join()
+        answer = table.lake.client.renew(stage.txn_id)
+        txn = table.lake.client._heartbeat._leased[stage.txn_id]
+        handler: Any = lambda **_: txn.renewed(answer)  # noqa: E731 - the type is Spark's own
+        spark.registerProgressHandler(handler)
+        try:
+            spark.range(10**13).agg(sf.sum(sf.hash("id"))).collect()
+        finally:
+            spark.removeProgressHandler(handler)
+        return Staged()
+
+    return Write(table.meta, table.folder, common_pb2.OPERATION_UPDATE, stage, reads=[common_pb2.Read()])
+
+
+def cancelled(lake: Lake, folder: Path) -> None:
+    """Told that it is doomed, a write interrupts its job of minutes."""
+    table = lake.create_table("sales.slow", "id bigint")
+    refused(lambda: table._do(doomed, is_insert=False, on_conflict=None, message=""), ConflictError, "winner")
+    assert lake.spark.range(3).count() == 3
+
+
+def seen(lake: Lake, folder: Path) -> None:
+    """Progress is counted for the thread that waits, and lines of the log have their facts."""
+    heard = logging.getLogger("laketx.worker")
+    listener = BufferingHandler(1_000)
+    heard.addHandler(listener)
+    heard.setLevel(logging.INFO)
+    with counting(lake.spark) as count:
+        other = threading.Thread(target=lambda: lake.spark.range(100).count())
+        other.start()
+        other.join()
+        assert count() == (0, 0)
+        lake.table("sales.slow").insert(lake.spark.range(10_000_000))
+        done, known = count()
+    assert 0 < done <= known
+    facts = [(one.table, one.version) for one in listener.buffer if "committed" in one.getMessage()]  # type: ignore[attr-defined]
+    assert facts == [("sales.slow", 2)]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,33 @@
+"""The front door on Spark Connect, in a process of its own."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import ROOT
+
+TIMEOUT_S = 240.0
+
+
+def test_a_connect_session_does_it_all(tmp_path: Path) -> None:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        pytest.skip("Spark needs Java 17 or later, which is not installed here")
+    if importlib.util.find_spec("zstandard") is None:
+        pytest.skip("Spark Connect needs zstandard, which is not installed here")
+    environment = {**os.environ, "SPARK_TESTING": "1"}  # a port that is free
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.connect_session", str(tmp_path)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4_000:]
+    assert done.stdout.splitlines()[-1].startswith("seen: ")

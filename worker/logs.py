@@ -1,0 +1,26 @@
+"""What the worker logs as `laketx.worker`: a line names a table, a version and, of a write, its transaction.
+
+The same facts are attributes of the record (`table`, `version`, `txn_id`), for handlers that write JSON.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, TypedDict
+
+log: Final = logging.getLogger("laketx.worker")
+
+
+class Facts(TypedDict):
+    """Of a write: the version is the one that it read or made."""
+
+    table: str
+    version: int
+    txn_id: str
+
+
+def tell(event: str, *, table: str, version: int, txn_id: str = "", level: int = logging.INFO) -> None:
+    """Says what happened: "insert committed"."""
+    facts = {"table": table, "version": version, "txn_id": txn_id}
+    by = f", transaction {txn_id}" if txn_id else ""
+    log.log(level, "%s: table %s, version %d%s", event, table, version, by, extra=facts)
