@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from metaservice.client import Transaction
+from metaservice.client import Transaction, meta_client
 from protos.laketx.v1 import common_pb2
 from tests.spark.jobs import SCHEMA, attempt, run
 from worker import Lake, connect
@@ -127,7 +127,7 @@ def obey(lake: Lake, command: Command) -> None:
             case "stumble":
                 rows = stumbling(lake.spark, command["mark"], command["first_id"])
                 say({"id": command["id"], "version": lake.table(command["table"]).insert(rows).version})
-            case "stop":
+            case _:
                 stop(lake, command)
     except Exception as error:  # noqa: BLE001 - who asked is told
         say({"id": command["id"], "error": f"{type(error).__name__}: {error}"[:2000]})
@@ -135,9 +135,7 @@ def obey(lake: Lake, command: Command) -> None:
 
 def main(address: str, warehouse: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    import metaservice.client.meta_client as client  # noqa: PLC0415 - its transactions are to stop
-
-    client.Transaction = StoppingTransaction  # type: ignore[misc]
+    setattr(meta_client, "Transaction", StoppingTransaction)  # noqa: B010 - its transactions are to stop
     spark = (
         SparkSession.builder.master("local[4,2]")  # a task may fail once
         .config("spark.driver.host", "127.0.0.1")

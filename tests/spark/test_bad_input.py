@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from metaservice.client import LakeTXError, MetaServiceError
 from protos.laketx.v1 import transaction_pb2
-from tests.spark.stored import staged_folders, stored_rows
+from tests.spark.stored import live, staged_folders, stored_rows
 from worker import InputError, Lake, Table, connect
 
 SCHEMA = "id bigint, name string not null, amount decimal(5,2), day date, at struct<zip:string>"
@@ -23,12 +25,20 @@ _groups = count()
 Call = Callable[[Table, DataFrame], Any]
 
 
-@pytest.fixture(scope="module", params=["append", "keyed"])
-def table(lake: Lake, spark: SparkSession, request: pytest.FixtureRequest) -> Table:
-    keys = ["id"] if request.param == "keyed" else []
-    made = lake.create_table(f"bad.{request.param}", SCHEMA, primary_key=keys, partition_by=["day"])
-    made.insert(one_row(spark))
-    return made
+@pytest.fixture(scope="module")
+def tables(lake: Lake, spark: SparkSession) -> list[Table]:
+    """Of both kinds; with one row each."""
+    found = []
+    for keys in ([], ["id"]):
+        name = "bad.keyed" if keys else "bad.append"
+        found.append(lake.create_table(name, SCHEMA, primary_key=keys, partition_by=["day"]))
+        found[-1].insert(one_row(spark))
+    return found
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    return one_row(spark)
 
 
 def one_row(spark: SparkSession, *changed: str) -> DataFrame:
@@ -45,26 +55,32 @@ def one_row(spark: SparkSession, *changed: str) -> DataFrame:
 
 
 @contextmanager
-def nothing_happens(lake: Lake, table: Table, *, jobs: bool = False) -> Iterator[None]:
+def nothing_happens(table: Table, *, jobs: bool = False) -> Iterator[None]:
     """No job runs (unless rows have to be looked at), no version is made, no folder stays, no transaction is open."""
-    context, group = lake.spark.sparkContext, f"bad-{next(_groups)}"
-    before = (staged_folders(table), table.refresh().meta.head_version, table.meta.schema_version)
-    begun = {one.txn_id for one in lake.client.list_transactions(table_id=table.table_id)}
+    client, context, group = table.lake.client, table.lake.spark.sparkContext, f"bad-{next(_groups)}"
+
+    def state() -> tuple[Any, ...]:
+        meta = table.refresh().meta
+        return staged_folders(table), meta.head_version, meta.schema_version
+
+    def latest() -> transaction_pb2.Transaction:
+        return next(client.list_transactions(table_id=table.table_id, page_size=1))
+
+    before, begun = state(), latest()
     context.setJobGroup(group, group)
     try:
         yield
     finally:
-        context.setLocalProperty("spark.jobGroup.id", None)
-    after = list(lake.client.list_transactions(table_id=table.table_id))
+        context.setJobGroup("", "")
     if not jobs:
         assert list(context.statusTracker().getJobIdsForGroup(group)) == []
-        assert {one.txn_id for one in after} == begun
-    assert transaction_pb2.TRANSACTION_STATE_OPEN not in {one.state for one in after}
-    assert (staged_folders(table), table.refresh().meta.head_version, table.meta.schema_version) == before
+        assert latest() == begun
+    assert latest().state != transaction_pb2.TRANSACTION_STATE_OPEN
+    assert state() == before
 
 
 def refused(table: Table, work: Callable[[], Any], reason: str, *, jobs: bool = False) -> None:
-    with nothing_happens(table.lake, table, jobs=jobs), pytest.raises(LakeTXError) as caught:
+    with nothing_happens(table, jobs=jobs), pytest.raises(LakeTXError) as caught:
         work()
     error = caught.value
     assert isinstance(error, (InputError, MetaServiceError)), repr(error)
@@ -76,7 +92,7 @@ def refused(table: Table, work: Callable[[], Any], reason: str, *, jobs: bool = 
 SHAPES: list[tuple[list[str], str]] = [
     (["'x' as id"], "SCHEMA_MISMATCH"),
     (["array(1) as id"], "SCHEMA_MISMATCH"),
-    (["named_struct('zip', 'z', 'more', 1) as at"], "SCHEMA_MISMATCH"),
+    (["named_struct('zip', 'z', 'more', 1) as at"], "COLUMN_UNKNOWN"),
     (["'z' as at"], "SCHEMA_MISMATCH"),
     (["'2026-11-01' as day"], "SCHEMA_MISMATCH"),
     (["1 as unknown"], "COLUMN_UNKNOWN"),
@@ -87,18 +103,18 @@ SHAPES: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize("write", ["insert", "overwrite", "dynamic"])
-def test_rows_of_another_shape(spark: SparkSession, table: Table, write: str) -> None:
+def test_rows_of_another_shape(spark: SparkSession, tables: list[Table], write: str) -> None:
+    table = tables[write == "insert"]
+
     def attempt(rows: DataFrame) -> Any:
         if write == "insert":
             return table.insert(rows)
         return table.overwrite(rows, partition="dynamic" if write == "dynamic" else "all")
 
     for changed, reason in SHAPES:
-        rows = one_row(spark, *changed)
-        refused(table, lambda rows=rows: attempt(rows), reason)
+        refused(table, partial(attempt, one_row(spark, *changed)), reason)
     for name in ("name", "day", *table.meta.primary_key):
-        rows = one_row(spark).drop(name)
-        refused(table, lambda rows=rows: attempt(rows), "COLUMN_MISSING")
+        refused(table, partial(attempt, one_row(spark).drop(name)), "COLUMN_MISSING")
 
 
 BAD_CALLS: dict[str, tuple[Call, str]] = {
@@ -110,13 +126,12 @@ BAD_CALLS: dict[str, tuple[Call, str]] = {
     "delete with an aggregate": (lambda t, _: t.delete("id = max(id)"), "CONDITION_INVALID"),
     "update where": (lambda t, _: t.update({"name": "'b'"}, where="unknown = 1"), "CONDITION_INVALID"),
     "update field": (lambda t, _: t.update({"name": "'b'"}, where="at.city = 'x'"), "CONDITION_INVALID"),
-    "read where": (lambda t, _: t.read(where="unknown = 1"), "CONDITION_INVALID"),
-    "read no condition": (lambda t, _: t.read(where="id = = 1"), "CONDITION_INVALID"),
     # what is set
     "set nothing": (lambda t, _: t.update({}), "SETTINGS_EMPTY"),
     "set unknown": (lambda t, _: t.update({"unknown": "1"}), "COLUMN_UNKNOWN"),
     "set twice": (lambda t, _: t.update({"name": "'a'", "NAME": "'b'"}), "COLUMN_TWICE"),
     "set another type": (lambda t, _: t.update({"amount": "'x'"}), "VALUE_INVALID"),
+    "set another shape": (lambda t, _: t.update({"at": "named_struct('zip', '', 'more', 1)"}), "COLUMN_UNKNOWN"),
     "set from unknown": (lambda t, _: t.update({"name": "unknown"}), "VALUE_INVALID"),
     "set no expression": (lambda t, _: t.update({"name": "'a"}), "VALUE_INVALID"),
     # partitions
@@ -129,19 +144,19 @@ BAD_CALLS: dict[str, tuple[Call, str]] = {
     "restore dynamic": (lambda t, _: t.restore(version=1, partition="dynamic"), "PARTITION_INVALID"),
     "restore elsewhere": (lambda t, _: t.restore(version=1, partition={"day": 1.5}), "VALUE_INVALID"),
     # versions
-    "restore the future": (lambda t, _: t.restore(version=99), "VERSION_UNKNOWN"),
+    "restore the future": (lambda t, _: t.restore(version=99), "VERSION_IN_FUTURE"),
     "restore nothing": (lambda t, _: t.restore(), "VERSION_INVALID"),
     "restore two": (lambda t, _: t.restore(version=1, commits_ago=1), "VERSION_INVALID"),
     "restore below 0": (lambda t, _: t.restore(version=-1), "VERSION_INVALID"),
-    "read the future": (lambda t, _: t.read(version=99), "VERSION_UNKNOWN"),
+    "read the future": (lambda t, _: t.read(version=99), "VERSION_IN_FUTURE"),
     "read two": (lambda t, _: t.read(version=1, commits_ago=0), "VERSION_AMBIGUOUS"),
     "read below 0": (lambda t, _: t.read(version=-1), "VERSION_INVALID"),
     "read no time": (lambda t, _: t.read(timestamp="yesterday"), "TIMESTAMP_INVALID"),
-    "read before it was": (lambda t, _: t.read(timestamp="1999-01-01"), "TIME_TOO_OLD"),
-    "read too far back": (lambda t, _: t.read(commits_ago=99), "VERSION_UNKNOWN"),
+    "read before it was": (lambda t, _: t.read(timestamp="1999-01-01"), "VERSION_RETIRED"),
+    "read too far back": (lambda t, _: t.read(commits_ago=99), "VERSION_RETIRED"),
     "changes of no mode": (lambda t, _: t.changes(since=0, mode="all"), "MODE_INVALID"),
     "changes backwards": (lambda t, _: t.changes(since=1, until=0), "RANGE_INVALID"),
-    "changes of the future": (lambda t, _: t.changes(since=0, until=99), "VERSION_UNKNOWN"),
+    "changes of the future": (lambda t, _: t.changes(since=0, until=99), "VERSION_IN_FUTURE"),
     "changes since what": (lambda t, _: t.changes(since=1.5), "POINT_INVALID"),  # type: ignore[arg-type]
     # policies
     "insert policy": (lambda t, df: t.insert(df, on_conflict="try"), "POLICY_INVALID"),  # type: ignore[arg-type]
@@ -172,29 +187,45 @@ BAD_CALLS: dict[str, tuple[Call, str]] = {
     # columns
     "add again": (lambda t, _: t.add_columns("name string"), "COLUMN_EXISTS"),
     "add reserved": (lambda t, _: t.add_columns("_op int"), "COLUMN_RESERVED"),
+    "add reserved by the worker": (lambda t, _: t.add_columns("_laketx_path string"), "COLUMN_RESERVED"),
     "add what": (lambda t, _: t.add_columns("x nothing"), "COLUMNS_INVALID"),
     "add an interval": (lambda t, _: t.add_columns("x interval day to second"), "TYPE_NOT_SUPPORTED"),
     "rename unknown": (lambda t, _: t.rename_column("unknown", "x"), "COLUMN_UNKNOWN"),
     "rename onto another": (lambda t, _: t.rename_column("name", "amount"), "COLUMN_EXISTS"),
+    "rename to reserved": (lambda t, _: t.rename_column("name", "_LakeTX_at"), "COLUMN_RESERVED"),
     "rename oddly": (lambda t, _: t.rename_column("name", "my name"), "NAME_INVALID"),
     "drop unknown": (lambda t, _: t.drop_column("unknown"), "COLUMN_UNKNOWN"),
-    "drop a partition": (lambda t, _: t.drop_column("day"), "COLUMN_IN_USE"),
-    "narrow": (lambda t, _: t.widen_column("id", "int"), "TYPE_NARROWED"),
+    "drop a partition": (lambda t, _: t.drop_column("day"), "COLUMN_FIXED"),
+    "narrow": (lambda t, _: t.widen_column("amount", "decimal(4,2)"), "TYPE_NOT_WIDER"),
     "property": (lambda t, _: t.set_properties(**{"write.nothing": "1"}), "PROPERTY_UNKNOWN"),
     "property value": (lambda t, _: t.set_properties(**{"write.on_conflict": "try"}), "PROPERTY_INVALID"),
+    "merged schema of other rows": (
+        lambda t, df: t.insert(df.selectExpr("* except (id)", "'x' as id", "1 as fresh"), merge_schema=True),
+        "SCHEMA_MISMATCH",
+    ),
     "merged schema": (lambda t, df: t.insert(df.withColumn("_op", sf.lit(1)), merge_schema=True), "COLUMN_RESERVED"),
 }
 
 
+WRITES = ("insert", "overwrite", "truncate", "restore", "update", "delete", "set", "merge")
+
+
 @pytest.mark.parametrize("name", BAD_CALLS)
-def test_a_bad_call(spark: SparkSession, table: Table, name: str) -> None:
+def test_a_bad_call(tables: list[Table], rows: DataFrame, name: str) -> None:
+    """On one kind of table; on the other in a transaction, where it is said when it is asked for."""
     call, reason = BAD_CALLS[name]
-    rows = one_row(spark)
-    refused(table, lambda: call(table, rows), reason)
-    with table.lake.transaction() as txn:  # inside a transaction it is said where it is asked for
-        one = txn.table(table.name)
-        if name.split()[0] in ("insert", "overwrite", "truncate", "restore", "update", "delete", "set", "merge"):
-            refused(table, lambda: call(one, rows), reason)  # type: ignore[arg-type]
+    first, second = tables if len(name) % 2 else tables[::-1]
+    refused(first, partial(call, first, rows), reason)
+    if name.split()[0] in WRITES:
+        with second.lake.transaction() as txn:
+            refused(second, partial(call, txn.table(second.name), rows), reason)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("where", ["unknown = 1", "id = = 1", "at.city = 'x'", "name"])
+def test_a_read_of_a_bad_condition(tables: list[Table], where: str) -> None:
+    for table in tables:
+        with nothing_happens(table), pytest.raises(AnalysisException):  # Spark's own words, as for any filter
+            table.read(where=where)
 
 
 KEYED_CALLS: dict[str, tuple[Call, str]] = {
@@ -205,37 +236,38 @@ KEYED_CALLS: dict[str, tuple[Call, str]] = {
         "COLUMN_MISSING",
     ),
     "order by unknown": (lambda t, df: t.insert(df, order_by="unknown"), "COLUMN_UNKNOWN"),
-    "drop a key": (lambda t, _: t.drop_column("id"), "COLUMN_IN_USE"),
-    "widen a key": (lambda t, _: t.widen_column("id", "decimal(20,0)"), "COLUMN_IN_USE"),
+    "drop a key": (lambda t, _: t.drop_column("id"), "COLUMN_FIXED"),
+    "widen a key": (lambda t, _: t.widen_column("id", "decimal(20,0)"), "COLUMN_FIXED"),
 }
 
 
-def test_bad_calls_on_keys(lake: Lake, spark: SparkSession) -> None:
-    table = lake.create_table("bad.keys", SCHEMA, primary_key=["id"], partition_by=["day"], if_not_exists=True)
+def test_bad_calls_on_keys(tables: list[Table], rows: DataFrame) -> None:
     for call, reason in KEYED_CALLS.values():
-        refused(table, lambda call=call: call(table, one_row(spark)), reason)
+        refused(tables[1], partial(call, tables[1], rows), reason)
 
 
-def test_what_only_rows_tell_leaves_nothing_either(spark: SparkSession, table: Table) -> None:
-    rows: list[tuple[Call, str]] = [
-        (lambda t, _: t.insert(one_row(spark, "cast(null as string) as name")), "NULL_NOT_ALLOWED"),
+def test_what_only_rows_tell_leaves_nothing_either(spark: SparkSession, tables: list[Table], rows: DataFrame) -> None:
+    no_name, no_id = one_row(spark, "cast(null as string) as name"), one_row(spark, "cast(null as bigint) as id")
+    both: list[tuple[Call, str]] = [
+        (lambda t, _: t.insert(no_name), "NULL_NOT_ALLOWED"),
         (lambda t, _: t.update({"name": "nullif(name, 'a')"}), "NULL_NOT_ALLOWED"),
         (lambda t, df: t.overwrite(df, partition={"day": "1999-01-01"}), "ROW_OUTSIDE_PARTITION"),
         (lambda t, df: t.merge(df.union(df), on="id").when_matched_update().execute(), "MERGE_AMBIGUOUS"),
     ]
-    if table.meta.primary_key:
-        rows += [
-            (lambda t, _: t.insert(one_row(spark, "cast(null as bigint) as id")), "NULL_NOT_ALLOWED"),
-            (lambda t, df: t.insert(df.union(df)), "KEY_TWICE"),
-        ]
-    for call, reason in rows:
-        refused(table, lambda call=call: call(table, one_row(spark)), reason, jobs=True)
-    assert [row["id"] for row in stored_rows(table)] == [1]
+    keyed: list[tuple[Call, str]] = [
+        (lambda t, _: t.insert(no_id), "NULL_NOT_ALLOWED"),
+        (lambda t, df: t.insert(df.union(df)), "KEY_TWICE"),
+    ]
+    for at, (call, reason) in enumerate(both):
+        refused(tables[at % 2], partial(call, tables[at % 2], rows), reason, jobs=True)
+    for call, reason in keyed:
+        refused(tables[1], partial(call, tables[1], rows), reason, jobs=True)
+    assert [[row["id"] for row in stored_rows(table)] for table in tables] == [[1], [1]]
 
 
 LAKE_CALLS: dict[str, tuple[Callable[[Lake], Any], str]] = {
     "table": (lambda lake: lake.table("bad.none"), "TABLE_UNKNOWN"),
-    "table of no name": (lambda lake: lake.table("no name"), "NAME_INVALID"),
+    "table of no name": (lambda lake: lake.table("no name"), "TABLE_UNKNOWN"),
     "drop": (lambda lake: lake.drop_table("bad.none"), "TABLE_UNKNOWN"),
     "undrop": (lambda lake: lake.undrop_table("bad.none"), "TABLE_UNKNOWN"),
     "create twice": (lambda lake: lake.create_table("bad.append", "id int"), "TABLE_EXISTS"),
@@ -243,15 +275,15 @@ LAKE_CALLS: dict[str, tuple[Callable[[Lake], Any], str]] = {
     "create oddly": (lambda lake: lake.create_table("bad.new", "`my id` int"), "NAME_INVALID"),
     "create a name": (lambda lake: lake.create_table("a.b.c", "id int"), "NAME_INVALID"),
     "create a type": (lambda lake: lake.create_table("bad.new", "id variant"), "TYPE_NOT_SUPPORTED"),
-    "create twins": (lambda lake: lake.create_table("bad.new", "id int, ID int"), "COLUMN_EXISTS"),
-    "create a key": (lambda lake: lake.create_table("bad.new", "id int", primary_key=["no"]), "KEY_INVALID"),
+    "create twins": (lambda lake: lake.create_table("bad.new", "id int, ID int"), "COLUMN_TWICE"),
+    "create a key": (lambda lake: lake.create_table("bad.new", "id int", primary_key=["no"]), "COLUMN_UNKNOWN"),
     "create a key in a word": (
         lambda lake: lake.create_table("bad.new", "id int", primary_key="id"),
         "COLUMNS_INVALID",
     ),
     "create a partition": (
         lambda lake: lake.create_table("bad.new", "id int", partition_by=["no"]),
-        "PARTITION_INVALID",
+        "COLUMN_UNKNOWN",
     ),
     "create no bucket": (
         lambda lake: lake.create_table("bad.new", "id int", primary_key=["id"], buckets=0),
@@ -261,7 +293,11 @@ LAKE_CALLS: dict[str, tuple[Callable[[Lake], Any], str]] = {
     "create a profile": (lambda lake: lake.create_table("bad.new", "id int", profile="fast"), "PROFILE_UNKNOWN"),
     "create a nested key": (
         lambda lake: lake.create_table("bad.new", "id array<int>", primary_key=["id"]),
-        "KEY_INVALID",
+        "TYPE_NOT_ALLOWED",
+    ),
+    "create a real key": (
+        lambda lake: lake.create_table("bad.new", "id double", primary_key=["id"]),
+        "TYPE_NOT_ALLOWED",
     ),
     "transaction": (lambda lake: lake.transaction().table("bad.none"), "TABLE_UNKNOWN"),
     "import nothing": (lambda lake: lake.import_parquet("/nowhere/at/all", "bad.new"), "PATH_UNKNOWN"),
@@ -270,21 +306,48 @@ LAKE_CALLS: dict[str, tuple[Callable[[Lake], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", LAKE_CALLS)
-def test_a_bad_call_of_the_lake(lake: Lake, table: Table, name: str) -> None:
+def test_a_bad_call_of_the_lake(lake: Lake, tables: list[Table], name: str) -> None:
     call, reason = LAKE_CALLS[name]
-    refused(table, lambda: call(lake), reason)
+    refused(tables[0], partial(call, lake), reason)
     assert "bad.new" not in lake.tables("bad")
 
 
-def test_files_that_are_none(lake: Lake, table: Table, tmp_path: Path) -> None:
+def test_files_that_are_none(lake: Lake, tables: list[Table], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    refused(table, lambda: lake.import_parquet(tmp_path / "empty", "bad.new"), "FILES_MISSING")
+    refused(tables[0], lambda: lake.import_parquet(tmp_path / "empty", "bad.new"), "FILES_MISSING")
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "a.parquet").write_bytes(b"PAR1 and then nothing")
-    refused(table, lambda: lake.import_parquet(tmp_path / "torn", "bad.new"), "FILE_UNREADABLE")
+    refused(tables[0], lambda: lake.import_parquet(tmp_path / "torn", "bad.new"), "FILE_UNREADABLE")
     assert "bad.new" not in lake.tables("bad")
 
 
-def test_places_that_are_none(lake: Lake, table: Table, spark: SparkSession, tmp_path: Path) -> None:
-    refused(table, lambda: connect("laketx://127.0.0.1:1", spark), "WAREHOUSE_MISSING")
-    refused(table, lambda: connect("http://127.0.0.1", spark), "ADDRESS_INVALID")
+def test_places_that_are_none(tables: list[Table], spark: SparkSession) -> None:
+    refused(tables[0], lambda: connect("laketx://127.0.0.1:1", spark), "WAREHOUSE_MISSING")
+    refused(tables[0], lambda: connect("http://127.0.0.1", spark), "ADDRESS_INVALID")
+
+
+def test_a_warehouse_that_takes_no_files(lake_folder: Path, spark: SparkSession, tmp_path: Path) -> None:
+    """Spark says why, and the transaction is over at once."""
+    (tmp_path / "taken").write_text("a file")
+    with connect(lake_folder, spark, warehouse=str(tmp_path / "taken")) as elsewhere:
+        table = elsewhere.create_table("bad.elsewhere", "id bigint")
+        with pytest.raises(Exception, match=r"taken|Not a directory|Mkdirs"):
+            table.insert(spark.range(1))
+        [latest] = list(elsewhere.client.list_transactions(table_id=table.table_id, page_size=1))[:1]
+        assert latest.state == transaction_pb2.TRANSACTION_STATE_ABORTED
+        assert table.refresh().meta.head_version == 0
+
+
+def test_a_file_that_is_gone(lake: Lake, spark: SparkSession) -> None:
+    """A read says which file is missing; a change that has to read it does nothing."""
+    table = lake.create_table("bad.gone", "id bigint")
+    table.insert(spark.range(3))
+    [found] = [Path(table.folder) / one.file.path for one in live(table)][:1]
+    found.unlink()
+    with pytest.raises(Exception, match=found.name):
+        table.read().collect()
+    with pytest.raises(Exception, match=found.name):
+        table.update({"id": "id + 1"})
+    assert table.refresh().meta.head_version == 1
+    state = transaction_pb2.TRANSACTION_STATE_OPEN
+    assert list(lake.client.list_transactions(state=state, table_id=table.table_id)) == []

@@ -30,7 +30,7 @@ from worker import Lake, Table, connect
 
 ROOT = Path(__file__).parents[2]
 PROFILES = ["maxcompute", "delta_serializable", "delta_write_serializable"]
-LEASE_MS = 4_000
+LEASE_MS = 6_000
 WAIT_S = 120.0
 BEGIN: State = {number: (number, "ab"[number % 2]) for number in range(8)}
 
@@ -332,7 +332,7 @@ def test_a_driver_killed_anywhere_leaves_whole_versions(
         for name in ("task", "upsert", "delete", "one", "two", "done_one", "done_two", "done", "read")
     }
     jobs: dict[str, Job] = {
-        "upsert": {"do": "insert", "rows": [[1, 100, "a"], [50, 5, "b"]]},
+        "upsert": {"do": "insert", "rows": [[2, 100, "a"], [50, 5, "b"]]},
         "delete": {"do": "delete", "day": "a", "rest": 0},
         "done": {"do": "move", "from": "a", "to": "b", "rest": 0},
     }

@@ -12,8 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from metaservice.client import MetaServiceError
 from tests.spark.reading import union
-from worker import Lake, Table
+from tests.spark.stored import staged_folders
+from worker import InputError, Lake, Table
 
 Names = Callable[[], str]
 Row = dict[str, Any]
@@ -281,3 +283,49 @@ def test_frames_without_rows(lake: Lake, spark: SparkSession, new_name: Names) -
         table.overwrite(none)
         assert table.read().collect() == []
         assert table.refresh().meta.head_version == 9
+
+
+NO_KEYS = ("array", "map", "struct", "float", "double")
+KEYS = [name for name, (word, _, _) in TYPES.items() if not word.startswith(NO_KEYS)]
+
+
+def test_keys_of_every_type(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    """All in one key: two keys differ in one of its columns. Each is found again, replaced and deleted."""
+    names = KEYS
+    words = ", ".join(f"{name} {TYPES[name][0]}" for name in names)
+    table = lake.create_table(new_name(), f"n int, {words}", primary_key=names, buckets=3)
+    schema = pa.schema([("n", pa.int32()), *((name, TYPES[name][1]) for name in names)])
+    first = {name: TYPES[name][2][0] for name in names}
+    keys = [first, *(first | {name: value} for name in names for value in TYPES[name][2][1:3] if value != first[name])]
+
+    def rows(n: int, chosen: Iterable[Row]) -> DataFrame:
+        return spark.createDataFrame(pa.Table.from_pylist([{"n": n, **one} for one in chosen], schema))
+
+    table.insert(rows(1, keys))
+    table.insert(rows(2, keys[::2]))
+    table.delete("n = 2 and i64 = 0 and text = '' and flag")
+    table.merge(rows(3, keys[:3]), on=names).when_matched_update({"n": "source.n"}).when_not_matched_insert().execute()
+    kept = [one for one in keys[::2] if one["i64"] or one["text"] or not one["flag"]]
+    wanted = [{"n": 3, **one} for one in keys[:3]]
+    wanted += [{"n": 2, **one} for one in kept if one not in keys[:3]] + [{"n": 1, **one} for one in keys[1::2][1:]]
+    assert texts(table.read().toArrow().to_pylist()) == texts(wanted)
+    with pytest.raises(InputError, match="KEY_TWICE"):
+        table.insert(rows(4, [keys[5], keys[5]]))
+
+
+def test_partitions_of_real_numbers(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    """Both zeros are one partition; NaN is none."""
+    schema = "id bigint, r double"
+    table = lake.create_table(new_name(), schema, primary_key=["id"], buckets=1, partition_by=["r"])
+    table.insert(spark.createDataFrame(list(enumerate([0.0, 1.5, None, float("inf")])), schema))
+    table.insert(spark.createDataFrame([(0, -0.0), (1, -1.5)], schema))
+    shown = sorted((row["id"], repr(row["r"])) for row in table.read().collect())
+    assert shown == [(0, "-0.0"), (1, "-1.5"), (1, "1.5"), (2, "None"), (3, "inf")]
+    folders = staged_folders(table)
+    with pytest.raises(MetaServiceError, match="VALUE_NAN"):
+        table.insert(spark.createDataFrame([(9, NAN)], schema))
+    assert staged_folders(table) == folders
+    table.delete("r = 0 or r > 100")
+    table.truncate(partition={"r": None})
+    assert sorted(row["r"] for row in table.read(where="r > 0 or r < 0").collect()) == [-1.5, 1.5]
+    assert table.read().count() == 2
