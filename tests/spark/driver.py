@@ -4,7 +4,8 @@ Each line of its input is a command as JSON, run in a thread of its own; each li
 
     {"id": 1, "do": "jobs", "table": "t", "jobs": [...], "on_conflict": "rerun"}
     {"id": 2, "do": "stumble", "table": "t", "mark": "/tmp/x"}      a write whose first task fails once, half-way
-    {"id": 3, "do": "stop", "at": "before", "table": "t", ...}      answers where it stops, and goes no further
+    {"id": 3, "do": "straggle", "table": "t", "mark": "/tmp/x"}     one with a task that a second copy of it overtakes
+    {"id": 4, "do": "stop", "at": "before", "table": "t", ...}      answers where it stops, and goes no further
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,21 @@ def stumbling(spark: SparkSession, mark: str, first_id: int) -> DataFrame:
     return rows_with(spark, stumble, first_id)
 
 
+def straggling(spark: SparkSession, mark: str, first_id: int) -> DataFrame:
+    parent = os.getpid()
+
+    def straggle(task: int, number: int) -> None:
+        if task == 1 and number == BATCHES - 1:
+            with suppress(FileExistsError):
+                Path(mark).touch(exist_ok=False)
+                while not Path(mark + "-again").exists() and Path(f"/proc/{parent}").exists():
+                    time.sleep(0.05)
+                return
+            Path(mark + "-again").touch()
+
+    return rows_with(spark, straggle, first_id)
+
+
 def stuck(spark: SparkSession, mark: str) -> DataFrame:
     parent = os.getpid()
 
@@ -124,8 +141,9 @@ def obey(lake: Lake, command: Command) -> None:
             case "jobs":
                 done = attempt(lake.table(command["table"]), command["jobs"], on_conflict=command["on_conflict"])
                 say({"id": command["id"], "done": [asdict(one) for one in done]})
-            case "stumble":
-                rows = stumbling(lake.spark, command["mark"], command["first_id"])
+            case "stumble" | "straggle":
+                make = stumbling if command["do"] == "stumble" else straggling
+                rows = make(lake.spark, command["mark"], command["first_id"])
                 say({"id": command["id"], "version": lake.table(command["table"]).insert(rows).version})
             case _:
                 stop(lake, command)
@@ -133,16 +151,20 @@ def obey(lake: Lake, command: Command) -> None:
         say({"id": command["id"], "error": f"{type(error).__name__}: {error}"[:2000]})
 
 
-def main(address: str, warehouse: str) -> None:
+def main(address: str, warehouse: str, master: str = "local[4,2]") -> None:  # a task may fail once
     os.environ["PYSPARK_PYTHON"] = sys.executable
     setattr(meta_client, "Transaction", StoppingTransaction)  # noqa: B010 - its transactions are to stop
     spark = (
-        SparkSession.builder.master("local[4,2]")  # a task may fail once
+        SparkSession.builder.master(master)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.speculation", "true")  # where there is more than one executor
+        .config("spark.speculation.quantile", "0.4")
+        .config("spark.speculation.multiplier", "1.1")
+        .config("spark.speculation.minTaskRuntime", "200ms")
         .getOrCreate()
     )
     with connect(f"laketx://{address}", spark, user="driver", warehouse=warehouse) as lake:

@@ -86,6 +86,8 @@ def refused(table: Table, work: Callable[[], Any], reason: str, *, jobs: bool = 
     assert isinstance(error, (InputError, MetaServiceError)), repr(error)
     assert error.reason == reason, str(error)
     assert len(str(error)) > len(reason) + 5  # a reason alone helps nobody
+    if isinstance(error, MetaServiceError):
+        assert all(value in str(error) for value in error.facts.values())
 
 
 # What the shape of the rows tells: the changed columns of a row, and why no write takes it.

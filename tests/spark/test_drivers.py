@@ -47,8 +47,8 @@ class Place:
 class Driver:
     """Another process with a Spark of its own, in a process group that can be killed."""
 
-    def __init__(self, place: Place) -> None:
-        command = [sys.executable, "-m", "tests.spark.driver", place.address, place.warehouse]
+    def __init__(self, place: Place, *master: str) -> None:
+        command = [sys.executable, "-m", "tests.spark.driver", place.address, place.warehouse, *master]
         self.log = Path(place.warehouse + f"-{time.monotonic_ns()}.log")
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("wb") as errors:
@@ -310,6 +310,21 @@ def test_a_task_that_is_tried_again_doubles_no_row(
     assert mark.exists()
     assert set(content(table)) == {*BEGIN, *range(1_000, 1_200)}
     assert table.read().count() == len(BEGIN) + 200
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_task_that_runs_twice_doubles_no_row(lake: Lake, place: Place, tmp_path: Path, keyed: bool) -> None:
+    """A slow task and the copy that Spark starts of it both come to their ends."""
+    table = make(lake, f"twice.{keyed}", "", keyed=keyed)
+    driver = Driver(place, "local-cluster[2,2,1024]")
+    try:
+        told = driver.tell("straggle", table=table.name, mark=str(tmp_path / "mark"), first_id=1_000)
+        assert driver.answer(told)["version"] == 2
+    finally:
+        driver.kill()
+    assert (tmp_path / "mark-again").exists()
+    assert set(content(table)) == {*BEGIN, *range(1_000, 1_200)}
 
 
 # -- drivers that are killed -------------------------------------------------------------------------------------------
