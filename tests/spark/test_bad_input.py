@@ -79,7 +79,7 @@ def nothing_happens(table: Table, *, jobs: bool = False) -> Iterator[None]:
     assert state() == before
 
 
-def refused(table: Table, work: Callable[[], Any], reason: str, *, jobs: bool = False) -> None:
+def expect_refusal(table: Table, work: Callable[[], Any], reason: str, *, jobs: bool = False) -> None:
     with nothing_happens(table, jobs=jobs), pytest.raises(LakeTXError) as caught:
         work()
     error = caught.value
@@ -114,9 +114,9 @@ def test_rows_of_another_shape(spark: SparkSession, tables: list[Table], write: 
         return table.overwrite(rows, partition="dynamic" if write == "dynamic" else "all")
 
     for changed, reason in SHAPES:
-        refused(table, partial(attempt, one_row(spark, *changed)), reason)
+        expect_refusal(table, partial(attempt, one_row(spark, *changed)), reason)
     for name in ("name", "day", *table.meta.primary_key):
-        refused(table, partial(attempt, one_row(spark).drop(name)), "COLUMN_MISSING")
+        expect_refusal(table, partial(attempt, one_row(spark).drop(name)), "COLUMN_MISSING")
 
 
 BAD_CALLS: dict[str, tuple[Call, str]] = {
@@ -217,10 +217,10 @@ def test_a_bad_call(tables: list[Table], rows: DataFrame, name: str) -> None:
     """On one kind of table; on the other in a transaction, where it is said when it is asked for."""
     call, reason = BAD_CALLS[name]
     first, second = tables if len(name) % 2 else tables[::-1]
-    refused(first, partial(call, first, rows), reason)
+    expect_refusal(first, partial(call, first, rows), reason)
     if name.split()[0] in WRITES:
         with second.lake.transaction() as txn:
-            refused(second, partial(call, txn.table(second.name), rows), reason)  # type: ignore[arg-type]
+            expect_refusal(second, partial(call, txn.table(second.name), rows), reason)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("where", ["unknown = 1", "id = = 1", "at.city = 'x'", "name"])
@@ -245,7 +245,7 @@ KEYED_CALLS: dict[str, tuple[Call, str]] = {
 
 def test_bad_calls_on_keys(tables: list[Table], rows: DataFrame) -> None:
     for call, reason in KEYED_CALLS.values():
-        refused(tables[1], partial(call, tables[1], rows), reason)
+        expect_refusal(tables[1], partial(call, tables[1], rows), reason)
 
 
 def test_what_only_rows_tell_leaves_nothing_either(spark: SparkSession, tables: list[Table], rows: DataFrame) -> None:
@@ -261,9 +261,9 @@ def test_what_only_rows_tell_leaves_nothing_either(spark: SparkSession, tables: 
         (lambda t, df: t.insert(df.union(df)), "KEY_TWICE"),
     ]
     for at, (call, reason) in enumerate(both):
-        refused(tables[at % 2], partial(call, tables[at % 2], rows), reason, jobs=True)
+        expect_refusal(tables[at % 2], partial(call, tables[at % 2], rows), reason, jobs=True)
     for call, reason in keyed:
-        refused(tables[1], partial(call, tables[1], rows), reason, jobs=True)
+        expect_refusal(tables[1], partial(call, tables[1], rows), reason, jobs=True)
     assert [[row["id"] for row in stored_rows(table)] for table in tables] == [[1], [1]]
 
 
@@ -310,22 +310,22 @@ LAKE_CALLS: dict[str, tuple[Callable[[Lake], Any], str]] = {
 @pytest.mark.parametrize("name", LAKE_CALLS)
 def test_a_bad_call_of_the_lake(lake: Lake, tables: list[Table], name: str) -> None:
     call, reason = LAKE_CALLS[name]
-    refused(tables[0], partial(call, lake), reason)
+    expect_refusal(tables[0], partial(call, lake), reason)
     assert "bad.new" not in lake.tables("bad")
 
 
 def test_files_that_are_none(lake: Lake, tables: list[Table], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    refused(tables[0], lambda: lake.import_parquet(tmp_path / "empty", "bad.new"), "FILES_MISSING")
+    expect_refusal(tables[0], lambda: lake.import_parquet(tmp_path / "empty", "bad.new"), "FILES_MISSING")
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "a.parquet").write_bytes(b"PAR1 and then nothing")
-    refused(tables[0], lambda: lake.import_parquet(tmp_path / "torn", "bad.new"), "FILE_UNREADABLE")
+    expect_refusal(tables[0], lambda: lake.import_parquet(tmp_path / "torn", "bad.new"), "FILE_UNREADABLE")
     assert "bad.new" not in lake.tables("bad")
 
 
 def test_places_that_are_none(tables: list[Table], spark: SparkSession) -> None:
-    refused(tables[0], lambda: connect("laketx://127.0.0.1:1", spark), "WAREHOUSE_MISSING")
-    refused(tables[0], lambda: connect("http://127.0.0.1", spark), "ADDRESS_INVALID")
+    expect_refusal(tables[0], lambda: connect("laketx://127.0.0.1:1", spark), "WAREHOUSE_MISSING")
+    expect_refusal(tables[0], lambda: connect("http://127.0.0.1", spark), "ADDRESS_INVALID")
 
 
 def test_a_warehouse_that_takes_no_files(lake_folder: Path, spark: SparkSession, tmp_path: Path) -> None:

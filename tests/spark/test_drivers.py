@@ -5,12 +5,7 @@ The processes share one service. In `make test` one other driver plays all its p
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,75 +17,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import transaction_pb2
-from tests.integration.service import Service
 from tests.spark.jobs import SCHEMA, Done, Job, State, attempt, explained, random_jobs, replay, run
+from tests.spark.processes import Driver, Place, wait_until
 from tests.spark.reading import union
 from tests.spark.stored import staged_folders, stored_rows
 from worker import Lake, Table, connect
 
-ROOT = Path(__file__).parents[2]
 PROFILES = ["maxcompute", "delta_serializable", "delta_write_serializable"]
-LEASE_MS = 6_000
-WAIT_S = 120.0
 BEGIN: State = {number: (number, "ab"[number % 2]) for number in range(8)}
-
-
-class Place:
-    """A service, and where its tables lie."""
-
-    def __init__(self, folder: Path) -> None:
-        self.warehouse = str(folder / "files")
-        self.service = Service(folder / "store", "--lease-ms", str(LEASE_MS))
-        self.address = self.service.start()
-
-
-class Driver:
-    """Another process with a Spark of its own, in a process group that can be killed."""
-
-    def __init__(self, place: Place, *master: str) -> None:
-        command = [sys.executable, "-m", "tests.spark.driver", place.address, place.warehouse, *master]
-        self.log = Path(place.warehouse + f"-{time.monotonic_ns()}.log")
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("wb") as errors:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-            )
-        self._answers: dict[int, dict[str, Any]] = {}
-        self._changed = threading.Condition()
-        self._ids = iter(range(1, 1_000))
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            answer = json.loads(line)
-            with self._changed:
-                self._answers[answer["id"]] = answer
-                self._changed.notify_all()
-
-    def tell(self, do: str, **command: Any) -> int:
-        number = next(self._ids)
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"id": number, "do": do, **command}).encode() + b"\n")
-        self.process.stdin.flush()
-        return number
-
-    def answer(self, number: int) -> dict[str, Any]:
-        with self._changed:
-            self._changed.wait_for(lambda: number in self._answers or not self._reader.is_alive(), WAIT_S)
-            assert number in self._answers, self.said()
-            found = self._answers[number]
-        assert "error" not in found, found["error"]
-        return found
-
-    def said(self) -> str:
-        return self.log.read_text(errors="replace")[-3000:]
-
-    def kill(self) -> None:
-        """With its Spark: nothing of it gets to say goodbye."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(WAIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +115,7 @@ def check_serial(table: Table, done: Sequence[Done], begin: State = BEGIN) -> No
 # -- at once -----------------------------------------------------------------------------------------------------------
 
 
-def race(lake: Lake, name: str, profile: str, seed: int, *, keyed: bool, threads: int, jobs: int) -> None:
+def check_race(lake: Lake, name: str, profile: str, seed: int, *, keyed: bool, threads: int, jobs: int) -> None:
     table = make(lake, name, profile, keyed=keyed)
     lists = [random_jobs(random.Random(seed * 100 + one), 100 * (one + 1), jobs) for one in range(threads)]
     policies = ["rerun", "fail", "rerun"]
@@ -194,7 +128,7 @@ def race(lake: Lake, name: str, profile: str, seed: int, *, keyed: bool, threads
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_jobs_at_once_have_an_order(lake: Lake, profile: str) -> None:
-    race(lake, f"race.{profile}", profile, 1, keyed=profile == "delta_serializable", threads=3, jobs=2)
+    check_race(lake, f"race.{profile}", profile, 1, keyed=profile == "delta_serializable", threads=3, jobs=2)
 
 
 @pytest.mark.long
@@ -202,7 +136,7 @@ def test_jobs_at_once_have_an_order(lake: Lake, profile: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_many_jobs_at_once_have_an_order(lake: Lake, profile: str, keyed: bool, seed: int) -> None:
-    race(lake, f"race.{profile}_{keyed}_{seed}", profile, seed, keyed=keyed, threads=3, jobs=3)
+    check_race(lake, f"race.{profile}_{keyed}_{seed}", profile, seed, keyed=keyed, threads=3, jobs=3)
 
 
 def payments(chance: random.Random, many: int) -> list[Job]:
@@ -233,7 +167,9 @@ def check_bank(table: Table, paid: Sequence[Done]) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_bank_of_two_drivers_balances(lake: Lake, drivers: Callable[[int], list[Driver]], profile: str) -> None:
-    bank(lake, drivers(1), f"bank.{profile}", profile, keyed=profile != "delta_serializable", payments_each=2)
+    check_bank_at_work(
+        lake, drivers(1), f"bank.{profile}", profile, keyed=profile != "delta_serializable", payments_each=2
+    )
 
 
 @pytest.mark.long
@@ -242,10 +178,12 @@ def test_a_bank_of_two_drivers_balances(lake: Lake, drivers: Callable[[int], lis
 def test_a_bank_of_many_drivers_balances(
     lake: Lake, drivers: Callable[[int], list[Driver]], profile: str, keyed: bool
 ) -> None:
-    bank(lake, drivers(2), f"bank.{profile}_{keyed}", profile, keyed=keyed, payments_each=5)
+    check_bank_at_work(lake, drivers(2), f"bank.{profile}_{keyed}", profile, keyed=keyed, payments_each=5)
 
 
-def bank(lake: Lake, others: list[Driver], name: str, profile: str, *, keyed: bool, payments_each: int) -> None:
+def check_bank_at_work(
+    lake: Lake, others: list[Driver], name: str, profile: str, *, keyed: bool, payments_each: int
+) -> None:
     table = make(lake, name, profile, keyed=keyed, parted=False)
     ways = [
         lambda one=one: [
@@ -328,13 +266,6 @@ def test_a_task_that_runs_twice_doubles_no_row(lake: Lake, place: Place, tmp_pat
 
 
 # -- drivers that are killed -------------------------------------------------------------------------------------------
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_driver_killed_anywhere_leaves_whole_versions(

@@ -169,7 +169,7 @@ def check_changes(many: Many) -> None:
         assert texts(map(tuple, shown)) == texts((*key, row["amount"], kind, v) for key, kind, v, row in wanted), mode
 
 
-def live_through(lake: Lake, name: str, seed: int, *, keyed: bool, steps: int) -> None:
+def check_histories(lake: Lake, name: str, seed: int, *, keyed: bool, steps: int) -> None:
     keys = ["cased", "id"] if keyed else []
     table = lake.create_table(name, SCHEMA, primary_key=keys, buckets=2 if keyed else None, partition_by=["day"])
     many = Many(table, seed)
@@ -184,11 +184,11 @@ def live_through(lake: Lake, name: str, seed: int, *, keyed: bool, steps: int) -
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_many_histories(lake: Lake, new_name: Callable[[], str], keyed: bool) -> None:
-    live_through(lake, new_name(), 5, keyed=keyed, steps=6)
+    check_histories(lake, new_name(), 5, keyed=keyed, steps=6)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_more_histories(lake: Lake, new_name: Callable[[], str], seed: int, keyed: bool) -> None:
-    live_through(lake, new_name(), seed, keyed=keyed, steps=15)
+    check_histories(lake, new_name(), seed, keyed=keyed, steps=15)
