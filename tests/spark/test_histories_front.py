@@ -184,7 +184,7 @@ def check_histories(lake: Lake, name: str, seed: int, *, keyed: bool, steps: int
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_many_histories(lake: Lake, new_name: Callable[[], str], keyed: bool) -> None:
-    check_histories(lake, new_name(), 5, keyed=keyed, steps=6)
+    check_histories(lake, new_name(), 5, keyed=keyed, steps=4)
 
 
 @pytest.mark.long
