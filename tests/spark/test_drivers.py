@@ -165,7 +165,7 @@ def check_bank(table: Table, paid: Sequence[Done]) -> None:
     assert found == sums
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", [PROFILES[0], *(pytest.param(one, marks=pytest.mark.long) for one in PROFILES[1:])])
 def test_a_bank_of_two_drivers_balances(lake: Lake, drivers: Callable[[int], list[Driver]], profile: str) -> None:
     check_bank_at_work(
         lake, drivers(1), f"bank.{profile}", profile, keyed=profile != "delta_serializable", payments_each=2

@@ -25,7 +25,7 @@ from worker.changes import MODES, read_changes
 
 CASES = 100
 SITES = 4
-STEPS = 9
+STEPS = 8
 FRAMES_AT_ONCE = 6
 
 Look = tuple[int, int, str]  # since, until, mode; a version alone is (v, v, "")
