@@ -81,7 +81,10 @@ def import_parquet(lake: Lake, path: str, name: str, on_conflict: OnConflict | N
 
 
 def find_files(path: str) -> list[Found]:
-    files, root = storage(path)
+    try:
+        files, root = storage(path)
+    except pa.ArrowInvalid as error:
+        raise InputError("PATH_INVALID", f"{path}: {error}") from error
     outside = path.rstrip("/") if "://" in path else str(Path(root))
     info = files.get_file_info(root)
     if info.type == fs.FileType.NotFound:

@@ -22,6 +22,7 @@ ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
 FILE: Final = "_file"  # in reads with origin
 PART: Final = "_part"  # folders of staged files: a partition and bucket each
 RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART})
+RESERVED_PREFIX: Final = "_laketx_"  # of columns that reads and increments add and drop
 ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
     "boolean": t.BooleanType,
     "tinyint": t.ByteType,
@@ -68,8 +69,7 @@ def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_p
     keys = {name.lower() for name in primary_key}
     columns = []
     for field in schema.fields:
-        if field.name.lower() in RESERVED:
-            raise InputError("COLUMN_RESERVED", f"the name {field.name} is taken by the files themselves")
+        check_name(field.name)
         columns.append(
             catalog_pb2.Column(
                 name=field.name,
@@ -79,6 +79,12 @@ def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_p
             )
         )
     return columns
+
+
+def check_name(name: str) -> None:
+    """A new column's: some names are taken."""
+    if name.lower() in RESERVED or name.lower().startswith(RESERVED_PREFIX):
+        raise InputError("COLUMN_RESERVED", f"the name {name} is taken by the worker and its files")
 
 
 def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:

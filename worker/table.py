@@ -19,7 +19,7 @@ from worker.changing import Changes
 from worker.cursors import Cursor, cursor_of, tagged_version
 from worker.errors import word
 from worker.export import export
-from worker.schema import schema_of, table_schema, type_text
+from worker.schema import check_name, schema_of, table_schema, type_text
 from worker.transaction import Commit, OnConflict, Write, check_policy, run_writes
 from worker.values import moment_of
 
@@ -211,14 +211,19 @@ class Table(Changes[Commit]):
 
     def add_columns(self, columns: str | StructType, *, message: str = "") -> Table:
         """Adds columns, "note string, weight double", in one commit; rows that are there have NULL in them."""
+        fields = schema_of(self.lake.spark, columns).fields
+        for field in fields:
+            check_name(field.name)
         added = [
             add_column(field.name, type_text(field.dataType), comment=str((field.metadata or {}).get("comment", "")))
-            for field in schema_of(self.lake.spark, columns).fields
+            for field in fields
         ]
         return self._alter(message, *added)
 
     def rename_column(self, old: str, new: str, *, message: str = "") -> Table:
         """It keeps its id, so nothing is rewritten. A field of a struct is named by its path, `address.zip`."""
+        if "." not in old:
+            check_name(new)
         return self._alter(message, rename_column(old, new))
 
     def drop_column(self, name: str, *, message: str = "") -> Table:

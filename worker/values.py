@@ -33,7 +33,7 @@ def wire_value(value: Any, type_name: str) -> common_pb2.Value:
         if type_name in TIMES:
             return common_pb2.Value(timestamp_us=micros(value))
         if type_name in ("float", "double"):
-            return common_pb2.Value(real=float(value))
+            return common_pb2.Value(real=float(value) + 0.0)  # both zeros are one partition
         if type_name == "boolean":
             return common_pb2.Value(boolean=_boolean(value))
         if type_name == "binary":

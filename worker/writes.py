@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.errors import AnalysisException
@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from metaservice.client import add_column
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
-from worker.schema import OP, RESERVED, table_schema, type_text
+from worker.schema import OP, RESERVED, check_name, table_schema, type_text
 from worker.staging import Stage, Staged, quoted
 from worker.transaction import Write
 from worker.values import partition
@@ -125,11 +125,33 @@ def aligned(df: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
 
 def fitted(df: DataFrame, schema: t.StructType) -> DataFrame:
     """In this shape, ids of fields included. The names come first: `to` alone loses the ids of columns that fit."""
+    for path in unknown_fields(df.schema, schema):
+        raise InputError("COLUMN_UNKNOWN", f"there is no field {path}")  # `to` alone leaves its values out
     ids = {field.name.lower(): field.metadata or {} for field in schema.fields}
     known = [sf.col(quoted(name)).alias(name, metadata=ids.get(name.lower(), {})) for name in df.columns]
     found = df.select(*known).to(schema)
     _ = found.select("*").schema  # a Connect session says only now what is wrong; of `to` itself it asks nobody
     return found
+
+
+def unknown_fields(given: t.DataType, wanted: t.DataType, path: str = "") -> Iterator[str]:
+    """Fields of structs that the wanted type lacks."""
+    match given, wanted:
+        case t.StructType(), t.StructType():
+            known = {field.name.lower(): field.dataType for field in wanted.fields}
+            for field in given.fields:
+                below = f"{path}.{field.name}".lstrip(".")
+                if field.name.lower() in known:
+                    yield from unknown_fields(field.dataType, known[field.name.lower()], below)
+                else:
+                    yield below
+        case t.ArrayType(), t.ArrayType():
+            yield from unknown_fields(given.elementType, wanted.elementType, f"{path}.element")
+        case t.MapType(), t.MapType():
+            yield from unknown_fields(given.keyType, wanted.keyType, f"{path}.key")
+            yield from unknown_fields(given.valueType, wanted.valueType, f"{path}.value")
+        case _:
+            return
 
 
 def check_names(df: DataFrame, meta: catalog_pb2.Table) -> None:
@@ -151,9 +173,9 @@ def merge_schema(table: Table, df: DataFrame) -> None:
     known = {column.name.lower() for column in table.meta.columns}
     added = [field for field in df.schema.fields if field.name.lower() not in known]
     for field in added:
-        if field.name.lower() in RESERVED:
-            raise InputError("COLUMN_RESERVED", f"the name {field.name} is taken by the files themselves")
+        check_name(field.name)
     if added:
+        aligned(df.drop(*[field.name for field in added]), table.meta)  # what is wrong is said before anything is done
         changes = [add_column(field.name, type_text(field.dataType)) for field in added]
         table.lake.client.alter_columns(table.table_id, *changes, commit_message="columns of an insert")
         table.refresh()

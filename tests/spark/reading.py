@@ -142,7 +142,7 @@ class LabTable:
             version = int(txn.commit([change]).tables[0].version)
         if scope is not None:
             kept = self._outside(scope, self.rows)
-            back = self._inside(scope, self.at[restore]) if operation == common_pb2.OPERATION_RESTORE else {}
+            back = self._inside(scope, self.rows_under(restore)) if operation == common_pb2.OPERATION_RESTORE else {}
             self.rows = {**kept, **back}
         for one in gone:
             del self.rows[one]
@@ -163,21 +163,19 @@ class LabTable:
     def restore(self, version: int, partitions: Sequence[Row] = ()) -> int:
         return self.change(common_pb2.OPERATION_RESTORE, restore=version, scope=self._scope(partitions))
 
-    def compact(self) -> int:
-        """MAJOR, of everything."""
+    def compact(self, chosen: Callable[[common_pb2.Partition], bool] = lambda _: True) -> int:
+        """MAJOR, of everything or of the partitions chosen."""
         with self._begin(common_pb2.OPERATION_MAJOR_COMPACT) as txn:
             change = common_pb2.Change(table_id=self.table_id)
             files = [one.file for one in self.lake.client.list_files(self.table_id) if one.HasField("file")]
             buckets: dict[tuple[bytes, int], list[common_pb2.DataFile]] = {}
             for file in files:
-                buckets.setdefault((file.partition.SerializeToString(), file.bucket), []).append(file)
-            for at, inputs in enumerate(buckets.values()):
+                if chosen(file.partition):
+                    buckets.setdefault((file.partition.SerializeToString(), file.bucket), []).append(file)
+            known, places = list(self.rows.items()), self._places(self.rows.values())
+            for at, (place, inputs) in enumerate(buckets.items()):
                 partition, bucket = inputs[0].partition, inputs[0].bucket
-                kept = {
-                    identity: row
-                    for identity, row in self.rows.items()
-                    if self._partition(row) == partition and self._bucket(row) == bucket
-                }
+                kept = dict(known[one] for one in places.get(place, ()))
                 kind = common_pb2.FILE_KIND_BASE if self.meta.primary_key else common_pb2.FILE_KIND_UNSPECIFIED
                 outputs = []
                 if kept:
@@ -193,6 +191,8 @@ class LabTable:
                     input_digest=b"1",
                     output_digest=b"1",
                 )
+            if not change.groups:
+                return self.head
             version = int(txn.commit([change]).tables[0].version)
         self._done(version, logical=False)
         return version
@@ -245,9 +245,27 @@ class LabTable:
         self.rows = {identity: rows(row) for identity, row in self.rows.items()}
         self._done(self.head, logical=False)
 
+    def evolve(self, *changes: common_pb2.SchemaChange) -> None:
+        """Changes of columns that leave values as they are, told by the ids."""
+        self.lake.client.alter_columns(self.table_id, *changes)
+        self.refresh()
+        self.rows = self.rows_under(max(self.at))
+        self._done(self.head, logical=False)
+
     @property
     def head(self) -> int:
         return int(self.lake.client.resolve_version(self.table_id).version)
+
+    def rows_under(self, version: int, end: int | None = None) -> Rows:
+        """The rows of a version under the columns of another, or of now: columns are told by their ids."""
+        client = self.lake.client
+        then = {one.column_id: one.name for one in client.get_table(table_id=self.table_id, version=version).columns}
+        now = self.meta if end is None else client.get_table(table_id=self.table_id, version=end)
+        names = {one.name: then.get(one.column_id) for one in now.columns}
+        return {
+            identity: {name: None if old is None else row[old] for name, old in names.items()}
+            for identity, row in self.at[version].items()
+        }
 
     def identity(self, row: Row) -> Identity:
         return tuple(row[name] for name in [*self.meta.primary_key, *self.meta.partition_columns])
@@ -340,10 +358,10 @@ class LabTable:
         for identity in identities:
             found.setdefault(self._partition(self.rows[identity]).SerializeToString(), []).append(identity[0])
         sets = []
+        live = [each.file for each in self.lake.client.list_files(self.table_id) if each.HasField("file")]
         for number, (partition, ids) in enumerate(found.items()):
             one = common_pb2.DeleteSet(path=f"{txn_id}/ds{number}", rows=len(ids), bitmap=BitMap64(ids).serialize())
             one.partition.ParseFromString(partition)
-            live = [each.file for each in self.lake.client.list_files(self.table_id) if each.HasField("file")]
             one.touches.extend(each.path for each in live if each.partition == one.partition)
             sets.append(one)
         return sets

@@ -1,0 +1,177 @@
+"""A Spark driver in a process of its own, that does what it is told and may be killed at any moment.
+
+Each line of its input is a command as JSON, run in a thread of its own; each line of its output is an answer.
+
+    {"id": 1, "do": "jobs", "table": "t", "jobs": [...], "on_conflict": "rerun"}
+    {"id": 2, "do": "stumble", "table": "t", "mark": "/tmp/x"}      a write whose first task fails once, half-way
+    {"id": 3, "do": "straggle", "table": "t", "mark": "/tmp/x"}     one with a task that a second copy of it overtakes
+    {"id": 4, "do": "stop", "at": "before", "table": "t", ...}      answers where it stops, and goes no further
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from metaservice.client import Transaction, meta_client
+from protos.laketx.v1 import common_pb2
+from tests.spark.jobs import SCHEMA, attempt, run
+from worker import Lake, connect
+
+Command = dict[str, Any]
+BATCHES = 4
+ROWS_PER_BATCH = 25
+
+_said = threading.Lock()
+_stops = threading.local()
+
+
+def say(answer: Command) -> None:
+    with _said:
+        print(json.dumps(answer), flush=True)
+
+
+def stay() -> None:
+    """Until the process is killed."""
+    threading.Event().wait()
+
+
+class StoppingTransaction(Transaction):
+    """Stops on either side of a commit, where its thread was told to."""
+
+    __slots__ = ()
+
+    def commit(self, changes: Any) -> common_pb2.Committed:
+        stop = getattr(_stops, "command", None)
+        if stop is not None and stop["at"] == "before":
+            say({"id": stop["id"], "at": "before", "txn_id": self.txn_id})
+            stay()
+        answer = super().commit(changes)
+        if stop is not None and stop["at"] == "after":
+            say({"id": stop["id"], "at": "after", "txn_id": self.txn_id})
+            stay()
+        return answer
+
+
+def rows_with(spark: SparkSession, at_batch: Callable[[int, int], None], first_id: int) -> DataFrame:
+    """Rows of two tasks, which call back between their batches."""
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for number in range(BATCHES):
+                    at_batch(task, number)
+                    begin = first_id + (task * BATCHES + number) * ROWS_PER_BATCH
+                    ids = list(range(begin, begin + ROWS_PER_BATCH))
+                    yield pa.RecordBatch.from_pydict(
+                        {"id": ids, "amount": [1] * len(ids), "day": ["a", "b"] * (len(ids) // 2) + ["a"]}
+                    )
+
+    return spark.range(2, numPartitions=2).mapInArrow(make, SCHEMA)
+
+
+def stumbling(spark: SparkSession, mark: str, first_id: int) -> DataFrame:
+    def stumble(task: int, number: int) -> None:
+        if task == 1 and number == BATCHES - 1 and not Path(mark).exists():
+            Path(mark).touch()
+            raise RuntimeError("the first attempt fails when most is written")
+
+    return rows_with(spark, stumble, first_id)
+
+
+def straggling(spark: SparkSession, mark: str, first_id: int) -> DataFrame:
+    parent = os.getpid()
+
+    def straggle(task: int, number: int) -> None:
+        if task == 1 and number == BATCHES - 1:
+            with suppress(FileExistsError):
+                Path(mark).touch(exist_ok=False)
+                while not Path(mark + "-again").exists() and Path(f"/proc/{parent}").exists():
+                    time.sleep(0.05)
+                return
+            Path(mark + "-again").touch()
+
+    return rows_with(spark, straggle, first_id)
+
+
+def stuck(spark: SparkSession, mark: str) -> DataFrame:
+    parent = os.getpid()
+
+    def wait(task: int, number: int) -> None:
+        if task == 1 and number == BATCHES - 1:
+            Path(mark).touch()
+            while Path(f"/proc/{parent}").exists():  # its driver: nothing is left behind
+                time.sleep(0.05)
+
+    return rows_with(spark, wait, 0)
+
+
+def stop(lake: Lake, command: Command) -> None:
+    where, table = command["at"], lake.table(command["table"])
+    if where in ("before", "after"):
+        _stops.command = command
+        if command["other"]:
+            with lake.transaction() as txn:
+                txn.table(command["table"]).update({"amount": "amount - 10"}, where="id = 1")
+                txn.table(command["other"]).update({"amount": "amount + 10"}, where="id = 1")
+        else:
+            run(table, command["job"])
+    elif where == "task":
+        table.insert(stuck(lake.spark, command["mark"]))
+    elif where == "read":
+        table.read().count()
+        say({"id": command["id"], "at": "read"})
+        stay()
+
+
+def obey(lake: Lake, command: Command) -> None:
+    try:
+        match command["do"]:
+            case "jobs":
+                done = attempt(lake.table(command["table"]), command["jobs"], on_conflict=command["on_conflict"])
+                say({"id": command["id"], "done": [asdict(one) for one in done]})
+            case "stumble" | "straggle":
+                make = stumbling if command["do"] == "stumble" else straggling
+                rows = make(lake.spark, command["mark"], command["first_id"])
+                say({"id": command["id"], "version": lake.table(command["table"]).insert(rows).version})
+            case _:
+                stop(lake, command)
+    except Exception as error:  # noqa: BLE001 - who asked is told
+        say({"id": command["id"], "error": f"{type(error).__name__}: {error}"[:2000]})
+
+
+def main(address: str, warehouse: str, master: str = "local[4,2]") -> None:  # a task may fail once
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    setattr(meta_client, "Transaction", StoppingTransaction)  # noqa: B010 - its transactions are to stop
+    spark = (
+        SparkSession.builder.master(master)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.speculation", "true")  # where there is more than one executor
+        .config("spark.speculation.quantile", "0.4")
+        .config("spark.speculation.multiplier", "1.1")
+        .config("spark.speculation.minTaskRuntime", "200ms")
+        .getOrCreate()
+    )
+    with connect(f"laketx://{address}", spark, user="driver", warehouse=warehouse) as lake:
+        say({"id": 0})
+        for line in sys.stdin:
+            threading.Thread(target=obey, args=[lake, json.loads(line)], daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
