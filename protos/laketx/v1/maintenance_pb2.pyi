@@ -29,15 +29,15 @@ class _TaskStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskState.V
     TASK_STATE_UNSPECIFIED: _TaskState.ValueType  # 0
     """Not given."""
     TASK_STATE_QUEUED: _TaskState.ValueType  # 1
-    """Waits for a worker."""
+    """Waits for a worker, perhaps until a back-off is over."""
     TASK_STATE_CLAIMED: _TaskState.ValueType  # 2
     """A worker holds it."""
     TASK_STATE_DONE: _TaskState.ValueType  # 3
-    """Done."""
+    """Its transaction committed."""
     TASK_STATE_FAILED: _TaskState.ValueType  # 4
-    """Failed; will be tried again until an alarm is raised."""
+    """Failed so often that an alarm is raised. It is still handed out, at the longest back-off."""
     TASK_STATE_CANCELLED: _TaskState.ValueType  # 5
-    """Called off."""
+    """Called off, or of no use any more."""
 
 class TaskState(_TaskState, metaclass=_TaskStateEnumTypeWrapper):
     """State of a task."""
@@ -45,16 +45,162 @@ class TaskState(_TaskState, metaclass=_TaskStateEnumTypeWrapper):
 TASK_STATE_UNSPECIFIED: TaskState.ValueType  # 0
 """Not given."""
 TASK_STATE_QUEUED: TaskState.ValueType  # 1
-"""Waits for a worker."""
+"""Waits for a worker, perhaps until a back-off is over."""
 TASK_STATE_CLAIMED: TaskState.ValueType  # 2
 """A worker holds it."""
 TASK_STATE_DONE: TaskState.ValueType  # 3
-"""Done."""
+"""Its transaction committed."""
 TASK_STATE_FAILED: TaskState.ValueType  # 4
-"""Failed; will be tried again until an alarm is raised."""
+"""Failed so often that an alarm is raised. It is still handed out, at the longest back-off."""
 TASK_STATE_CANCELLED: TaskState.ValueType  # 5
-"""Called off."""
+"""Called off, or of no use any more."""
 Global___TaskState: _TypeAlias = TaskState  # noqa: Y015
+
+class _RowOrder:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RowOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RowOrder.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ROW_ORDER_UNSPECIFIED: _RowOrder.ValueType  # 0
+    """As they come."""
+    ROW_ORDER_SORT: _RowOrder.ValueType  # 1
+    """By the columns, one after the other."""
+    ROW_ORDER_ZORDER: _RowOrder.ValueType  # 2
+    """Along a Z-order curve over the columns."""
+
+class RowOrder(_RowOrder, metaclass=_RowOrderEnumTypeWrapper):
+    """How clustering orders rows."""
+
+ROW_ORDER_UNSPECIFIED: RowOrder.ValueType  # 0
+"""As they come."""
+ROW_ORDER_SORT: RowOrder.ValueType  # 1
+"""By the columns, one after the other."""
+ROW_ORDER_ZORDER: RowOrder.ValueType  # 2
+"""Along a Z-order curve over the columns."""
+Global___RowOrder: _TypeAlias = RowOrder  # noqa: Y015
+
+@_typing.final
+class TaskOptions(_message.Message):
+    """How a task's outputs are to be written."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_BYTES_TARGET_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    ORDER_COLUMNS_FIELD_NUMBER: _builtins.int
+    file_bytes_target: _builtins.int
+    """Size of a file that the worker aims at, in bytes; in a request 0: the table's."""
+    order: Global___RowOrder.ValueType
+    """Order of the rows; in a request not given: the table's."""
+    @_builtins.property
+    def order_columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Columns of the order."""
+
+    def __init__(
+        self,
+        *,
+        file_bytes_target: _builtins.int = ...,
+        order: Global___RowOrder.ValueType = ...,
+        order_columns: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file_bytes_target", b"file_bytes_target", "order", b"order", "order_columns", b"order_columns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskOptions: _TypeAlias = TaskOptions  # noqa: Y015
+
+@_typing.final
+class TaskGroup(_message.Message):
+    """One bucket's part of a task. In append tables the bucket is 0."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    BUCKET_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    DELETE_SETS_FIELD_NUMBER: _builtins.int
+    DELETE_SETS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    bucket: _builtins.int
+    """Bucket of the inputs."""
+    delete_sets_left_out: _builtins.bool
+    """The delete sets are too large for an answer: ask for a plan of the partition at the task's read version."""
+    files: _builtins.int
+    """Number of inputs."""
+    rows: _builtins.int
+    """Their rows, hidden ones included."""
+    bytes: _builtins.int
+    """Their bytes."""
+    @_builtins.property
+    def partition(self) -> _common_pb2.Partition:
+        """Partition of the inputs."""
+
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LiveEntry]:
+        """Files that are replaced, without their statistics, by data version; empty in lists of tasks."""
+
+    @_builtins.property
+    def delete_sets(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LiveEntry]:
+        """Append tables: delete sets that may hide rows of the inputs at the task's read version; empty in lists of tasks."""
+
+    def __init__(
+        self,
+        *,
+        partition: _common_pb2.Partition | None = ...,
+        bucket: _builtins.int = ...,
+        inputs: _abc.Iterable[_common_pb2.LiveEntry] | None = ...,
+        delete_sets: _abc.Iterable[_common_pb2.LiveEntry] | None = ...,
+        delete_sets_left_out: _builtins.bool = ...,
+        files: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket", b"bucket", "bytes", b"bytes", "delete_sets", b"delete_sets", "delete_sets_left_out", b"delete_sets_left_out", "files", b"files", "inputs", b"inputs", "partition", b"partition", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskGroup: _TypeAlias = TaskGroup  # noqa: Y015
+
+@_typing.final
+class TaskGain(_message.Message):
+    """What a task is expected to bring."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILES_LESS_FIELD_NUMBER: _builtins.int
+    ROWS_LESS_FIELD_NUMBER: _builtins.int
+    COST_BYTES_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    files_less: _builtins.int
+    """Files that a scan opens less."""
+    rows_less: _builtins.int
+    """Rows, hidden and hiding ones, that a scan reads less."""
+    cost_bytes: _builtins.int
+    """Bytes that are read and written for it."""
+    score: _builtins.float
+    """Gain for each byte of cost; tasks are ordered by it, larger first."""
+    def __init__(
+        self,
+        *,
+        files_less: _builtins.int = ...,
+        rows_less: _builtins.int = ...,
+        cost_bytes: _builtins.int = ...,
+        score: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_bytes", b"cost_bytes", "files_less", b"files_less", "rows_less", b"rows_less", "score", b"score"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskGain: _TypeAlias = TaskGain  # noqa: Y015
 
 @_typing.final
 class MaintenanceTask(_message.Message):
@@ -70,23 +216,73 @@ class MaintenanceTask(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     FENCE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    TABLE_NAME_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_US_FIELD_NUMBER: _builtins.int
+    START_TIME_US_FIELD_NUMBER: _builtins.int
+    END_TIME_US_FIELD_NUMBER: _builtins.int
+    NOT_BEFORE_US_FIELD_NUMBER: _builtins.int
+    GAIN_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    TXN_ID_FIELD_NUMBER: _builtins.int
+    REQUESTED_BY_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
-    """Its id."""
+    """Its id; empty in a plan."""
     table_id: _builtins.str
     """The table."""
     operation: _common_pb2.Operation.ValueType
     """What is to be done."""
     read_version: _builtins.int
-    """Version that the plan was made at."""
+    """Version that the inputs are live at; the transaction begins there. Set anew with every claim."""
     state: Global___TaskState.ValueType
     """State."""
     fence: _builtins.int
-    """Grows with every claim; a late worker's is refused."""
+    """Grows with every claim; who comes with an older one is refused."""
     reason: _builtins.str
-    """Why it is worth it."""
+    """Why it is worth it, for people."""
+    table_name: _builtins.str
+    """Name of the table."""
+    priority: _builtins.int
+    """Higher ones are handed out first; 0: by policy, operators' are 100 unless they say otherwise."""
+    progress: _builtins.float
+    """Share done, 0 to 1, as the worker said last."""
+    attempts: _builtins.int
+    """Attempts that ended without a commit."""
+    error: _builtins.str
+    """How the last of them ended; why it was called off."""
+    create_time_us: _builtins.int
+    """When it was queued, by the service's clock."""
+    start_time_us: _builtins.int
+    """When it was claimed last; 0: never."""
+    end_time_us: _builtins.int
+    """When it ended; 0: it hasn't."""
+    not_before_us: _builtins.int
+    """Not handed out before; 0: at once."""
+    txn_id: _builtins.str
+    """The transaction begun under the claim; in state DONE the one that committed."""
     @_builtins.property
-    def groups(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.CompactionGroup]:
-        """What becomes what; outputs are left to the worker."""
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskGroup]:
+        """What is replaced, bucket by bucket; outputs are left to the worker."""
+
+    @_builtins.property
+    def gain(self) -> Global___TaskGain:
+        """What it is expected to bring."""
+
+    @_builtins.property
+    def options(self) -> Global___TaskOptions:
+        """How to write the outputs."""
+
+    @_builtins.property
+    def worker(self) -> _common_pb2.Principal:
+        """Who holds it or held it last."""
+
+    @_builtins.property
+    def requested_by(self) -> _common_pb2.Principal:
+        """Who asked for it; empty: the table's policy."""
 
     def __init__(
         self,
@@ -94,19 +290,61 @@ class MaintenanceTask(_message.Message):
         task_id: _builtins.str = ...,
         table_id: _builtins.str = ...,
         operation: _common_pb2.Operation.ValueType = ...,
-        groups: _abc.Iterable[_common_pb2.CompactionGroup] | None = ...,
+        groups: _abc.Iterable[Global___TaskGroup] | None = ...,
         read_version: _builtins.int = ...,
         state: Global___TaskState.ValueType = ...,
         fence: _builtins.int = ...,
         reason: _builtins.str = ...,
+        table_name: _builtins.str = ...,
+        priority: _builtins.int = ...,
+        progress: _builtins.float = ...,
+        attempts: _builtins.int = ...,
+        error: _builtins.str = ...,
+        create_time_us: _builtins.int = ...,
+        start_time_us: _builtins.int = ...,
+        end_time_us: _builtins.int = ...,
+        not_before_us: _builtins.int = ...,
+        gain: Global___TaskGain | None = ...,
+        options: Global___TaskOptions | None = ...,
+        worker: _common_pb2.Principal | None = ...,
+        txn_id: _builtins.str = ...,
+        requested_by: _common_pb2.Principal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gain", b"gain", "options", b"options", "requested_by", b"requested_by", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "groups", b"groups", "operation", b"operation", "read_version", b"read_version", "reason", b"reason", "state", b"state", "table_id", b"table_id", "task_id", b"task_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "create_time_us", b"create_time_us", "end_time_us", b"end_time_us", "error", b"error", "fence", b"fence", "gain", b"gain", "groups", b"groups", "not_before_us", b"not_before_us", "operation", b"operation", "options", b"options", "priority", b"priority", "progress", b"progress", "read_version", b"read_version", "reason", b"reason", "requested_by", b"requested_by", "start_time_us", b"start_time_us", "state", b"state", "table_id", b"table_id", "table_name", b"table_name", "task_id", b"task_id", "txn_id", b"txn_id", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MaintenanceTask: _TypeAlias = MaintenanceTask  # noqa: Y015
+
+@_typing.final
+class TaskClaim(_message.Message):
+    """A claim that a transaction works for. With it, the commit ends the task in the same step, and a claim that was lost
+    means a commit that is refused.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """The task."""
+    fence: _builtins.int
+    """The claim's fence."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+        fence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskClaim: _TypeAlias = TaskClaim  # noqa: Y015
 
 @_typing.final
 class PlanMaintenanceRequest(_message.Message):
@@ -115,16 +353,34 @@ class PlanMaintenanceRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLE_ID_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
+    operation: _common_pb2.Operation.ValueType
+    """Only this operation, wanted whatever the policy says; not given: what the policy wants."""
+    page_size: _builtins.int
+    """At most so many; 0: 100."""
+    page_token: _builtins.str
+    """From the answer before."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
+        """Only these partitions; empty: all."""
+
     def __init__(
         self,
         *,
         table_id: _builtins.str = ...,
+        operation: _common_pb2.Operation.ValueType = ...,
+        partitions: _abc.Iterable[_common_pb2.Partition] | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "page_size", b"page_size", "page_token", b"page_token", "partitions", b"partitions", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -137,18 +393,34 @@ class PlanMaintenanceResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TASKS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TASKS_IN_ALL_FIELD_NUMBER: _builtins.int
+    READ_VERSION_FIELD_NUMBER: _builtins.int
+    HELD_BACK_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    tasks_in_all: _builtins.int
+    """Tasks of the plan in all."""
+    read_version: _builtins.int
+    """Version that was planned at."""
+    held_back: _builtins.str
+    """Why the policy runs nothing now although it may be worth it: switched off, outside its windows; empty: it runs."""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___MaintenanceTask]:
-        """Tasks, cheapest gain first."""
+        """Tasks, most gain for its cost first."""
 
     def __init__(
         self,
         *,
         tasks: _abc.Iterable[Global___MaintenanceTask] | None = ...,
+        next_page_token: _builtins.str = ...,
+        tasks_in_all: _builtins.int = ...,
+        read_version: _builtins.int = ...,
+        held_back: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_back", b"held_back", "next_page_token", b"next_page_token", "read_version", b"read_version", "tasks", b"tasks", "tasks_in_all", b"tasks_in_all"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -156,51 +428,87 @@ Global___PlanMaintenanceResponse: _TypeAlias = PlanMaintenanceResponse  # noqa: 
 
 @_typing.final
 class RequestTaskRequest(_message.Message):
-    """Asks for a task."""
+    """Asks for tasks."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
-    TASK_FIELD_NUMBER: _builtins.int
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The client's own UUIDv7."""
+    """The client's own UUIDv7; the same again gets the same tasks."""
+    table_id: _builtins.str
+    """The table."""
+    operation: _common_pb2.Operation.ValueType
+    """Minor, major or clustering."""
+    priority: _builtins.int
+    """Higher ones are handed out first; absent: 100."""
     @_builtins.property
-    def task(self) -> Global___MaintenanceTask:
-        """The task."""
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
+        """Only these partitions; empty: all."""
+
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.CompactionGroup]:
+        """The operator's own plan, inputs alone; checked as a commit's. Empty: what the planner finds."""
+
+    @_builtins.property
+    def options(self) -> Global___TaskOptions:
+        """How to write the outputs."""
+
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """Who asks."""
 
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
-        task: Global___MaintenanceTask | None = ...,
+        table_id: _builtins.str = ...,
+        operation: _common_pb2.Operation.ValueType = ...,
+        partitions: _abc.Iterable[_common_pb2.Partition] | None = ...,
+        groups: _abc.Iterable[_common_pb2.CompactionGroup] | None = ...,
+        priority: _builtins.int | None = ...,
+        options: Global___TaskOptions | None = ...,
+        principal: _common_pb2.Principal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "options", b"options", "principal", b"principal", "priority", b"priority"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "groups", b"groups", "operation", b"operation", "options", b"options", "partitions", b"partitions", "principal", b"principal", "priority", b"priority", "request_id", b"request_id", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
 
 Global___RequestTaskRequest: _TypeAlias = RequestTaskRequest  # noqa: Y015
 
 @_typing.final
 class RequestTaskResponse(_message.Message):
-    """The task is queued."""
+    """The tasks are queued."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    TASK_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    left_out: _builtins.int
+    """Tasks that one request is too small for: ask again when these are done."""
     @_builtins.property
-    def task(self) -> Global___MaintenanceTask:
-        """It."""
+    def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___MaintenanceTask]:
+        """They; none where nothing was found worth doing."""
 
     def __init__(
         self,
         *,
-        task: Global___MaintenanceTask | None = ...,
+        tasks: _abc.Iterable[Global___MaintenanceTask] | None = ...,
+        left_out: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left_out", b"left_out", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -214,6 +522,10 @@ class ClaimTaskRequest(_message.Message):
 
     WORKER_FIELD_NUMBER: _builtins.int
     OPERATIONS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TABLE_IDS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The client's own UUIDv7; the same again gets the same task while it is held."""
     @_builtins.property
     def worker(self) -> _common_pb2.Principal:
         """Who takes it."""
@@ -222,15 +534,21 @@ class ClaimTaskRequest(_message.Message):
     def operations(self) -> _containers.RepeatedScalarFieldContainer[_common_pb2.Operation.ValueType]:
         """The kinds it can do; empty: all."""
 
+    @_builtins.property
+    def table_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only tasks of these tables; empty: all."""
+
     def __init__(
         self,
         *,
         worker: _common_pb2.Principal | None = ...,
         operations: _abc.Iterable[_common_pb2.Operation.ValueType] | None = ...,
+        request_id: _builtins.str = ...,
+        table_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operations", b"operations", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operations", b"operations", "request_id", b"request_id", "table_ids", b"table_ids", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -302,19 +620,29 @@ class RenewTaskResponse(_message.Message):
 
     LEASE_MS_FIELD_NUMBER: _builtins.int
     CANCELLED_FIELD_NUMBER: _builtins.int
+    DOOMED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     lease_ms: _builtins.int
     """The lease from here on."""
     cancelled: _builtins.bool
     """Stop: the task was called off or is doomed."""
+    reason: _builtins.str
+    """Why to stop."""
+    @_builtins.property
+    def doomed(self) -> _common_pb2.Conflict:
+        """Set where a user's commit doomed it."""
+
     def __init__(
         self,
         *,
         lease_ms: _builtins.int = ...,
         cancelled: _builtins.bool = ...,
+        doomed: _common_pb2.Conflict | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["doomed", b"doomed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "lease_ms", b"lease_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "doomed", b"doomed", "lease_ms", b"lease_ms", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -322,7 +650,7 @@ Global___RenewTaskResponse: _TypeAlias = RenewTaskResponse  # noqa: Y015
 
 @_typing.final
 class FinishTaskRequest(_message.Message):
-    """Reports a task's end."""
+    """Reports how an attempt ended."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -330,14 +658,17 @@ class FinishTaskRequest(_message.Message):
     FENCE_FIELD_NUMBER: _builtins.int
     TXN_ID_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    GIVE_BACK_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
     """The task."""
     fence: _builtins.int
     """The claim's fence."""
     txn_id: _builtins.str
-    """The transaction that committed it; empty: it failed."""
+    """The transaction that committed it; empty: it didn't."""
     error: _builtins.str
     """Why it failed."""
+    give_back: _builtins.bool
+    """Nothing failed, the worker stops: the task is queued again and the attempt not counted."""
     def __init__(
         self,
         *,
@@ -345,10 +676,11 @@ class FinishTaskRequest(_message.Message):
         fence: _builtins.int = ...,
         txn_id: _builtins.str = ...,
         error: _builtins.str = ...,
+        give_back: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "fence", b"fence", "task_id", b"task_id", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "fence", b"fence", "give_back", b"give_back", "task_id", b"task_id", "txn_id", b"txn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -360,12 +692,19 @@ class FinishTaskResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> Global___MaintenanceTask:
+        """The task."""
+
     def __init__(
         self,
+        *,
+        task: Global___MaintenanceTask | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -374,6 +713,56 @@ Global___FinishTaskResponse: _TypeAlias = FinishTaskResponse  # noqa: Y015
 @_typing.final
 class CancelTaskRequest(_message.Message):
     """Calls a task off."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """The task."""
+    reason: _builtins.str
+    """Why; shown to who asks."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelTaskRequest: _TypeAlias = CancelTaskRequest  # noqa: Y015
+
+@_typing.final
+class CancelTaskResponse(_message.Message):
+    """The task is called off."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> Global___MaintenanceTask:
+        """The task."""
+
+    def __init__(
+        self,
+        *,
+        task: Global___MaintenanceTask | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelTaskResponse: _TypeAlias = CancelTaskResponse  # noqa: Y015
+
+@_typing.final
+class GetTaskRequest(_message.Message):
+    """Asks for a task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -391,24 +780,31 @@ class CancelTaskRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CancelTaskRequest: _TypeAlias = CancelTaskRequest  # noqa: Y015
+Global___GetTaskRequest: _TypeAlias = GetTaskRequest  # noqa: Y015
 
 @_typing.final
-class CancelTaskResponse(_message.Message):
-    """The task is called off."""
+class GetTaskResponse(_message.Message):
+    """A task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    TASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> Global___MaintenanceTask:
+        """It; with its inputs while it is claimed."""
+
     def __init__(
         self,
+        *,
+        task: Global___MaintenanceTask | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___CancelTaskResponse: _TypeAlias = CancelTaskResponse  # noqa: Y015
+Global___GetTaskResponse: _TypeAlias = GetTaskResponse  # noqa: Y015
 
 @_typing.final
 class ListTasksRequest(_message.Message):
@@ -419,22 +815,28 @@ class ListTasksRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     TABLE_ID_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most so many; 0: 100."""
     page_token: _builtins.str
     """From the answer before."""
     table_id: _builtins.str
     """Only of this table."""
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[Global___TaskState.ValueType]:
+        """Only in these states; empty: those that haven't ended."""
+
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         table_id: _builtins.str = ...,
+        states: _abc.Iterable[Global___TaskState.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "states", b"states", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -448,21 +850,37 @@ class ListTasksResponse(_message.Message):
 
     TASKS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    QUEUED_FIELD_NUMBER: _builtins.int
+    CLAIMED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    OLDEST_CREATE_TIME_US_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end."""
+    """Empty at the end, and only there."""
+    queued: _builtins.int
+    """Tasks of all tables that wait."""
+    claimed: _builtins.int
+    """Tasks of all tables that are held."""
+    failed: _builtins.int
+    """Tasks of all tables with an alarm."""
+    oldest_create_time_us: _builtins.int
+    """When the oldest of those that haven't ended was queued; 0: there is none."""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___MaintenanceTask]:
-        """They."""
+        """They, without their inputs; with a filter perhaps few or none although more follow."""
 
     def __init__(
         self,
         *,
         tasks: _abc.Iterable[Global___MaintenanceTask] | None = ...,
         next_page_token: _builtins.str = ...,
+        queued: _builtins.int = ...,
+        claimed: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        oldest_create_time_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claimed", b"claimed", "failed", b"failed", "next_page_token", b"next_page_token", "oldest_create_time_us", b"oldest_create_time_us", "queued", b"queued", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

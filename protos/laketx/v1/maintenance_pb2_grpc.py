@@ -65,6 +65,11 @@ class MaintenanceServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CancelTaskRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CancelTaskResponse.FromString,
                 _registered_method=True)
+        self.GetTask = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/GetTask',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetTaskRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetTaskResponse.FromString,
+                _registered_method=True)
         self.ListTasks = channel.unary_unary(
                 '/laketx.v1.MaintenanceService/ListTasks',
                 request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.ListTasksRequest.SerializeToString,
@@ -87,14 +92,14 @@ class MaintenanceServiceServicer:
     """
 
     def PlanMaintenance(self, request, context):
-        """What would run now, and why.
+        """What would run now, and why. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RequestTask(self, request, context):
-        """Asks for a task.
+        """Queues tasks that an operator asks for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,28 +113,35 @@ class MaintenanceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RenewTask(self, request, context):
-        """Keeps a task, with progress.
+        """Keeps a task, with progress, and says whether it is of any use still.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FinishTask(self, request, context):
-        """Reports a task's end.
+        """Reports how an attempt ended. A commit that named the task has ended it already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelTask(self, request, context):
-        """Calls a task off.
+        """Calls a task off, waiting or running.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTask(self, request, context):
+        """One task with its inputs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTasks(self, request, context):
-        """Tasks and their states.
+        """Tasks and their states, oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -181,6 +193,11 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.CancelTask,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CancelTaskRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CancelTaskResponse.SerializeToString,
+            ),
+            'GetTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTask,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetTaskRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetTaskResponse.SerializeToString,
             ),
             'ListTasks': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTasks,
@@ -361,6 +378,33 @@ class MaintenanceService:
             '/laketx.v1.MaintenanceService/CancelTask',
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.CancelTaskRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.CancelTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/GetTask',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetTaskRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetTaskResponse.FromString,
             options,
             channel_credentials,
             insecure,

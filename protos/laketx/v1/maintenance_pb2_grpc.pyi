@@ -34,19 +34,21 @@ class MaintenanceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> MaintenanceServiceAsyncStub: ...
     PlanMaintenance: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.PlanMaintenanceRequest, _maintenance_pb2.PlanMaintenanceResponse]
-    """What would run now, and why."""
+    """What would run now, and why. Changes nothing."""
     RequestTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.RequestTaskRequest, _maintenance_pb2.RequestTaskResponse]
-    """Asks for a task."""
+    """Queues tasks that an operator asks for."""
     ClaimTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ClaimTaskRequest, _maintenance_pb2.ClaimTaskResponse]
     """Takes a task under a lease."""
     RenewTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.RenewTaskRequest, _maintenance_pb2.RenewTaskResponse]
-    """Keeps a task, with progress."""
+    """Keeps a task, with progress, and says whether it is of any use still."""
     FinishTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.FinishTaskRequest, _maintenance_pb2.FinishTaskResponse]
-    """Reports a task's end."""
+    """Reports how an attempt ended. A commit that named the task has ended it already."""
     CancelTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.CancelTaskRequest, _maintenance_pb2.CancelTaskResponse]
-    """Calls a task off."""
+    """Calls a task off, waiting or running."""
+    GetTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.GetTaskRequest, _maintenance_pb2.GetTaskResponse]
+    """One task with its inputs."""
     ListTasks: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ListTasksRequest, _maintenance_pb2.ListTasksResponse]
-    """Tasks and their states."""
+    """Tasks and their states, oldest first."""
     ListPurgeable: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ListPurgeableRequest, _maintenance_pb2.ListPurgeableResponse]
     """What may be deleted from storage."""
     ConfirmPurged: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmPurgedRequest, _maintenance_pb2.ConfirmPurgedResponse]
@@ -58,19 +60,21 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PlanMaintenance: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.PlanMaintenanceRequest, _maintenance_pb2.PlanMaintenanceResponse]  # type: ignore[assignment]
-    """What would run now, and why."""
+    """What would run now, and why. Changes nothing."""
     RequestTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.RequestTaskRequest, _maintenance_pb2.RequestTaskResponse]  # type: ignore[assignment]
-    """Asks for a task."""
+    """Queues tasks that an operator asks for."""
     ClaimTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ClaimTaskRequest, _maintenance_pb2.ClaimTaskResponse]  # type: ignore[assignment]
     """Takes a task under a lease."""
     RenewTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.RenewTaskRequest, _maintenance_pb2.RenewTaskResponse]  # type: ignore[assignment]
-    """Keeps a task, with progress."""
+    """Keeps a task, with progress, and says whether it is of any use still."""
     FinishTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.FinishTaskRequest, _maintenance_pb2.FinishTaskResponse]  # type: ignore[assignment]
-    """Reports a task's end."""
+    """Reports how an attempt ended. A commit that named the task has ended it already."""
     CancelTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.CancelTaskRequest, _maintenance_pb2.CancelTaskResponse]  # type: ignore[assignment]
-    """Calls a task off."""
+    """Calls a task off, waiting or running."""
+    GetTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.GetTaskRequest, _maintenance_pb2.GetTaskResponse]  # type: ignore[assignment]
+    """One task with its inputs."""
     ListTasks: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ListTasksRequest, _maintenance_pb2.ListTasksResponse]  # type: ignore[assignment]
-    """Tasks and their states."""
+    """Tasks and their states, oldest first."""
     ListPurgeable: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ListPurgeableRequest, _maintenance_pb2.ListPurgeableResponse]  # type: ignore[assignment]
     """What may be deleted from storage."""
     ConfirmPurged: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmPurgedRequest, _maintenance_pb2.ConfirmPurgedResponse]  # type: ignore[assignment]
@@ -85,7 +89,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.PlanMaintenanceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.PlanMaintenanceResponse, _abc.Awaitable[_maintenance_pb2.PlanMaintenanceResponse]]:
-        """What would run now, and why."""
+        """What would run now, and why. Changes nothing."""
 
     @_abc_1.abstractmethod
     def RequestTask(
@@ -93,7 +97,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.RequestTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.RequestTaskResponse, _abc.Awaitable[_maintenance_pb2.RequestTaskResponse]]:
-        """Asks for a task."""
+        """Queues tasks that an operator asks for."""
 
     @_abc_1.abstractmethod
     def ClaimTask(
@@ -109,7 +113,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.RenewTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.RenewTaskResponse, _abc.Awaitable[_maintenance_pb2.RenewTaskResponse]]:
-        """Keeps a task, with progress."""
+        """Keeps a task, with progress, and says whether it is of any use still."""
 
     @_abc_1.abstractmethod
     def FinishTask(
@@ -117,7 +121,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.FinishTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.FinishTaskResponse, _abc.Awaitable[_maintenance_pb2.FinishTaskResponse]]:
-        """Reports a task's end."""
+        """Reports how an attempt ended. A commit that named the task has ended it already."""
 
     @_abc_1.abstractmethod
     def CancelTask(
@@ -125,7 +129,15 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.CancelTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.CancelTaskResponse, _abc.Awaitable[_maintenance_pb2.CancelTaskResponse]]:
-        """Calls a task off."""
+        """Calls a task off, waiting or running."""
+
+    @_abc_1.abstractmethod
+    def GetTask(
+        self,
+        request: _maintenance_pb2.GetTaskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_pb2.GetTaskResponse, _abc.Awaitable[_maintenance_pb2.GetTaskResponse]]:
+        """One task with its inputs."""
 
     @_abc_1.abstractmethod
     def ListTasks(
@@ -133,7 +145,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.ListTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ListTasksResponse, _abc.Awaitable[_maintenance_pb2.ListTasksResponse]]:
-        """Tasks and their states."""
+        """Tasks and their states, oldest first."""
 
     @_abc_1.abstractmethod
     def ListPurgeable(

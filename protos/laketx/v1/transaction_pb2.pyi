@@ -10,6 +10,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.rpc import status_pb2 as _status_pb2
 from protos.laketx.v1 import common_pb2 as _common_pb2
+from protos.laketx.v1 import maintenance_pb2 as _maintenance_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -132,6 +133,7 @@ class BeginTransactionRequest(_message.Message):
     ADOPT_FROM_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
     CLIENT_FEATURES_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """The client's own UUIDv7."""
     commit_message: _builtins.str
@@ -154,6 +156,10 @@ class BeginTransactionRequest(_message.Message):
     def client_features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Features that the client can write; a table that needs another refuses it."""
 
+    @_builtins.property
+    def task(self) -> _maintenance_pb2.TaskClaim:
+        """The claim that it works for: the commit ends the task, and is refused once the claim is lost."""
+
     def __init__(
         self,
         *,
@@ -164,10 +170,11 @@ class BeginTransactionRequest(_message.Message):
         adopt_from: _builtins.str = ...,
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         client_features: _abc.Iterable[_builtins.str] | None = ...,
+        task: _maintenance_pb2.TaskClaim | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopt_from", b"adopt_from", "client_features", b"client_features", "commit_message", b"commit_message", "principal", b"principal", "properties", b"properties", "tables", b"tables", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopt_from", b"adopt_from", "client_features", b"client_features", "commit_message", b"commit_message", "principal", b"principal", "properties", b"properties", "tables", b"tables", "task", b"task", "txn_id", b"txn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
