@@ -171,15 +171,15 @@ def hidden_in(bucket: Bucket) -> Iterator[tuple[Any, Any]]:
     """The words of one bucket."""
     lowest = min(file.data_version for file in bucket.files)
     newer = [file for file in bucket.files if file.data_version > lowest]
-    latest, hidden = _latest([_read_keys(file, at) for at, file in enumerate(newer)])
+    latest, hidden = latest_keys([_read_keys(file, at) for at, file in enumerate(newer)])
     for at, file in enumerate(newer):
         yield _words(file, hidden.filter(pl.col("_file") == at)["_at"])
     for file in bucket.files:
         if file.data_version == lowest:
-            yield _words(file, _hidden_at_lowest(_read_keys(file, 0), latest))
+            yield _words(file, hidden_at_lowest(_read_keys(file, 0), latest))
 
 
-def _latest(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame | None, pl.DataFrame]:
+def latest_keys(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame | None, pl.DataFrame]:
     """The keys of the newer files, and their rows that aren't shown."""
     if not parts:
         return None, pl.DataFrame(schema={"_file": pl.Int32, "_at": pl.UInt32})
@@ -190,7 +190,7 @@ def _latest(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame | None, pl.DataFram
     return rows.filter("_is_first").select(keys), hidden
 
 
-def _hidden_at_lowest(rows: pl.DataFrame, latest: pl.DataFrame | None) -> pl.Series:
+def hidden_at_lowest(rows: pl.DataFrame, latest: pl.DataFrame | None) -> pl.Series:
     gone = rows.filter("_is_gone")["_at"]
     if latest is None:
         return gone

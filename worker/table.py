@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +16,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker import changes, scan
 from worker.changing import Changes
 from worker.errors import word
+from worker.jobs.by_hand import compact
 from worker.schema import schema_of, table_schema, type_text
 from worker.transaction import Commit, OnConflict, Write, check_policy, run_writes
 from worker.values import micros, moment_of
@@ -147,6 +148,24 @@ class Table(Changes[Commit]):
     def _alter(self, message: str, *steps: common_pb2.SchemaChange) -> Table:
         self.meta = self.lake.client.alter_columns(self.table_id, *steps, commit_message=message)
         return self
+
+    # ------------------------------------------------------------------------------------------------------ services
+
+    def compact(
+        self,
+        operation: str = "minor",
+        *,
+        partition: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        sort_by: Sequence[str] = (),
+        zorder_by: Sequence[str] = (),
+        message: str = "",
+    ) -> Commit | None:
+        """Makes fewer, larger files of the same rows; None where there is nothing to gain.
+
+        "minor" joins small files, "major" rewrites what has hidden rows or deltas, "cluster" orders rows by columns:
+        one after the other (`sort_by`), or all alike (`zorder_by`).
+        """
+        return compact(self, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message)
 
     # ------------------------------------------------------------------------------------------------------- writes
 
