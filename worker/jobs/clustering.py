@@ -1,7 +1,7 @@
 """Rows in a better order: sorted by columns, or along a Z-order curve over them. Read, ordered and written by Spark.
 
-A curve's place for a row is made of its columns' ranks: how many of some thousand samples lie below the value. Ranks make
-a column of any type and any spread count as much as its neighbours.
+A row's place on the curve is made of its columns' ranks: how many of some thousand samples lie below the value. So a
+column of any type and any spread counts as much as its neighbours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
-from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas import functions as pandas_functions
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import scan
@@ -127,7 +127,7 @@ def curve_place(rows: DataFrame, columns: Sequence[str], count: int) -> Column:
     share = min(1.0, SAMPLES / max(count, 1))
     table = rows.select(*[quoted(name) for name in columns]).sample(fraction=share, seed=1).toArrow()
     bounds = [rank_bounds(pl.Series(table.column(name))) for name in columns]
-    place = arrow_udf(_places(bounds), t.LongType())
+    place: Callable[..., Column] = pandas_functions.arrow_udf(_places(bounds), t.LongType())  # type: ignore[call-overload]
     return place(*[sf.col(quoted(name)) for name in columns])
 
 

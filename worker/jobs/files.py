@@ -1,4 +1,4 @@
-"""What a job reads and writes: rows of data files in batches, in the table's present shape, and files as large as asked."""
+"""What a job reads and writes: rows of files in batches, in the table's present shape, and files as large as asked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class InputFile:
 
 
 def read_batches(file: InputFile, wanted: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
-    """All rows of the file in its order, in parts of about that size; `_op` of a base's rows is 0, `_row_id` its own."""
+    """All rows of the file in its order, in parts of about that size; a base's rows have `_op` 0, all have `_row_id`."""
     files, path = storage(file.path)
     with files.open_input_file(path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")

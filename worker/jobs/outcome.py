@@ -13,6 +13,6 @@ class GroupOutcome:
     """Its new files, and the digests of what was read and what was written; `kind` says by which hash."""
 
     files: list[common_pb2.DataFile] = field(default_factory=list)
-    input: Digest = Digest()
-    output: Digest = Digest()
+    input: Digest = field(default_factory=Digest)
+    output: Digest = field(default_factory=Digest)
     kind: str = KIND
