@@ -32,6 +32,9 @@ class Settings:
     purge_delay_ms: int
     watchers_max: int
     idle_exit_s: float
+    schedule_ms: int
+    tasks_max: int
+    task_backoff_ms: int
 
     @property
     def keeping(self) -> Keeping:
@@ -49,6 +52,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         parser.error("--adopt-grace-ms, --clock-tolerance-ms and --purge-delay-ms must not be negative")
     if found.watchers_max < 0 or found.idle_exit_s < 0:
         parser.error("--watchers-max and --idle-exit-s must not be negative")
+    if found.schedule_ms < 0 or found.tasks_max < 1 or found.task_backoff_ms < 1:
+        parser.error("--schedule-ms must not be negative, --tasks-max and --task-backoff-ms must be positive")
     if found.metrics_listen and not found.metrics_listen.rpartition(":")[2].isdecimal():
         parser.error("--metrics-listen must be host:port")
     return Settings(**vars(found))
@@ -80,4 +85,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--backup-root", "", str, "folder below which backups are made; empty: the data folder's name and -backups")
     add("--watchers-max", 256, int, "watches at a time; each holds a thread beside --threads")
     add("--idle-exit-s", 0.0, float, "end after so long without a call or an open transaction; 0: never")
+    add("--schedule-ms", limits.SCHEDULE_MS, int, "how often table services are planned; 0: only operators plan")
+    add("--tasks-max", limits.TASKS_CLAIMED_MAX, int, "tasks of all tables that run at a time")
+    add("--task-backoff-ms", limits.TASK_BACKOFF_MS, int, "wait after a task's first failure; each one more doubles it")
     return parser

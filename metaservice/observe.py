@@ -31,6 +31,8 @@ PURGE_RELEASED = "purge_released"
 CLOCKS_DISAGREE = "clocks_disagree"
 CLOCKS_AGREE = "clocks_agree"
 HOUSEKEEPING_FAILED = "housekeeping_failed"
+TASK_ALARM = "task_alarm"
+SCHEDULE_FAILED = "schedule_failed"
 
 EVENTS: Final[Mapping[str, str]] = {
     STARTED: "The service takes calls: its address, its data folder.",
@@ -46,6 +48,8 @@ EVENTS: Final[Mapping[str, str]] = {
     CLOCKS_DISAGREE: "The wall clock has left the monotonic one: nothing is retired until they agree again.",
     CLOCKS_AGREE: "They agree again.",
     HOUSEKEEPING_FAILED: "A round of housekeeping met a record that it can't read; it is tried again later.",
+    TASK_ALARM: "A task has failed again and again: task, table, the last error. It is still tried, seldom.",
+    SCHEDULE_FAILED: "A round of planning met an error: which; the next round tries again.",
     PURGE_RELEASED: "An operator let the purge begin again: the reason why it had waited.",
 }
 
@@ -107,6 +111,17 @@ ROOM_BYTES = Metric(
 )
 READ_ONLY = Metric("laketx_read_only", "gauge", "1 while new work is refused.")
 PURGE_HELD = Metric("laketx_purge_held", "gauge", "1 while the purge waits for an operator.")
+TASKS_QUEUED = Metric("laketx_tasks_queued", "gauge", "Tasks that wait for a worker, without those with an alarm.")
+TASKS_CLAIMED = Metric("laketx_tasks_claimed", "gauge", "Tasks that workers hold.")
+TASKS_ALARM = Metric("laketx_tasks_alarm", "gauge", "Tasks that have failed again and again; look at their errors.")
+OLDEST_TASK_SECONDS = Metric(
+    "laketx_oldest_task_seconds", "gauge", "Age of the oldest task that has not ended; 0: there is none."
+)
+TASKS_DONE = Metric("laketx_tasks_done_total", "counter", "Tasks whose transaction committed.")
+TASKS_CANCELLED = Metric("laketx_tasks_cancelled_total", "counter", "Tasks called off, or of no use any more.")
+TASK_FAILURES = Metric(
+    "laketx_task_failures_total", "counter", "Attempts at tasks that ended without a commit: errors, lost races."
+)
 START_SECONDS = Metric("laketx_start_time_seconds", "gauge", "When the service started, since 1970.")
 
 METRICS: Final = (
@@ -132,6 +147,13 @@ METRICS: Final = (
     ROOM_BYTES,
     READ_ONLY,
     PURGE_HELD,
+    TASKS_QUEUED,
+    TASKS_CLAIMED,
+    TASKS_ALARM,
+    OLDEST_TASK_SECONDS,
+    TASKS_DONE,
+    TASKS_CANCELLED,
+    TASK_FAILURES,
     START_SECONDS,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import signal
 import sys
 import time
@@ -18,17 +19,21 @@ from metaservice.observe import BROKEN, IDLE, METRICS_LISTEN, REOPEN_FAILED, STA
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.keeping import KeepingCalls
+from metaservice.rpc.maintenance import MaintenanceCalls
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.service.backup import Place
 from metaservice.service.catalog import Catalog
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.housekeeping import Housekeeping
+from metaservice.service.layouts import Layouts
+from metaservice.service.maintenance import Maintenance
 from metaservice.service.operators import Operators
 from metaservice.service.pins import Pins
 from metaservice.service.planning import Planning
 from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
+from metaservice.service.scheduling import Scheduler
 from metaservice.service.state import State
 from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
@@ -68,11 +73,13 @@ class Service:
     decider: Decider
     calls: Calls
     operators: Operators
+    scheduler: Scheduler
 
 
 def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> Service:
     def tick() -> None:
         transactions.tick()
+        maintenance.tick()
         housekeeping.tick()
 
     bells = Bells(lambda: decider.state.tables)
@@ -85,8 +92,20 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
     operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S))
     reads = Reads(decider, clocks)
     planning = Planning(decider, reads)
-    calls = Calls(decider, transactions, catalog, reads, keeping, Timeline(decider), bells, planning)
-    return Service(decider, calls, operators)
+    maintenance = Maintenance(
+        decider, transactions, clocks, settings.tasks_max, settings.outcome_keep_ms, lambda: task_id(clocks), event
+    )
+    layouts = Layouts(decider, lambda: time.sleep(CHECK_PAUSE_S))
+    tasks = MaintenanceCalls(decider, maintenance, layouts, clocks)
+    calls = Calls(decider, transactions, catalog, reads, keeping, Timeline(decider), bells, planning, tasks)
+    scheduler = Scheduler(decider, maintenance, layouts, clocks, settings.schedule_ms, event)
+    return Service(decider, calls, operators, scheduler)
+
+
+def task_id(clocks: Clocks) -> str:
+    """A UUIDv7 of now: ids are in the order in which tasks were queued."""
+    number = (clocks.now_us() // 1000) << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    return str(uuid.UUID(int=number))
 
 
 def _place(settings: Settings) -> Place:
@@ -131,7 +150,7 @@ class OpenState:
         self._store = RocksStore(self._settings.data, bytes_max=most or None)
         try:
             ensure_history(self._store, fresh_history_id())
-            return State(self._store)
+            return State(self._store, self._settings.task_backoff_ms)
         except BaseException:
             self._store.close()
             raise
@@ -157,6 +176,7 @@ def serve(settings: Settings) -> int:
     exporter = _build_exporter(settings, service.operators)
     service.decider.start()
     service.calls.bells.start()
+    service.scheduler.start()
     server.start()
     sys.stdout.write(f"listening on {server.address}\n")
     sys.stdout.flush()
@@ -165,6 +185,7 @@ def serve(settings: Settings) -> int:
     server.stop(settings.grace_s)
     if exporter is not None:
         exporter.stop()
+    service.scheduler.stop()
     service.decider.stop()
     event(STOPPED)
     return 0

@@ -23,6 +23,7 @@ from metaservice.cli.command import (
     OPEN_TRANSACTION,
     PIN,
     TABLE,
+    TASK,
     TRANSACTION,
     Arguments,
     Command,
@@ -32,7 +33,7 @@ from metaservice.cli.find import find_table, list_namespaces
 from metaservice.cli.output import Session, Settings
 from metaservice.cli.values import printable, word
 from metaservice.client import LakeTXError, MetaClient
-from protos.laketx.v1 import transaction_pb2
+from protos.laketx.v1 import maintenance_pb2, transaction_pb2
 
 TIMEOUT_S: Final = 1.0
 TABLES_MAX: Final = 2_000
@@ -203,6 +204,13 @@ def list_pins(session: Session) -> Found:
     return asked(session, lambda client: {each.pin_id: each.principal.name for each in client.list_pins()}.items())
 
 
+def list_tasks(session: Session) -> Found:
+    def told_task(task: maintenance_pb2.MaintenanceTask) -> tuple[str, str]:
+        return task.task_id, f"{word(maintenance_pb2.TaskState.Name, task.state)}, {task.table_name}"
+
+    return asked(session, lambda client: map(told_task, islice(client.list_tasks(), TRANSACTIONS_MAX)))
+
+
 LISTS: Final[Mapping[str, Callable[[Session], Found]]] = {
     TABLE: list_tables,
     DROPPED_TABLE: list_dropped_tables,
@@ -210,6 +218,7 @@ LISTS: Final[Mapping[str, Callable[[Session], Found]]] = {
     TRANSACTION: list_transactions,
     OPEN_TRANSACTION: list_open_transactions,
     PIN: list_pins,
+    TASK: list_tasks,
 }
 
 

@@ -41,7 +41,7 @@ MEANING: Final[Mapping[Exit, str]] = {
     Exit.USAGE: "The command line can't be right, or lacks a `--yes` where nobody can be asked.",
     Exit.UNAVAILABLE: "The service gave no answer within `--timeout`, or is not serving.",
     Exit.CONFLICT: "A race was lost, or (`explain`) would be.",
-    Exit.NOT_FOUND: "There is no such namespace, table, version, transaction or pin, or no longer.",
+    Exit.NOT_FOUND: "There is no such namespace, table, version, transaction, pin or task, or no longer.",
     Exit.UNKNOWN: "No answer came to a change: it may have happened. Ask for its outcome.",
     Exit.CORRUPT: "The service can't trust its records, or `check` found something.",
     Exit.INTERRUPTED: "Ended by Ctrl-C.",

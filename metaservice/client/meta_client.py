@@ -24,6 +24,7 @@ from metaservice.client.errors import (
 )
 from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.ids import uuid7
+from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session
 from metaservice.client.transaction import Transaction
@@ -53,7 +54,7 @@ Response = TypeVar("Response")
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
-class MetaClient(CatalogCalls):
+class MetaClient(CatalogCalls, MaintenanceCalls):
     """A connection to MetaService.
 
     With `expected_epoch` every call is refused (HISTORY_CHANGED) by a service that tells another history: one that was
@@ -132,8 +133,9 @@ class MetaClient(CatalogCalls):
         commit_message: str = "",
         adopt_from: str = "",
         properties: Mapping[str, str] | None = None,
+        task: maintenance_pb2.TaskClaim | None = None,
     ) -> Transaction:
-        """Begins a transaction and keeps it alive until it ends or is forgotten."""
+        """Begins a transaction and keeps it alive until it ends or is forgotten; with `task` it works for a claim."""
         request = wire.SessionRequest()
         begin = request.calls.add().begin
         begin.txn_id = txn_id or uuid7()
@@ -146,6 +148,8 @@ class MetaClient(CatalogCalls):
             begin.adopt_from = adopt_from
         if properties:
             begin.properties.update(properties)
+        if task is not None:
+            begin.task.CopyFrom(task)
         reply = self._retries.run(lambda: self._session_call(request))
         return Transaction(self, self._heartbeat, begin.txn_id, reply.begin)
 

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core.errors import invalid
+from metaservice.core.limits import ORDER_COLUMNS_MAX, TEXT_CHARS_MAX
+from metaservice.core.schedule import is_schedule, is_windows
 from metaservice.core.types import did_you_mean
 
 USER_PREFIX: Final = "user."
 _USER_NAME = re.compile(r"user\.[A-Za-z0-9_.-]{1,250}\Z")
+_ROW_ORDER = re.compile(r"(sort|zorder)\(([^(),\x00-\x1f]+(?:,[^(),\x00-\x1f]+)*)\)\Z")
 _INTEGER = re.compile(r"[0-9]{1,18}\Z")
+
+
+def parse_row_order(text: str) -> tuple[str, tuple[str, ...]]:
+    """ "sort" or "zorder" with its columns; both empty where rows lie as they come. Raises ValueError."""
+    if not text.strip():
+        return "", ()
+    found = _ROW_ORDER.match(text.strip())
+    columns = tuple(name.strip() for name in found[2].split(",")) if found else ()
+    if found is None or not all(columns) or len(set(columns)) != len(columns) or len(columns) > ORDER_COLUMNS_MAX:
+        raise ValueError(text)
+    return found[1], columns
+
+
+def is_row_order(text: str) -> bool:
+    try:
+        parse_row_order(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +48,17 @@ class Property:
     high: int = 0
     choices: tuple[str, ...] = ()
     binds_writers: bool = False
+    form: str = ""
+    is_form: Callable[[str], bool] | None = None
 
     @property
     def type(self) -> str:
         """As documents show it."""
-        return " | ".join(self.choices) if self.choices else f"integer, {self.low} to {self.high}"
+        return self.form or " | ".join(self.choices) or f"integer, {self.low} to {self.high}"
 
     def accepts(self, value: str) -> bool:
+        if self.is_form is not None:
+            return len(value) <= TEXT_CHARS_MAX and self.is_form(value)
         if self.choices:
             return value in self.choices
         return bool(_INTEGER.match(value)) and self.low <= int(value) <= self.high
@@ -46,9 +72,105 @@ PROPERTIES: Final = (
         low=0,
         high=87_600,
     ),
-    Property("compaction.enabled", "true", "Whether the planner may compact the table.", choices=("true", "false")),
     Property(
-        "compaction.minor.files", "10", "Files in a bucket from which on a minor one is planned.", low=2, high=10_000
+        "compaction.enabled",
+        "true",
+        "Whether table services run by themselves; what an operator asks for runs anyhow.",
+        choices=("true", "false"),
+    ),
+    Property(
+        "compaction.minor.files",
+        "10",
+        "Delta files of a bucket, or small files of a partition without key, from which on a minor one is planned.",
+        low=2,
+        high=10_000,
+    ),
+    Property(
+        "compaction.minor.bytes",
+        "67108864",
+        "Bytes of such files, two at least, from which on a minor one is planned.",
+        low=1_024,
+        high=1 << 40,
+    ),
+    Property(
+        "compaction.minor.age.minutes",
+        "60",
+        "Age of such files, two at least, from which on a minor one is planned; 0: never.",
+        low=0,
+        high=5_256_000,
+    ),
+    Property(
+        "compaction.major.percent",
+        "30",
+        "Share of delta files to base files, or of hidden rows, from which on a major one is planned.",
+        low=1,
+        high=1_000_000,
+    ),
+    Property(
+        "compaction.major.age.hours",
+        "24",
+        "Age of delta files and delete sets from which on a major one is planned; 0: never.",
+        low=0,
+        high=87_600,
+    ),
+    Property(
+        "compaction.major.quiet.minutes",
+        "10",
+        "How long a partition must have had no commit before a major one is planned; profile maxcompute alone.",
+        low=0,
+        high=87_600,
+    ),
+    Property(
+        "compaction.cluster.files",
+        "10",
+        "Small base files of a bucket, or files of a partition that are not in the wanted order, from which on "
+        "clustering is planned.",
+        low=2,
+        high=10_000,
+    ),
+    Property(
+        "compaction.cluster.age.hours",
+        "24",
+        "Age of such files from which on clustering is planned; 0: never.",
+        low=0,
+        high=87_600,
+    ),
+    Property(
+        "compaction.cluster.order",
+        "",
+        "Order of the rows in files of a table without key that table services write.",
+        form="sort(column, …) | zorder(column, …) | empty: as they come",
+        is_form=is_row_order,
+    ),
+    Property(
+        "compaction.task.bytes",
+        "8589934592",
+        "Most bytes that one task reads; a bucket that can only be taken whole may have more.",
+        low=1_024,
+        high=1 << 44,
+    ),
+    Property(
+        "compaction.task.files",
+        "1000",
+        "Most files that one task reads; a bucket that can only be taken whole may have more.",
+        low=2,
+        high=10_000,
+    ),
+    Property("compaction.tasks", "4", "Tasks of the table that run at a time.", low=1, high=1_000),
+    Property("compaction.priority", "0", "Tasks of higher priority are handed out first.", low=0, high=1_000),
+    Property(
+        "compaction.windows",
+        "",
+        "When planned tasks are handed out, in UTC.",
+        form="[day[-day] ]HH:MM-HH:MM; … | empty: always",
+        is_form=is_windows,
+    ),
+    Property(
+        "compaction.schedule",
+        "",
+        "When work is planned whatever the thresholds say, in UTC.",
+        form="minute hour day-of-month month day-of-week minor|major|cluster; … | empty: never",
+        is_form=is_schedule,
     ),
     Property(
         "write.file_bytes_target",
@@ -102,3 +224,10 @@ def integer_property(properties: Mapping[str, str], name: str) -> int:
     known = BY_NAME[name]
     value = properties.get(name, known.default)
     return int(value if known.accepts(value) else known.default)
+
+
+def text_property(properties: Mapping[str, str], name: str) -> str:
+    """Likewise."""
+    known = BY_NAME[name]
+    value = properties.get(name, known.default)
+    return value if known.accepts(value) else known.default

@@ -217,12 +217,13 @@ def _check_groups(change: Change, meta: TableMeta, snapshots: Snapshots) -> None
             if entry is None or path in outputs or (entry.partition, entry.bucket) != place:
                 raise invalid("GROUP_OUTPUT_INVALID", "an output is a file of the group's bucket", path=path)
             outputs.add(path)
-        _check_inputs(change, meta, snapshots, group)
+        check_inputs(change, meta, snapshots, group)
     if change.groups and outputs != by_path.keys():
         raise invalid("GROUP_OUTPUT_INVALID", "every file of a compaction is an output", count=len(by_path))
 
 
-def _check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: Group) -> None:
+def check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: Group) -> None:
+    """Refuse inputs that are not live at the read version, or that leave out a file that belongs to them."""
     files = _files(snapshots.live(change.read_version, group.partition, group.bucket))
     for path in group.inputs:
         if path not in files:
@@ -422,6 +423,17 @@ def _removed(live: Live, *, data_change: bool) -> Removed:
         entry.is_delete_set,
         data_change,
     )
+
+
+def doomed(
+    change: Change, meta: TableMeta, winners: Sequence[Footprint], snapshots: Snapshots, head: int
+) -> Conflict | None:
+    """The race that a compaction has lost already, whatever its outputs will be."""
+    conflict = judge(change, meta, winners, snapshots)
+    if conflict is not None or not winners:
+        return conflict
+    swap = _swap_groups(change, meta, winners, snapshots, head)
+    return swap if isinstance(swap, Conflict) else None
 
 
 def _footprint(

@@ -12,6 +12,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import Conflict, Entry, Operation, Principal, Read
 
 HISTORY_CHANGED: Final = "HISTORY_CHANGED"
+CLAIM_LOST: Final = "TASK_CLAIM_LOST"
 
 
 class TxnState(IntEnum):
@@ -105,7 +106,7 @@ def check_open(txn: Txn) -> None:
         case TxnState.EXPIRED:
             raise MetaError(ErrorKind.STALE, "TRANSACTION_EXPIRED", "its lease ran out", txn_id=txn.txn_id)
         case TxnState.ABORTED:
-            known = txn.abort_reason in ("TABLE_DROPPED", HISTORY_CHANGED)
+            known = txn.abort_reason in ("TABLE_DROPPED", HISTORY_CHANGED, CLAIM_LOST)
             reason = txn.abort_reason if known else "TRANSACTION_ABORTED"
             kind = ErrorKind.BLOCKED if reason == "TABLE_DROPPED" else ErrorKind.STALE
             raise MetaError(kind, reason, txn_id=txn.txn_id, why=txn.abort_reason)

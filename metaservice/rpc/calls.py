@@ -14,6 +14,7 @@ from metaservice.core.model import Conflict, Entry, Operation, TableMeta
 from metaservice.core.transaction import Txn
 from metaservice.rpc import answers, wire
 from metaservice.rpc.keeping import KeepingCalls
+from metaservice.rpc.maintenance import MaintenanceCalls
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Decider
 from metaservice.service.planning import Planning
@@ -39,6 +40,7 @@ class Calls:
     timeline: Timeline
     bells: Bells
     planning: Planning
+    tasks: MaintenanceCalls
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta
@@ -48,7 +50,8 @@ class Calls:
 
     def begin(self, request: transaction_pb2.BeginTransactionRequest) -> transaction_pb2.BeginTransactionResponse:
         parsed = wire.begin(request, self._metas([one.table_id for one in request.tables]))
-        return answers.begun(self.transactions.begin(parsed), self.transactions.lease_ms)
+        txn = self.tasks.begin(parsed, request.task) if request.HasField("task") else self.transactions.begin(parsed)
+        return answers.begun(txn, self.transactions.lease_ms)
 
     def register(self, request: transaction_pb2.RegisterFilesRequest) -> transaction_pb2.RegisterFilesResponse:
         return self.register_entries(request.txn_id, request.table_id, self.entries(request))
@@ -69,7 +72,7 @@ class Calls:
         return transaction_pb2.RegisterFilesResponse(registered_files=files, registered_rows=rows)
 
     def commit(self, request: transaction_pb2.CommitTransactionRequest) -> transaction_pb2.CommitTransactionResponse:
-        return answers.commit_answer(self.transactions.commit(self._commit(request.txn_id, request)))
+        return answers.commit_answer(self.tasks.maintenance.commit(self._commit(request.txn_id, request)))
 
     def explain(self, request: transaction_pb2.ExplainTransactionRequest) -> transaction_pb2.ExplainTransactionResponse:
         as_commit = transaction_pb2.CommitTransactionRequest(txn_id=request.txn_id, changes=request.changes)

@@ -212,7 +212,7 @@ class Server:
         )
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)
         read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), self._server)
-        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)  # type: ignore[abstract]
+        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(OperatorServicer(calls, operators), self._server)
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

@@ -153,10 +153,34 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
 
 
 class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
-    """Table services: the purge list; the other methods answer UNIMPLEMENTED."""
+    """Table services."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
+
+    def PlanMaintenance(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.tasks.plan(request)
+
+    def RequestTask(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.tasks.request(request)
+
+    def ClaimTask(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.tasks.claim(request)
+
+    def RenewTask(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.tasks.renew(request)
+
+    def FinishTask(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.tasks.finish(request)
+
+    def CancelTask(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.tasks.cancel(request)
+
+    def GetTask(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.tasks.get(request)
+
+    def ListTasks(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.tasks.list(request)
 
     def ListPurgeable(self, request: Any, context: grpc.ServicerContext) -> Any:
         answer, place = self._calls.keeping.list_purgeable(request, page_start(request.page_token))

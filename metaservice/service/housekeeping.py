@@ -218,6 +218,8 @@ class Housekeeping:
         for pin in self._state.pins.pins.values():
             for table_id, version in pin.versions:
                 found.setdefault(table_id, set()).add(version)
+        for table_id, version in self._state.tasks.held():
+            found.setdefault(table_id, set()).add(version)
         return {table_id: sorted(versions) for table_id, versions in found.items()}
 
     # -- what is dead --------------------------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from metaservice.core.tasks import TaskState
 from metaservice.core.transaction import Txn
 from metaservice.observe import (
     LOG_BYTES,
     OLDEST_PIN_SECONDS,
+    OLDEST_TASK_SECONDS,
     OLDEST_TRANSACTION_SECONDS,
     OPEN_TRANSACTIONS,
     PINS,
@@ -18,6 +20,12 @@ from metaservice.observe import (
     START_SECONDS,
     STORE_BYTES,
     TABLES,
+    TASK_FAILURES,
+    TASKS_ALARM,
+    TASKS_CANCELLED,
+    TASKS_CLAIMED,
+    TASKS_DONE,
+    TASKS_QUEUED,
     Metrics,
 )
 from metaservice.service.backup import Backups, Place
@@ -81,6 +89,13 @@ class Operators:
                 ROOM_BYTES: self._room_bytes,
                 READ_ONLY: lambda: int(self._room_bytes() <= 0),
                 PURGE_HELD: lambda: int(bool(read_purge_hold(decider.state.store))),
+                TASKS_QUEUED: lambda: decider.state.tasks.count(TaskState.QUEUED),
+                TASKS_CLAIMED: lambda: decider.state.tasks.count(TaskState.CLAIMED),
+                TASKS_ALARM: lambda: decider.state.tasks.count(TaskState.FAILED),
+                OLDEST_TASK_SECONDS: self._oldest_task_seconds,
+                TASKS_DONE: lambda: decider.state.tasks.done,
+                TASKS_CANCELLED: lambda: decider.state.tasks.cancelled,
+                TASK_FAILURES: lambda: decider.state.tasks.failures,
             }
         )
 
@@ -138,6 +153,10 @@ class Operators:
     def _oldest_pin_seconds(self) -> float:
         begun_us = min((pin.begin_us for pin in list(self._decider.state.pins.pins.values())), default=None)
         return 0.0 if begun_us is None else max(0.0, (self._clocks.now_us() - begun_us) / 1e6)
+
+    def _oldest_task_seconds(self) -> float:
+        queued_us = self._decider.state.tasks.oldest_us()
+        return max(0.0, (self._clocks.now_us() - queued_us) / 1e6) if queued_us else 0.0
 
     def _room_bytes(self) -> int:
         return self._decider.state.store.free_bytes() - self._place.reserve_bytes

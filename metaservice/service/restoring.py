@@ -2,6 +2,7 @@
 
 epoch            one more, with an id that no other restore has
 transactions     those that were open end; files of lost INSERTs can no longer be adopted
+tasks            all are forgotten: policies plan them anew
 row ids          skip ahead, beyond all that the other history can have given
 purge            waits for an operator: the other history may still be in use, and names the same files
 """
@@ -72,8 +73,9 @@ def _end_transactions(cursor: Cursor, now_us: int) -> Iterator[tuple[bytes, byte
         staged = keys.staged_prefix(key[len(keys.OPEN) :])
         for chunk, _ in cursor.scan(staged, prefix_end(staged)):
             yield chunk, None
-    for pin, _ in cursor.scan(keys.PINS, prefix_end(keys.PINS)):
-        yield pin, None
+    for family in (keys.PINS, keys.TASKS, keys.ENDED_TASKS):
+        for key, _ in cursor.scan(family, prefix_end(family)):
+            yield key, None
 
 
 def _skip_row_ids(cursor: Cursor) -> Iterator[tuple[bytes, bytes | None]]:

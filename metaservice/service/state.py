@@ -15,6 +15,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Footprint, Idle, Live, Namespace, TableMeta
 from metaservice.core.transaction import Txn, TxnState, unknown_txn
 from metaservice.service.pinbook import PinBook
+from metaservice.service.taskbook import TaskBook
 from metaservice.store import keys, upkeep
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Cursor, Store, prefix_end
@@ -102,7 +103,7 @@ class StoreSnapshots:
 class State:
     """Tables, open transactions, times."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, task_backoff_ms: int = limits.TASK_BACKOFF_MS) -> None:
         self.store = store
         self.batch = Batch()
         self.dirty = False
@@ -118,6 +119,7 @@ class State:
         self.row_ids_given: set[str] = set()
         self.encoder = Encoder()
         self.pins = PinBook(store.cursor())
+        self.tasks = TaskBook(store.cursor(), task_backoff_ms)
         self.ended_now: list[Txn] = []
         self.history = read_history(store)
         self._load()
@@ -235,8 +237,8 @@ class State:
         return self.get_table(table_id).oldest
 
     def is_held(self, table_id: str, version: int) -> bool:
-        """Whether a pin or an open transaction needs a version. Any thread."""
-        if self.pins.holds(table_id, version):
+        """Whether a pin, a running task or an open transaction needs a version. Any thread."""
+        if self.pins.holds(table_id, version) or self.tasks.holds(table_id, version):
             return True
         tables = [txn.tables.get(table_id) for txn in list(self.open.values())]
         return any(table is not None and table.read_version == version for table in tables)
@@ -299,6 +301,7 @@ class State:
             self.leases.pop(txn.txn_id, None)
         self.ended[txn.txn_id] = txn
         self.ended_now.append(txn)
+        self.tasks.transaction_ended(txn, self.batch)
 
     def winners(self, table: TableState, after: int) -> list[Footprint]:
         """The commits since a version, in version order."""

@@ -26,6 +26,9 @@ B table partition bucket path          how often a RESTORE brought the entry bac
 Y txn table chunk          staged entries of an ended transaction, on their way to the purge list
 Z table path               on the purge list, and since when
 G table                    the purge of a dropped table has begun
+p task                     task that has not ended
+q time task                task that ended then
+r table                    until when the table's schedule was looked at
 !epoch                     the history that this store tells
 !purge_hold                why nothing may be purged; absent: it may
 """
@@ -49,6 +52,8 @@ DYING = b"Y"
 PURGEABLE = b"Z"
 EPOCH = b"!epoch"
 PURGE_HOLD = b"!purge_hold"
+TASKS = b"p"
+ENDED_TASKS = b"q"
 
 _Q = struct.Struct(">Q")
 
@@ -272,7 +277,7 @@ def drop_begun_key(table: bytes) -> bytes:
 
 def record_prefixes(table: bytes) -> list[bytes]:
     """What a dropped table leaves besides its entries and its metadata."""
-    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J")]
+    return [family + table for family in (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r")]
 
 
 def txn_time_ms(key: bytes) -> int:
@@ -297,3 +302,25 @@ def split_chunk(key: bytes) -> tuple[int, int]:
 def split_staged(key: bytes) -> tuple[bytes, bytes, int]:
     """Transaction, table and chunk."""
     return key[1:17], key[17:33], decode_version(key[33:41])
+
+
+def task_key(task: bytes) -> bytes:
+    return TASKS + task
+
+
+def ended_task_key(end_us: int, task: bytes) -> bytes:
+    return ENDED_TASKS + _Q.pack(max(end_us, 0)) + task
+
+
+def schedule_key(table: bytes) -> bytes:
+    return b"r" + table
+
+
+def place_of(key: bytes) -> bytes:
+    """Of a live entry's key: all before the path."""
+    return key[: key.index(b"\x00", 17) + 5]
+
+
+def bucket_of(place: bytes) -> tuple[str, int]:
+    """Partition and bucket of a live entry's place."""
+    return place[17:-5].decode(), int.from_bytes(place[-4:], "big")

@@ -1,0 +1,148 @@
+"""The calls of table services: plans, tasks, claims. `MetaClient` has them all.
+
+claimed = client.claim_task()
+if claimed is not None:
+    task, lease_ms = claimed
+    with client.begin([intent_of(task)], task=claim_of(task)) as txn: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+import grpc
+
+from metaservice.client.ids import uuid7
+from protos.laketx.v1 import common_pb2, maintenance_pb2_grpc
+from protos.laketx.v1 import maintenance_pb2 as pb
+from protos.laketx.v1 import transaction_pb2 as wire
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+PAGE_SIZE: Final = 500
+
+
+class MaintenanceCalls:
+    """Calls of MaintenanceService but the purge's, typed."""
+
+    _maintenance: maintenance_pb2_grpc.MaintenanceServiceStub
+    _principal: common_pb2.Principal
+
+    def _call(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        decides: Sequence[str] = (),
+    ) -> Response:
+        raise NotImplementedError
+
+    def plan_maintenance(
+        self,
+        table_id: str,
+        *,
+        operation: common_pb2.Operation.ValueType = common_pb2.OPERATION_UNSPECIFIED,
+        partitions: Sequence[common_pb2.Partition] = (),
+        page_size: int = PAGE_SIZE,
+    ) -> Iterator[pb.PlanMaintenanceResponse]:
+        """Page by page, most gain for its cost first: what the policy wants, or what an operation would do now."""
+        request = pb.PlanMaintenanceRequest(
+            table_id=table_id, operation=operation, partitions=partitions, page_size=page_size
+        )
+        while True:
+            page = self._call(self._maintenance.PlanMaintenance, request)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def request_tasks(
+        self,
+        table_id: str,
+        operation: common_pb2.Operation.ValueType,
+        *,
+        partitions: Sequence[common_pb2.Partition] = (),
+        groups: Sequence[common_pb2.CompactionGroup] = (),
+        options: pb.TaskOptions | None = None,
+        priority: int | None = None,
+        request_id: str | None = None,
+    ) -> pb.RequestTaskResponse:
+        """Queues tasks, whatever the policy says; `groups` are a plan of one's own, inputs alone."""
+        request = pb.RequestTaskRequest(
+            request_id=request_id or uuid7(),
+            table_id=table_id,
+            operation=operation,
+            partitions=partitions,
+            groups=groups,
+            options=options,
+            priority=priority,
+            principal=self._principal,
+        )
+        return self._call(self._maintenance.RequestTask, request)
+
+    def claim_task(
+        self,
+        *,
+        operations: Sequence[common_pb2.Operation.ValueType] = (),
+        table_ids: Sequence[str] = (),
+        request_id: str | None = None,
+    ) -> tuple[pb.MaintenanceTask, int] | None:
+        """A task with its inputs and the lease in milliseconds, to be renewed within it; None: there is nothing to do.
+
+        A claim whose answer got lost is repeated under its id and gets the same task.
+        """
+        request = pb.ClaimTaskRequest(
+            worker=self._principal, operations=operations, table_ids=table_ids, request_id=request_id or uuid7()
+        )
+        answer = self._call(self._maintenance.ClaimTask, request)
+        return (answer.task, answer.lease_ms) if answer.HasField("task") else None
+
+    def renew_task(self, task_id: str, fence: int, *, progress: float = 0.0) -> pb.RenewTaskResponse:
+        """Where `cancelled` is set: stop, the task is called off or somebody's commit has doomed it."""
+        return self._call(
+            self._maintenance.RenewTask, pb.RenewTaskRequest(task_id=task_id, fence=fence, progress=progress)
+        )
+
+    def finish_task(
+        self, task_id: str, fence: int, *, txn_id: str = "", error: str = "", give_back: bool = False
+    ) -> pb.MaintenanceTask:
+        """How the attempt ended: by a transaction, by an error, or not at all (`give_back`)."""
+        request = pb.FinishTaskRequest(task_id=task_id, fence=fence, txn_id=txn_id, error=error, give_back=give_back)
+        return self._call(self._maintenance.FinishTask, request).task
+
+    def cancel_task(self, task_id: str, *, reason: str = "") -> pb.MaintenanceTask:
+        return self._call(self._maintenance.CancelTask, pb.CancelTaskRequest(task_id=task_id, reason=reason)).task
+
+    def get_task(self, task_id: str) -> pb.MaintenanceTask:
+        """With its inputs while it is claimed."""
+        return self._call(self._maintenance.GetTask, pb.GetTaskRequest(task_id=task_id)).task
+
+    def list_tasks(
+        self, *, table_id: str = "", states: Sequence[pb.TaskState.ValueType] = (), page_size: int = PAGE_SIZE
+    ) -> Iterator[pb.MaintenanceTask]:
+        """Oldest first; without states those that have not ended."""
+        for page in self.list_task_pages(table_id=table_id, states=states, page_size=page_size):
+            yield from page.tasks
+
+    def list_task_pages(
+        self, *, table_id: str = "", states: Sequence[pb.TaskState.ValueType] = (), page_size: int = PAGE_SIZE
+    ) -> Iterator[pb.ListTasksResponse]:
+        """Each with the backlog of all tables."""
+        request = pb.ListTasksRequest(page_size=page_size, table_id=table_id, states=states)
+        while True:
+            page = self._call(self._maintenance.ListTasks, request)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+
+def claim_of(task: pb.MaintenanceTask) -> pb.TaskClaim:
+    """What a transaction that works for a claimed task names at its begin."""
+    return pb.TaskClaim(task_id=task.task_id, fence=task.fence)
+
+
+def intent_of(task: pb.MaintenanceTask) -> wire.TableIntent:
+    """What such a transaction does."""
+    return wire.TableIntent(table_id=task.table_id, operation=task.operation, read_version=task.read_version)

@@ -1,0 +1,221 @@
+"""MaintenanceService's calls but the purge's: check, ask, convert."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from metaservice.core import limits
+from metaservice.core.compaction import TaskPlan
+from metaservice.core.errors import invalid
+from metaservice.core.model import Operation, TableMeta
+from metaservice.core.partitions import Partitioning
+from metaservice.core.policy import Options, Policy, policy_of
+from metaservice.core.schedule import is_open
+from metaservice.core.tasks import Task, TaskState
+from metaservice.core.transaction import Txn
+from metaservice.rpc import answers, wire, wire_tasks
+from metaservice.rpc.paging import bound_start, bound_token, page_size
+from metaservice.service.clocks import Clocks
+from metaservice.service.decider import Decider
+from metaservice.service.layouts import Layouts
+from metaservice.service.maintenance import Claim, Inputs, Maintenance, Wish
+from metaservice.service.requests import Begin
+from metaservice.service.state import TableState
+from protos.laketx.v1 import maintenance_pb2 as pb
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceCalls:
+    """The calls, over the use cases."""
+
+    decider: Decider
+    maintenance: Maintenance
+    layouts: Layouts
+    clocks: Clocks
+
+    def _ask(self, job: Callable[[], T]) -> T:
+        return cast(T, self.decider.call(job))
+
+    def begin(self, parsed: Begin, claim: pb.TaskClaim) -> Txn:
+        """On the decider's thread."""
+        return self.maintenance.begin(parsed, wire_tasks.task_id(claim.task_id), wire.version(claim.fence, "fence"))
+
+    # -- planning, on the caller's thread ------------------------------------------------------------------------------
+
+    def plan(self, request: pb.PlanMaintenanceRequest) -> pb.PlanMaintenanceResponse:
+        table = self._table(request.table_id)
+        meta = table.durable_meta or table.meta
+        policy = policy_of(meta)
+        partitions = wire_tasks.partitions(request.partitions, meta)
+        size = page_size(request.page_size)
+        asked = pb.PlanMaintenanceRequest()
+        asked.CopyFrom(request)
+        asked.page_token, asked.page_size = "", 0
+        same = wire.digest(asked).hex()
+        start = _place(bound_start(request.page_token, "PlanMaintenance", same))
+        operation = wire_tasks.compaction(request.operation) if request.operation else None
+        version = table.durable
+        found = self._plans(table, operation, partitions, None)
+        priority = policy.priority if operation is None else limits.TASK_PRIORITY_REQUESTED
+        page = found[start : start + size]
+        more = start + size < len(found)
+        return pb.PlanMaintenanceResponse(
+            tasks=[wire_tasks.plan_message(one, meta, version, policy.options, priority) for one in page],
+            next_page_token=bound_token(str(start + size).encode(), "PlanMaintenance", same) if more else "",
+            tasks_in_all=len(found),
+            read_version=version,
+            held_back=self._held_back(policy) if operation is None else "",
+        )
+
+    def _plans(
+        self, table: TableState, operation: Operation | None, partitions: Collection[str], options: Options | None
+    ) -> list[TaskPlan]:
+        meta = table.durable_meta or table.meta
+        by_partition = policy_of(meta).by_partition
+        busy = self.decider.state.tasks.busy(meta.table_id, by_partition=by_partition)
+        if operation is not None:
+            return self.layouts.wanted(table, operation, partitions, busy, options)
+        layout = self.layouts.refresh(table, self.clocks.now_us())
+        with layout.lock:
+            found = layout.all_tasks(busy)
+        return [one for one in found if not partitions or one.groups[0].partition in partitions]
+
+    def _held_back(self, policy: Policy) -> str:
+        if not policy.enabled:
+            return "compaction.enabled is false"
+        if not is_open(policy.windows, self.clocks.now_us()):
+            return "outside compaction.windows"
+        if policy.order_unknown:
+            return f"compaction.cluster.order names {policy.order_unknown}, which the table hasn't got"
+        return ""
+
+    def _table(self, table_id: str) -> TableState:
+        return self.decider.state.get_table(wire.table_id(table_id))
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def request(self, request: pb.RequestTaskRequest) -> pb.RequestTaskResponse:
+        identity, same = wire_tasks.request_id(request.request_id), wire.digest(request)
+        known = self._ask(lambda: self.maintenance.of_request(identity, same))
+        if known:
+            return pb.RequestTaskResponse(tasks=map(self._message, known))
+        table = self._table(request.table_id)
+        meta = table.durable_meta or table.meta
+        operation = wire_tasks.compaction(request.operation)
+        policy = policy_of(meta)
+        options = wire_tasks.options(request.options, meta, policy.options)
+        groups = wire_tasks.own_groups(request.groups, meta)
+        partitions = wire_tasks.partitions(request.partitions, meta)
+        if groups and partitions:
+            raise invalid("PLAN_AMBIGUOUS", "partitions or a plan of one's own")
+        wish = Wish(
+            identity,
+            same,
+            meta.table_id,
+            operation,
+            wire.principal(request.principal),
+            _priority(request.priority) if request.HasField("priority") else limits.TASK_PRIORITY_REQUESTED,
+            options,
+            groups,
+        )
+        plans = [] if groups else self._plans(table, operation, partitions, options)
+        tasks, left_out = self._ask(lambda: self.maintenance.request(wish, plans))
+        return pb.RequestTaskResponse(tasks=map(self._message, tasks), left_out=left_out)
+
+    def claim(self, request: pb.ClaimTaskRequest) -> pb.ClaimTaskResponse:
+        if len(request.table_ids) > limits.PAGE_SIZE_MAX:
+            raise invalid("TOO_MANY_TABLES", count=len(request.table_ids), most=limits.PAGE_SIZE_MAX)
+        claim = Claim(
+            wire_tasks.request_id(request.request_id),
+            wire.principal(request.worker),
+            frozenset(wire_tasks.compaction(number) for number in request.operations),
+            frozenset(wire.table_id(one) for one in request.table_ids),
+        )
+
+        def job() -> tuple[Task, Inputs] | None:
+            task = self.maintenance.claim(claim)
+            return (task, self.maintenance.inputs(task)) if task is not None else None
+
+        found = self._ask(job)
+        if found is None:
+            return pb.ClaimTaskResponse()
+        return pb.ClaimTaskResponse(task=self._message(*found), lease_ms=self.maintenance.lease_ms)
+
+    def renew(self, request: pb.RenewTaskRequest) -> pb.RenewTaskResponse:
+        identity, fence = wire_tasks.task_id(request.task_id), wire.version(request.fence, "fence")
+        if not (math.isfinite(request.progress) and 0 <= request.progress <= 1):
+            raise invalid("PROGRESS_INVALID", "between 0 and 1", progress=request.progress)
+        renewed = self._ask(lambda: self.maintenance.renew(identity, fence, request.progress))
+        return pb.RenewTaskResponse(
+            lease_ms=renewed.lease_ms,
+            cancelled=renewed.cancelled,
+            doomed=answers.conflict(renewed.doomed) if renewed.doomed is not None else None,
+            reason=renewed.reason,
+        )
+
+    def finish(self, request: pb.FinishTaskRequest) -> pb.FinishTaskResponse:
+        identity, fence = wire_tasks.task_id(request.task_id), wire.version(request.fence, "fence")
+        txn_id = wire.txn_id(request.txn_id) if request.txn_id else ""
+        error = wire.text(request.error, "error")
+        if sum((bool(txn_id), bool(error), request.give_back)) != 1:
+            raise invalid("FINISH_EMPTY", "a transaction, an error, or that the task is given back", task_id=identity)
+        task = self._ask(lambda: self.maintenance.finish(identity, fence, txn_id, error, give_back=request.give_back))
+        return pb.FinishTaskResponse(task=self._message(task))
+
+    def cancel(self, request: pb.CancelTaskRequest) -> pb.CancelTaskResponse:
+        identity, reason = wire_tasks.task_id(request.task_id), wire.text(request.reason, "reason", 256)
+        return pb.CancelTaskResponse(task=self._message(self._ask(lambda: self.maintenance.cancel(identity, reason))))
+
+    def get(self, request: pb.GetTaskRequest) -> pb.GetTaskResponse:
+        identity = wire_tasks.task_id(request.task_id)
+
+        def job() -> tuple[Task, Inputs]:
+            task = self.maintenance.get(identity)
+            return task, self.maintenance.inputs(task)
+
+        return pb.GetTaskResponse(task=self._message(*self._ask(job)))
+
+    def list(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
+        size = page_size(request.page_size)
+        states = wire_tasks.states(request.states)
+        table_id = wire.table_id(request.table_id) if request.table_id else ""
+        bound = (table_id, ",".join(str(int(state)) for state in sorted(states)))
+        after = bound_start(request.page_token, "ListTasks", *bound).decode(errors="replace")
+        after = wire_tasks.task_id(after) if after else ""
+        found = self._ask(lambda: self.maintenance.list(table_id, states, after, size))
+        book = self.decider.state.tasks
+        return pb.ListTasksResponse(
+            tasks=map(self._message, found),
+            next_page_token=bound_token(found[-1].task_id.encode(), "ListTasks", *bound) if len(found) == size else "",
+            queued=book.count(TaskState.QUEUED),
+            claimed=book.count(TaskState.CLAIMED),
+            failed=book.count(TaskState.FAILED),
+            oldest_create_time_us=book.oldest_us(),
+        )
+
+    def _message(self, task: Task, inputs: Inputs | None = None) -> pb.MaintenanceTask:
+        meta = self._meta(task.table_id)
+        partitioning: Partitioning | None = meta.partitioning if meta is not None else None
+        return wire_tasks.task_message(task, meta.name if meta is not None else "", partitioning, inputs)
+
+    def _meta(self, table_id: str) -> TableMeta | None:
+        table = self.decider.state.tables.get(table_id)
+        return table.meta if table is not None else None
+
+
+def _priority(number: int) -> int:
+    if not 0 <= number <= limits.TASK_PRIORITY_MAX:
+        raise invalid("PRIORITY_INVALID", priority=number, most=limits.TASK_PRIORITY_MAX)
+    return number
+
+
+def _place(raw: bytes) -> int:
+    text = raw.decode(errors="replace")
+    if text and not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        raise invalid("PAGE_TOKEN_INVALID")
+    return int(text or 0)

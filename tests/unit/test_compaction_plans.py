@@ -1,0 +1,259 @@
+"""Plans of table services: what is chosen, by example and by law."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metaservice.core.compaction import (
+    Ages,
+    Bucket,
+    GroupPlan,
+    PlanFile,
+    PlanSet,
+    TaskPlan,
+    hidden_rows,
+    plan_bucket,
+    plan_partition,
+)
+from metaservice.core.model import Operation
+from metaservice.core.policy import Options, Policy, RowOrder
+
+MINOR, MAJOR, CLUSTER = Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER
+KIB, MIB = 1 << 10, 1 << 20
+TARGET = 128 * MIB
+HOUR_US = 3_600_000_000
+
+
+def policy(*, keyed: bool = True, by_partition: bool = False, minor: int = 3, order: bool = False) -> Policy:
+    options = Options(TARGET, RowOrder.SORT, ("id",)) if order else Options(TARGET)
+    ages = (HOUR_US, HOUR_US, HOUR_US, HOUR_US)
+    return Policy(True, keyed, by_partition, minor, 64 * MIB, 30, minor, ages, options, 8 << 30, 1_000, 4, 0, (), ())
+
+
+def files_of(text: str) -> list[PlanFile]:
+    """`b4:100 d5:1 a6:1m?`: kind, data version, size in MiB (default 1), `?` for out of order."""
+    found = []
+    for number, word in enumerate(text.split()):
+        kind, rest = word[0], word[1:].rstrip("?")
+        version, _, size = rest.partition(":")
+        size_bytes = int(float(size or 1) * MIB)
+        name = f"{word.rstrip('?')}/{number}"
+        found.append(PlanFile(name, kind == "d", 10, size_bytes, int(version), int(version), not word.endswith("?")))
+    return found
+
+
+def chosen(plan: GroupPlan | None) -> str:
+    return " ".join(path.partition("/")[0] for path in plan.inputs) if plan is not None else ""
+
+
+@pytest.mark.parametrize(
+    ("live", "minor"),
+    [
+        ("b4:100 d5 d6 d7", "d5 d6 d7"),
+        ("b4:100 d5 d6", ""),
+        ("d5 d6 d7 b8:100 d9", "d5 d6 d7"),
+        ("d3 b4:100 d5 d6", ""),
+        ("b4:100 d5:60 d6 d7 d8", "d6 d7 d8"),
+        ("b4:100 d5:200 d6 d7 d8", "d6 d7 d8"),
+        ("b4:100 d5 d6:200 d7 d8 d9", "d7 d8 d9"),
+        ("b4:100 d6 d6 d6", "d6 d6 d6"),
+        ("b4:100 d5:40 d6:40", "d5:40 d6:40"),
+        ("d5 d6 b6:10 d7 d8 d9", "d7 d8 d9"),
+    ],
+)
+def test_a_minor_takes_a_run_of_deltas(live: str, minor: str) -> None:
+    plan = plan_bucket(policy(), Ages(), Bucket("p", 0, files_of(live)))
+    assert chosen(plan.minor) == minor
+
+
+@pytest.mark.parametrize(
+    ("live", "major"),
+    [
+        ("b4:100 d5:10 d6:10 d7:10", "b4:100 d5:10 d6:10 d7:10"),
+        ("b4:100", ""),
+        ("b4:100 d5:29 d6", ""),
+        ("d5 d6 d7", "d5 d6 d7"),
+        ("d5", ""),
+    ],
+)
+def test_a_major_is_for_a_large_share_of_deltas(live: str, major: str) -> None:
+    rows = [file._replace(rows=file.size_bytes // KIB) for file in files_of(live)]
+    plan = plan_bucket(policy(), Ages(), Bucket("p", 0, rows))
+    assert chosen(plan.major) == major
+
+
+def test_age_alone_is_enough_and_is_waited_for() -> None:
+    bucket = Bucket("p", 0, files_of("b4:100 d5 d6"))
+    young = plan_bucket(policy(), Ages(), bucket)
+    assert (young.minor, young.major) == (None, None)
+    waits = dict(young.waits)
+    assert set(waits.values()) == {5}
+    old = plan_bucket(policy(), Ages(minor=5, major=5), bucket)
+    assert chosen(old.minor) == "d5 d6"
+    assert chosen(old.major) == "b4:100 d5 d6"
+
+
+def test_small_files_of_like_size_go_together() -> None:
+    small = Bucket("", 0, files_of("a1:50 a2 a3 a4"))
+    assert chosen(plan_bucket(policy(keyed=False), Ages(), small).minor) == "a2 a3 a4"
+    large = Bucket("", 0, files_of("a1:100 a2:100 a3:100"))
+    assert plan_bucket(policy(keyed=False), Ages(), large).minor is None
+
+
+def test_hidden_rows_make_a_major_or_a_minor_of_the_files_that_hold_them() -> None:
+    files = files_of("a1:100 a2:100 a3:100")
+    bucket = Bucket("", 0, files, [PlanSet(9, 4, 4, (files[1].path,))])
+    assert hidden_rows(bucket) == {files[1].path: 9}
+    plan = plan_bucket(policy(keyed=False), Ages(), bucket)
+    assert (chosen(plan.major), chosen(plan.minor)) == ("a1:100 a2:100 a3:100", "a2:100")
+    quiet = replace(policy(keyed=False, by_partition=True))
+    for version, operation in ((3, MINOR), (4, MAJOR)):
+        tasks, waits = plan_partition(quiet, Ages(quiet=version), [plan])
+        assert [task.operation for task in tasks] == [operation]
+        assert bool(waits) is (operation is MINOR)
+
+
+def test_files_out_of_order_are_clustered() -> None:
+    bucket = Bucket("", 0, files_of("a1:100? a2:100? a3:100? a4:100"))
+    plan = plan_bucket(policy(keyed=False, order=True), Ages(), bucket)
+    assert chosen(plan.cluster) == "a1:100 a2:100 a3:100"
+    assert plan.minor is None
+
+
+def test_small_base_files_are_clustered_with_what_lies_between() -> None:
+    plan = plan_bucket(policy(), Ages(), Bucket("p", 0, files_of("b1 b2:100 b3 b4 d5")))
+    assert chosen(plan.cluster) == "b1 b2:100 b3 b4"
+    assert plan_bucket(policy(), Ages(), Bucket("p", 0, files_of("b1 d2 b3 b4"))).cluster is None
+
+
+def test_a_task_is_bounded() -> None:
+    bounded = replace(policy(), task_files=4)
+    plan = plan_bucket(bounded, Ages(), Bucket("p", 0, files_of("b1:9999 d2 d3 d4 d5 d6 d7")))
+    assert chosen(plan.minor) == "d4 d5 d6 d7"
+    buckets = [Bucket("p", number, files_of("b1:9999 d2 d3 d4")) for number in range(5)]
+    together = replace(bounded, by_partition=True, task_files=6)
+    (task,), _ = plan_partition(together, Ages(), [plan_bucket(together, Ages(), one) for one in buckets])
+    assert [group.bucket for group in task.groups] == [0, 1]
+
+
+# -- laws ------------------------------------------------------------------------------------------------------------
+
+SIZES = st.sampled_from([KIB, 100 * KIB, MIB, 10 * MIB, 70 * MIB, 130 * MIB, 700 * MIB])
+
+
+@st.composite
+def buckets(draw: st.DrawFn, *, keyed: bool) -> Bucket:
+    files = []
+    for number in range(draw(st.integers(0, 14))):
+        version = draw(st.integers(1, 12))
+        size = draw(SIZES)
+        is_delta = keyed and draw(st.booleans())
+        files.append(PlanFile(f"f{number}", is_delta, size // KIB, size, version, version, draw(st.booleans())))
+    sets = []
+    if files and not keyed:
+        for _ in range(draw(st.integers(0, 3))):
+            touches = draw(st.lists(st.sampled_from([file.path for file in files]), max_size=3, unique=True))
+            version = draw(st.integers(2, 13))
+            sets.append(PlanSet(draw(st.integers(1, 10_000)), version, version, tuple(touches)))
+    return Bucket("p", draw(st.integers(0, 1)) if keyed else 0, files, sets)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Policy, Ages, list[Bucket]]:
+    keyed, by_partition = draw(st.booleans()), draw(st.booleans())
+    found = policy(keyed=keyed, by_partition=by_partition, minor=draw(st.integers(2, 5)), order=draw(st.booleans()))
+    if keyed:
+        found = replace(found, options=Options(TARGET))
+    found = replace(found, task_files=draw(st.integers(2, 12)), task_bytes=draw(SIZES) * 3)
+    if draw(st.booleans()):
+        found = found.wanting(draw(st.sampled_from((MINOR, MAJOR, CLUSTER))))
+    ages = Ages(*draw(st.tuples(*[st.integers(-1, 13)] * 4)))
+    return found, ages, [draw(buckets(keyed=keyed))._replace(bucket=place) for place in range(2 if keyed else 1)]
+
+
+def tasks_of(world: tuple[Policy, Ages, Sequence[Bucket]]) -> list[TaskPlan]:
+    found, ages, live = world
+    return plan_partition(found, ages, [plan_bucket(found, ages, bucket) for bucket in live])[0]
+
+
+@given(worlds())
+def test_a_plan_is_sound(world: tuple[Policy, Ages, list[Bucket]]) -> None:
+    """Inputs are live and each in one task; a minor takes a run, a major everything; the bounds hold."""
+    found, _, live = world
+    tasks = tasks_of(world)
+    if found.by_partition:
+        assert len(tasks) <= 1
+    places = [group.place for task in tasks for group in task.groups]
+    assert len(set(places)) == len(places)
+    for task in tasks:
+        assert found.only in (None, task.operation)
+        assert task.reason
+        assert task.gain.cost_bytes > 0
+        assert task.gain.score >= 0
+        if len(task.groups) > 1:
+            assert sum(len(group.inputs) for group in task.groups) <= found.task_files
+        for group in task.groups:
+            check_group(found, task.operation, group, next(one for one in live if one.bucket == group.bucket))
+
+
+def check_group(found: Policy, operation: Operation, group: GroupPlan, bucket: Bucket) -> None:
+    by_path = {file.path: file for file in bucket.files}
+    inputs = [by_path[path] for path in group.inputs]
+    assert inputs
+    assert len(set(group.inputs)) == len(inputs)
+    assert (group.rows, group.size_bytes) == (sum(f.rows for f in inputs), sum(f.size_bytes for f in inputs))
+    if operation is MAJOR:
+        assert len(inputs) == len(bucket.files)
+    elif found.keyed:
+        assert {file.is_delta for file in inputs} == {operation is MINOR}
+        low, high = min(f.data_version for f in inputs), max(f.data_version for f in inputs)
+        assert {f.path for f in bucket.files if low <= f.data_version <= high} == set(group.inputs)
+    else:
+        assert len(inputs) <= found.task_files
+
+
+@given(worlds())
+def test_plans_converge(world: tuple[Policy, Ages, list[Bucket]]) -> None:
+    """Doing what is planned, again and again, comes to an end."""
+    found, ages, live = world
+    version = 20
+    for _ in range(80):
+        tasks = tasks_of((found, ages, live))
+        if not tasks:
+            return
+        version += 1
+        for task in tasks:
+            for group in task.groups:
+                place = next(n for n, bucket in enumerate(live) if bucket.bucket == group.bucket)
+                live[place] = compacted(found, task.operation, group, live[place], version)
+    raise AssertionError(f"still planned: {tasks}")
+
+
+def compacted(found: Policy, operation: Operation, group: GroupPlan, bucket: Bucket, version: int) -> Bucket:
+    """A bucket after a task of which nobody lost a row: the worst that a worker may make of its inputs."""
+    inputs = [file for file in bucket.files if file.path in group.inputs]
+    rest = [file for file in bucket.files if file.path not in group.inputs]
+    whole = operation is MAJOR or not found.keyed
+    data_version = version if whole else max(file.data_version for file in inputs)
+    is_delta = found.keyed and operation is MINOR
+    count = 1 if is_delta else max(1, -(-group.size_bytes // found.file_bytes_target))
+    made = [
+        PlanFile(
+            f"v{version}.{group.bucket}.{number}",
+            is_delta,
+            group.rows // count,
+            group.size_bytes // count,
+            data_version,
+            version,
+        )
+        for number in range(count)
+    ]
+    return bucket._replace(files=rest + made, sets=kept_sets(bucket.sets, rest))
+
+
+def kept_sets(sets: Iterable[PlanSet], files: Sequence[PlanFile]) -> list[PlanSet]:
+    """Judged at the commit: one under which an older file lies may be kept."""
+    return [one for one in sets if any(file.data_version < one.data_version for file in files)]
