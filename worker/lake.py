@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from metaservice.client import MetaClient
 from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2
+from worker.daemon import Daemon
 from worker.errors import InputError
 from worker.importing import import_parquet
 from worker.multi_table import MultiTableTransaction
@@ -154,12 +155,27 @@ class Lake:
 
 
 def connect(
-    where: str | Path, spark: SparkSession | None = None, *, user: str = "", warehouse: str | None = None
+    where: str | Path,
+    spark: SparkSession | None = None,
+    *,
+    user: str = "",
+    warehouse: str | None = None,
+    maintenance: bool = False,
 ) -> Lake:
     """Opens a lake: a folder, whose service starts by itself, or a service by its address, `laketx://host:port`.
 
     Data files lie in `warehouse`, a path or URI that both Spark and pyarrow can open; a folder is its own.
+    With `maintenance` the lake's Spark session also runs the compactions that the service plans, until it closes.
     """
+    lake = _connect(where, spark, user, warehouse)
+    if maintenance:
+        daemon = Daemon(lake)
+        lake.at_close(daemon.stop)
+        daemon.start()
+    return lake
+
+
+def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse: str | None) -> Lake:
     text = str(where)
     if text.startswith(SCHEME):
         if not warehouse:

@@ -34,6 +34,7 @@ from metaservice.cli import (
     versions,
     watch,
     why,
+    worker,
 )
 from metaservice.cli.command import FILE, Command, Parser, seconds, whole
 
@@ -55,6 +56,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     explain.COMMAND,
     pins.COMMAND,
     compaction.COMMAND,
+    worker.COMMAND,
     purge.COMMAND,
     backup.BACKUP,
     backup.RESTORE,

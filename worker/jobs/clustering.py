@@ -63,14 +63,18 @@ def check_order(meta: catalog_pb2.Table, order: Order) -> None:
             raise InputError("ORDER_INVALID", f"{name} has no order: it is a {types[name].partition('<')[0]}")
 
 
+def check_inputs(groups: Sequence[Group]) -> None:
+    if any(is_delta(entry) for group in groups for entry in group.inputs):
+        raise InputError("CLUSTER_DELTAS", "only base files are clustered: run a major compaction first")
+
+
 def cluster(
     table: Table, stage: Stage, groups: Sequence[Group], order: Order, file_bytes_target: int, *, verify: bool
 ) -> list[GroupOutcome]:
     """The rows that the groups show, in files in this order."""
     meta = table.meta
     check_order(meta, order)
-    if any(is_delta(entry) for group in groups for entry in group.inputs):
-        raise InputError("CLUSTER_DELTAS", "only base files are clustered: run a major compaction first")
+    check_inputs(groups)
     rows = shown(table, [entry for group in groups for entry in [*group.inputs, *group.delete_sets]])
     files_wanted = sum(-(-group.bytes // file_bytes_target) for group in groups)
     count = sum(entry.file.rows for group in groups for entry in group.inputs)

@@ -43,7 +43,7 @@ class InputFile:
 
 
 def read_batches(file: InputFile, wanted: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
-    """All rows of the file in its order, in parts of about that size; a base's rows have `_op` 0, all have `_row_id`."""
+    """All rows of the file in its order, in parts of about that size; `_op` of a base is 0, `_row_id` never NULL."""
     files, path = storage(file.path)
     with files.open_input_file(path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")

@@ -20,7 +20,7 @@ from metaservice.client import CommitOutcomeUnknownError, LakeTXError, Transacti
 from metaservice.client import ConflictError as ClientConflict
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker import scan
-from worker.errors import ConflictError, InputError
+from worker.errors import ConflictError
 from worker.jobs import clustering
 from worker.jobs.digests import Digest
 from worker.jobs.files import InputFile
@@ -49,7 +49,6 @@ class Options:
     file_bytes_target: int = 0
     order: clustering.Order | None = None
     message: str = ""
-    on_progress: Callable[[float], None] | None = None
 
 
 @dataclass
@@ -164,8 +163,8 @@ def _outcomes(
     target = file_bytes_target(meta, options)
     if options.order is not None:
         return clustering.cluster(table, stage, groups, options.order, target, verify=verifies(meta))
-    if operation == common_pb2.OPERATION_CLUSTER and not meta.primary_key:
-        raise InputError("ORDER_MISSING", "clustering needs an order: sort_by or zorder_by")
+    if operation == common_pb2.OPERATION_CLUSTER:
+        clustering.check_inputs(groups)
     settings = Settings(
         meta=meta.SerializeToString(),
         table_folder=table.folder,
