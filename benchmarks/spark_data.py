@@ -1,0 +1,96 @@
+"""The rows that the Spark benchmarks use, a session for them, and fair timing. Needs nothing but pyspark.
+
+The row of an id is always the same, wherever and by whichever Spark it is made: about 80 bytes, half of them a text
+that hardly compresses. Rows come in the order of their ids; `ts` rises with them, all other columns jump.
+
+    rows(spark, scaled(ROWS)).write.parquet(folder)
+    times = interleaved({"plain": plain, "LakeTX": ours})
+    bench.add("scan", over(times["LakeTX"], times["plain"]), unit="times plain", at_most=1.05)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+ROWS: Final = 10_000_000
+FILES: Final = 16
+CUSTOMERS: Final = 100_000
+DAYS: Final = 30
+SCHEMA: Final = "id bigint, amount double, cust string, day string, ts timestamp, pad string"
+COLUMNS: Final = ("id", "amount", "cust", "day", "ts", "pad")
+RUNS: Final = 5
+_FIRST_SECOND: Final = 1_760_000_000
+
+
+def rows(
+    spark: SparkSession, count: int, *, start: int = 0, step: int = 1, files: int = FILES, edition: int = 0
+) -> DataFrame:
+    """`count` rows of the ids start, start + step, …, in so many tasks; another edition has other values per id."""
+    ids = spark.range(start, start + count * step, step, files)
+    word = f"xxhash64(id, {edition})"
+    return ids.selectExpr(
+        "id",
+        f"round(pmod({word}, 1000000) / 100, 2) as amount",
+        f"concat('cust-', lpad(cast(pmod(xxhash64(id, {edition}, 1), {CUSTOMERS}) as string), 6, '0')) as cust",
+        f"date_format(date_add(date'2026-01-01', cast(pmod({word} >> 20, {DAYS}) as int)), 'yyyy-MM-dd') as day",
+        f"timestamp_seconds({_FIRST_SECOND} + id + {edition}) as ts",
+        f"concat(md5(cast(concat(id, '/', {edition}) as binary)), '-pad') as pad",
+    )
+
+
+def aggregation(frame: DataFrame) -> None:
+    """Three columns of all rows."""
+    frame.groupBy("day").agg({"amount": "sum", "ts": "max", "*": "count"}).collect()
+
+
+def all_columns(frame: DataFrame) -> None:
+    """Every value of every row, in a single number."""
+    hashed = ", ".join(COLUMNS)
+    frame.selectExpr(f"bit_xor(xxhash64({hashed}))").collect()
+
+
+def session(memory: str = "6g", **settings: str) -> SparkSession:
+    """Two cores, no UI, loopback alone. More settings come as a dict: session(**{"spark.sql.…": "…"})."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
+    builder = SparkSession.builder.master("local[2]")
+    known = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    for name, value in {**known, **settings}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def interleaved(
+    ways: Mapping[str, Callable[[], object]], *, runs: int = RUNS, warm_ups: int = 2
+) -> dict[str, list[float]]:
+    """Seconds of each way and run: all ways once, then all again, so that what disturbs a run disturbs them all.
+
+    Every second round goes the other way round.
+    """
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for run in range(-warm_ups, runs):
+        for name in list(ways)[:: 1 if run % 2 else -1]:
+            start = time.perf_counter()
+            ways[name]()
+            if run >= 0:
+                times[name].append(time.perf_counter() - start)
+    return times
+
+
+def over(times: Sequence[float], base: Sequence[float]) -> list[float]:
+    """The ratios within each run."""
+    return [one / other for one, other in zip(times, base, strict=True)]
