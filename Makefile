@@ -110,6 +110,10 @@ bench-commit: $(VENV)/.ready-bench ## measure commits; JSON=FILE to write result
 bench-plan: $(VENV)/.ready-bench ## measure plans; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.plan
 
+.PHONY: bench-compact
+bench-compact: $(VENV)/.ready-bench ## measure compactions; ROWS="major minor large soak" chooses, JSON and SCALE as above
+	@$(PY) -m benchmarks.compact $(ROWS)
+
 .PHONY: clean
 clean: ## remove what the commands made, the environment included
 	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

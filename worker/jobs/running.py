@@ -49,6 +49,7 @@ class Options:
     file_bytes_target: int = 0
     order: clustering.Order | None = None
     message: str = ""
+    verify: bool | None = None
 
 
 @dataclass
@@ -127,7 +128,8 @@ def staged(
                 with told_when_doomed(table.lake.spark, txn, stops=True):
                     found.outcomes = _outcomes(table, stage, operation, listed, options)
                 found.groups = listed
-                _check(table, found)
+                if verifies(meta, options):
+                    _check(table, found)
             yield found
     except ClientConflict as error:
         raise error if isinstance(error, ConflictError) else ConflictError(error.conflict, table.name) from None
@@ -144,7 +146,9 @@ def file_bytes_target(meta: catalog_pb2.Table, options: Options) -> int:
     return options.file_bytes_target or int(meta.properties.get("write.file_bytes_target", FILE_BYTES_TARGET))
 
 
-def verifies(meta: catalog_pb2.Table) -> bool:
+def verifies(meta: catalog_pb2.Table, options: Options) -> bool:
+    if options.verify is not None:
+        return options.verify
     return meta.properties.get("compaction.verify", "true") != "false"
 
 
@@ -162,7 +166,7 @@ def _outcomes(
     meta = table.meta
     target = file_bytes_target(meta, options)
     if options.order is not None:
-        return clustering.cluster(table, stage, groups, options.order, target, verify=verifies(meta))
+        return clustering.cluster(table, stage, groups, options.order, target, verify=verifies(meta, options))
     if operation == common_pb2.OPERATION_CLUSTER:
         clustering.check_inputs(groups)
     settings = Settings(
@@ -170,7 +174,7 @@ def _outcomes(
         table_folder=table.folder,
         is_major=operation == common_pb2.OPERATION_MAJOR_COMPACT,
         is_base=bool(meta.primary_key) and operation != common_pb2.OPERATION_MINOR_COMPACT,
-        verify=verifies(meta),
+        verify=verifies(meta, options),
         file_bytes_target=target,
     )
     return _merged(table, stage, settings, groups)
@@ -230,7 +234,7 @@ def _split(files: Sequence[InputFile], file_bytes_target: int) -> Iterator[list[
 def _check(table: Table, found: Compaction) -> None:
     """MetaService compares them too; what is known to be wrong isn't even offered."""
     for group, outcome in zip(found.groups, found.outcomes, strict=True):
-        if outcome.input != outcome.output and verifies(table.meta):
+        if outcome.input != outcome.output:
             raise DigestMismatchError(
                 f"DIGEST_MISMATCH: bucket {group.bucket} of {table.name} had {outcome.input}, the outputs have "
                 f"{outcome.output}: not committed"
