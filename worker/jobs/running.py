@@ -22,7 +22,6 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker import scan
 from worker.errors import ConflictError
 from worker.jobs import clustering
-from worker.jobs.digests import Digest
 from worker.jobs.files import InputFile
 from worker.jobs.outcome import GroupOutcome
 from worker.jobs.planning import Group, is_delta, plan_groups
@@ -62,12 +61,16 @@ class Compaction:
     read_version: int
     groups: Sequence[Group] = ()
     outcomes: Sequence[GroupOutcome] = ()
+    is_verified: bool = True
     committed: Commit | None = field(default=None, init=False)
 
     def change(self) -> common_pb2.Change:
         return common_pb2.Change(
             table_id=self.table.table_id,
-            groups=[_wire_group(*pair) for pair in zip(self.groups, self.outcomes, strict=True)],
+            groups=[
+                _wire_group(*pair, is_verified=self.is_verified)
+                for pair in zip(self.groups, self.outcomes, strict=True)
+            ],
         )
 
     def commit(self) -> Commit:
@@ -119,6 +122,7 @@ def staged(
     )
     txn = begin(intent) if begin else table.lake.client.begin([intent], commit_message=options.message)
     found = Compaction(table, operation, txn, txn.tables[table.table_id].read_version)
+    found.is_verified = verifies(meta, options)
     stage = Stage(meta, table.folder, txn.txn_id, found.read_version)
     unknown = False
     try:
@@ -128,7 +132,7 @@ def staged(
                 with told_when_doomed(table.lake.spark, txn, stops=True):
                     found.outcomes = _outcomes(table, stage, operation, listed, options)
                 found.groups = listed
-                if verifies(meta, options):
+                if found.is_verified:
                     _check(table, found)
             yield found
     except ClientConflict as error:
@@ -241,14 +245,14 @@ def _check(table: Table, found: Compaction) -> None:
             )
 
 
-def _wire_group(group: Group, outcome: GroupOutcome) -> common_pb2.CompactionGroup:
+def _wire_group(group: Group, outcome: GroupOutcome, *, is_verified: bool) -> common_pb2.CompactionGroup:
     found = common_pb2.CompactionGroup(
         partition=group.partition,
         bucket=group.bucket,
         inputs=[entry.file.path for entry in group.inputs],
         outputs=[file.path for file in outcome.files],
     )
-    if outcome.input != Digest() or outcome.output != Digest():
+    if is_verified:
         found.input_digest = outcome.input.to_bytes(outcome.kind)
         found.output_digest = outcome.output.to_bytes(outcome.kind)
     return found
