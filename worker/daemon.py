@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TASKS_AT_ONCE: Final = 2
 IDLE_S: Final = 5.0
 DRAIN_S: Final = 300.0
+GIVE_BACK_S: Final = 10.0
 RENEWALS_PER_LEASE: Final = 3
 ERROR_CHARS_MAX: Final = 1_000
 OPERATIONS: Final = (
@@ -92,7 +93,7 @@ class Daemon:
             running.gives_back = True
             self._stop_task(running, "the worker stops")
         for slot in self._slots:
-            slot.join(drain_s)
+            slot.join(GIVE_BACK_S)
 
     def run(self, drain_s: float = DRAIN_S) -> None:
         """Until asked to stop."""

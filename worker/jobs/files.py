@@ -48,7 +48,7 @@ def read_batches(file: InputFile, wanted: pa.Schema, memory_bytes: int) -> Itera
     with files.open_input_file(path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
         names = _stored_names(opened.schema_arrow, wanted, file.names)
-        rows_at_once = int(memory_bytes / _row_bytes(opened, names))
+        rows_at_once = int(memory_bytes / _row_bytes(stream, opened, names))
         at = 0
         for table in _tables(stream, opened, names, max(ROWS_AT_LEAST, rows_at_once)):
             if len(table):
@@ -62,18 +62,22 @@ def _tables(stream: Any, opened: Any, names: list[str], rows_at_once: int) -> It
     if opened.metadata.num_rows <= rows_at_once:
         yield opened.read(names)
         return
-    slow = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", buffer_size=READ_BUFFER_BYTES)
-    for batch in slow.iter_batches(rows_at_once, columns=names):
+    for batch in _buffered(stream).iter_batches(rows_at_once, columns=names):
         yield pa.Table.from_batches([batch])
 
 
-def _row_bytes(opened: Any, names: list[str]) -> float:
+def _buffered(stream: Any) -> Any:
+    """Reads page by page; without a buffer a row group would be in memory as a whole."""
+    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", buffer_size=READ_BUFFER_BYTES)
+
+
+def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
     """What a row takes in memory, by the file's first rows; of small files by their bytes alone."""
     groups = [opened.metadata.row_group(at).total_byte_size for at in range(opened.metadata.num_row_groups)]
     rows = max(1, opened.metadata.num_rows)
     if sum(groups) < SMALL_BYTES:
         return float(max(1.0, sum(groups) / rows))
-    first = next(opened.iter_batches(ROWS_AT_LEAST, columns=names))
+    first = next(_buffered(stream).iter_batches(ROWS_AT_LEAST, columns=names))
     return float(max(1.0, first.nbytes / max(1, len(first))))
 
 
