@@ -98,7 +98,7 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
     layouts = Layouts(decider, lambda: time.sleep(CHECK_PAUSE_S))
     tasks = MaintenanceCalls(decider, maintenance, layouts, clocks)
     calls = Calls(decider, transactions, catalog, reads, keeping, Timeline(decider), bells, planning, tasks)
-    scheduler = Scheduler(decider, maintenance, layouts, clocks, settings.schedule_ms, event)
+    scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
     return Service(decider, calls, operators, scheduler)
 
 

@@ -60,7 +60,12 @@ def partition_argument(parser: Parser) -> None:
 
 def plan_arguments(parser: Parser) -> None:
     add_table(parser)
-    parser.add("--what", choices=list(OPERATIONS), help="What this work would do now, whatever the thresholds say.")
+    parser.add(
+        "--what",
+        choices=list(OPERATIONS),
+        metavar="WORK",
+        help="What minor, major or cluster would do now, whatever the thresholds say.",
+    )
     partition_argument(parser)
     parser.add("--dry-run", action="store_true", help="Planning never changes anything; said for those who ask.")
     add_limit(parser)
@@ -160,7 +165,7 @@ def where_of(task: maintenance_pb2.MaintenanceTask) -> str:
 
 def run_arguments(parser: Parser) -> None:
     add_table(parser)
-    parser.add("what", choices=list(OPERATIONS), help="Which work.")
+    parser.add("what", choices=list(OPERATIONS), metavar="WORK", help="minor, major or cluster.")
     partition_argument(parser)
     parser.add("--priority", type=int, default=None, metavar="N", help="Higher ones go first (default 100).")
     parser.add("--wait", action="store_true", help="Until the tasks have ended; needs a worker.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from metaservice.core.compaction import Ages, Bucket, Gain, GroupPlan, PlanFile, TaskPlan, plan_bucket
+from metaservice.core.compaction import plan_bucket
 from metaservice.core.errors import MetaError, invalid
 from metaservice.core.model import Change, Group, Operation, Snapshots, TableMeta
+from metaservice.core.plans import Ages, Bucket, Gain, GroupPlan, PlanFile, TaskPlan
 from metaservice.core.policy import Policy
 from metaservice.core.rebase import check_inputs
 from metaservice.core.tasks import Task, TaskGroup

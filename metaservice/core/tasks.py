@@ -18,9 +18,9 @@ from enum import IntEnum
 from typing import Final
 
 from metaservice.core import limits
-from metaservice.core.compaction import Gain, TaskPlan
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Operation, Principal
+from metaservice.core.plans import Gain, TaskPlan
 from metaservice.core.policy import Options
 from metaservice.core.transaction import CLAIM_LOST
 

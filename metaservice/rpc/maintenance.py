@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from metaservice.core import limits
-from metaservice.core.compaction import TaskPlan
 from metaservice.core.errors import invalid
 from metaservice.core.model import Operation, TableMeta
 from metaservice.core.partitions import Partitioning
+from metaservice.core.plans import TaskPlan
 from metaservice.core.policy import Options, Policy, policy_of
 from metaservice.core.schedule import is_open
 from metaservice.core.tasks import Task, TaskState
@@ -21,9 +21,10 @@ from metaservice.rpc.paging import bound_start, bound_token, page_size
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.layouts import Layouts
-from metaservice.service.maintenance import Claim, Inputs, Maintenance, Wish
+from metaservice.service.maintenance import Claim, Inputs, Maintenance
 from metaservice.service.requests import Begin
 from metaservice.service.state import TableState
+from metaservice.service.taskqueue import Wish
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 T = TypeVar("T")
@@ -101,7 +102,7 @@ class MaintenanceCalls:
 
     def request(self, request: pb.RequestTaskRequest) -> pb.RequestTaskResponse:
         identity, same = wire_tasks.request_id(request.request_id), wire.digest(request)
-        known = self._ask(lambda: self.maintenance.of_request(identity, same))
+        known = self._ask(lambda: self.maintenance.queue.of_request(identity, same))
         if known:
             return pb.RequestTaskResponse(tasks=map(self._message, known))
         table = self._table(request.table_id)
@@ -124,12 +125,12 @@ class MaintenanceCalls:
             groups,
         )
         plans = [] if groups else self._plans(table, operation, partitions, options)
-        tasks, left_out = self._ask(lambda: self.maintenance.request(wish, plans))
+        tasks, left_out = self._ask(lambda: self.maintenance.queue.request(wish, plans))
         return pb.RequestTaskResponse(tasks=map(self._message, tasks), left_out=left_out)
 
     def claim(self, request: pb.ClaimTaskRequest) -> pb.ClaimTaskResponse:
         if len(request.table_ids) > limits.PAGE_SIZE_MAX:
-            raise invalid("TOO_MANY_TABLES", count=len(request.table_ids), most=limits.PAGE_SIZE_MAX)
+            raise invalid("TABLES_INVALID", count=len(request.table_ids), most=limits.PAGE_SIZE_MAX)
         claim = Claim(
             wire_tasks.request_id(request.request_id),
             wire.principal(request.worker),

@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Final
 
 from metaservice.core import limits
-from metaservice.core.compaction import Gain, TaskPlan
 from metaservice.core.errors import invalid
 from metaservice.core.model import COMPACTIONS, Group, Live, Operation, Principal, TableMeta
 from metaservice.core.partitions import Partitioning, wire_kind
+from metaservice.core.plans import Gain, TaskPlan
 from metaservice.core.policy import Options, RowOrder
 from metaservice.core.predicates import SqlValue
 from metaservice.core.tasks import Task, TaskGroup, TaskState, groups_of
@@ -66,7 +66,7 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
             raise invalid("GROUP_OUTPUT_INVALID", "a plan names inputs alone", path=one.outputs[0][:128])
         partition = wire.partition(one.partition, meta.partitioning)
         if not 0 <= one.bucket < max(meta.buckets, 1):
-            raise invalid("BUCKET_INVALID", bucket=one.bucket, buckets=meta.buckets)
+            raise invalid("BUCKET_OUT_OF_RANGE", bucket=one.bucket, buckets=meta.buckets)
         found.append(Group(partition, one.bucket, tuple(one.inputs), ()))
     return tuple(found)
 

@@ -16,18 +16,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from metaservice.core import limits
-from metaservice.core.compaction import (
-    Ages,
-    Bucket,
-    BucketPlan,
-    TaskPlan,
-    by_gain,
-    plan_bucket,
-    plan_partition,
-    without,
-)
+from metaservice.core.compaction import by_gain, plan_bucket, plan_partition, without
 from metaservice.core.errors import MetaError
 from metaservice.core.model import Operation, TableMeta
+from metaservice.core.plans import Ages, Bucket, BucketPlan, TaskPlan
 from metaservice.core.policy import Age, Options, Policy, policy_of
 from metaservice.service.decider import Decider
 from metaservice.service.state import TableState, load_commit_footprint
@@ -61,26 +53,24 @@ class Layout:
         tasks, waits = plan_partition(self.policy, self.ages, plans.values())
         for plan in plans.values():
             waits += plan.waits
-        for age in Age:
-            versions = [version for kind, version in waits if kind is age]
-            self._wait(age, partition, min(versions) if versions else None)
+        first: dict[Age, int] = {}
+        for age, version in waits:
+            first[age] = min(version, first.get(age, version))
+        for age, waiting in zip(Age, self.waiting, strict=True):
+            if age not in first:
+                waiting.pop(partition, None)
+            elif waiting.get(partition) != first[age]:
+                waiting[partition] = first[age]
+                heapq.heappush(self.heaps[age], (first[age], partition))
         if tasks or waits:
             self.looks[partition] = plans
         else:
             self.looks.pop(partition, None)
-        self._rank(partition, tasks)
-
-    def _wait(self, age: Age, partition: str, version: int | None) -> None:
-        waiting = self.waiting[age]
-        if version is None:
-            waiting.pop(partition, None)
-        elif waiting.get(partition) != version:
-            waiting[partition] = version
-            heapq.heappush(self.heaps[age], (version, partition))
+        if tasks or partition in self.tasks:
+            self._rank(partition, tasks)
 
     def _rank(self, partition: str, tasks: list[TaskPlan]) -> None:
-        if partition in self.tasks or tasks:
-            self.serials[partition] = self.serials.get(partition, 0) + 1
+        self.serials[partition] = self.serials.get(partition, 0) + 1
         if tasks:
             self.tasks[partition] = tasks
         else:

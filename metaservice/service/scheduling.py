@@ -11,16 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from metaservice.core import limits
-from metaservice.core.compaction import TaskPlan
 from metaservice.core.errors import MetaError
 from metaservice.core.model import TableMeta
+from metaservice.core.plans import TaskPlan
 from metaservice.core.policy import WORK, Policy, policy_of
 from metaservice.observe import SCHEDULE_FAILED
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.layouts import Layouts, free
-from metaservice.service.maintenance import Maintenance
 from metaservice.service.state import TableState
+from metaservice.service.taskqueue import TaskQueue
 from metaservice.store import keys
 
 AGES_LOOK_MS = 10_000
@@ -44,14 +44,14 @@ class Scheduler:
     def __init__(
         self,
         decider: Decider,
-        maintenance: Maintenance,
+        queue: TaskQueue,
         layouts: Layouts,
         clocks: Clocks,
         every_ms: int,
         report: Callable[..., None],
     ) -> None:
         self._decider = decider
-        self._maintenance = maintenance
+        self._queue = queue
         self._layouts = layouts
         self._clocks = clocks
         self._every_s = every_ms / 1000
@@ -120,7 +120,7 @@ class Scheduler:
         with layout.lock:
             plans = layout.best(min(TASKS_A_ROUND, self._room(table_id)), busy)
         if plans:
-            self._decider.call(lambda: self._maintenance.enqueue(table_id, plans))
+            self._decider.call(lambda: self._queue.enqueue(table_id, plans))
         if len(plans) == TASKS_A_ROUND:
             watch.due_ms = now_ms
 
@@ -143,7 +143,7 @@ class Scheduler:
             busy = self._busy(table_id, watch.policy)
             watch.pending += self._layouts.wanted(table, WORK[work], (), busy, None)
         if due or raw is None:
-            self._decider.call(lambda: self._maintenance.note_schedule(table_id, now_us))
+            self._decider.call(lambda: self._queue.note_schedule(table_id, now_us))
         times = [entry.next_us(max(now_us, last_us if not due else 0)) for entry in watch.policy.schedule]
         watch.next_us = min((time for time in times if time is not None), default=2**62)
 
@@ -152,7 +152,7 @@ class Scheduler:
         ready = [plan for plan in watch.pending if free(plan, watch.policy, busy) is not None][: max(room, 0)]
         if not ready:
             return
-        self._decider.call(lambda: self._maintenance.enqueue(table_id, ready))
+        self._decider.call(lambda: self._queue.enqueue(table_id, ready))
         taken = set(map(id, ready))
         watch.pending = [plan for plan in watch.pending if id(plan) not in taken]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.model import Conflict
@@ -18,6 +19,8 @@ from metaservice.core.transaction import Txn, TxnState
 from metaservice.store import keys
 from metaservice.store.port import Batch, Cursor, prefix_end
 from metaservice.store.tasks import decode_task, encode_task
+
+NEVER_MS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class TaskBook:
         self.done = self.failures = self.cancelled = 0  # since the start
         self.alarms: list[Task] = []
         self.backoff_ms = backoff_ms
+        self._due_ms = NEVER_MS
+        self._leases_started = False
         self._requests: dict[str, list[str]] = {}
         self._asked_by: dict[str, str] = {}
         self._by_table: dict[str, dict[str, None]] = {}
@@ -114,8 +119,7 @@ class TaskBook:
 
     def of_claim(self, claim_id: str) -> Task | None:
         """The task that is held by a claim."""
-        held = (self.tasks[task_id] for task_id in self.leases)
-        return next((task for task in held if task.claim_id == claim_id), None)
+        return next((task for task in self.tasks.values() if task.claim_id == claim_id), None)
 
     def of_table(self, table_id: str) -> list[Task]:
         found = (self.tasks.get(task_id) for task_id in list(self._by_table.get(table_id, ())))
@@ -144,7 +148,7 @@ class TaskBook:
 
     def held(self) -> Iterable[tuple[str, int]]:
         """Versions that tasks read, by table."""
-        held = [self.tasks[task_id] for task_id in self.leases]
+        held = (task for task in self.tasks.values() if task.state is TaskState.CLAIMED)
         return [(task.table_id, task.read_version) for task in held]
 
     def transaction_ended(self, txn: Txn, batch: Batch) -> None:
@@ -162,19 +166,26 @@ class TaskBook:
 
     def lease(self, task_id: str, until_ms: int) -> None:
         self.leases[task_id] = until_ms
+        self._due_ms = min(self._due_ms, until_ms)
 
     def start_leases(self, until_ms: int) -> None:
         """After a start every lease begins anew."""
-        if len(self.leases) == self.count(TaskState.CLAIMED):
+        if self._leases_started:
             return
+        self._leases_started = True
         for task in self.tasks.values():
             if task.state is TaskState.CLAIMED:
-                self.leases.setdefault(task.task_id, until_ms)
+                self.lease(task.task_id, until_ms)
 
     def ran_out(self, now_ms: int) -> list[Task]:
-        """Tasks whose worker is silent, a bounded number."""
+        """Tasks whose worker is silent, a bounded number. Costs nothing before the first lease can have ended."""
+        if now_ms < self._due_ms:
+            return []
         over = [task_id for task_id, until_ms in self.leases.items() if until_ms <= now_ms]
-        return [self.tasks[task_id] for task_id in over[: limits.TICK_ITEMS_MAX]]
+        found = [self.tasks[task_id] for task_id in over[: limits.TICK_ITEMS_MAX]]
+        left = [until_ms for until_ms in self.leases.values() if until_ms > now_ms]
+        self._due_ms = now_ms if len(over) > len(found) else min(left, default=NEVER_MS)
+        return found
 
     def forget_ended(self, before_us: int, batch: Batch) -> None:
         """Ended tasks that are too old or too many, a bounded number."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from metaservice.core.compaction import Bucket, PlanFile, PlanSet
 from metaservice.core.model import Entry, FileKind, Live
+from metaservice.core.plans import Bucket, PlanFile, PlanSet
 from metaservice.store import keys
 from metaservice.store.plan_records import StoredEntry, decode_stored
 from metaservice.store.port import Cursor, prefix_end

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from metaservice.core.compaction import Gain
 from metaservice.core.model import Operation, Principal
+from metaservice.core.plans import Gain
 from metaservice.core.policy import Options, RowOrder
 from metaservice.core.tasks import Task, TaskGroup, TaskState
 from protos.laketx.storage.v1 import tasks_pb2 as pb

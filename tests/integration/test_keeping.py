@@ -152,10 +152,6 @@ def test_bad_lists_are_refused(running: tuple[Service, Stubs], client: MetaClien
     check_refused(lambda: purge.ConfirmPurged(many, timeout=TIMEOUT_S), bad, "TOO_MANY_PATHS")
     empty = maintenance_pb2.ConfirmPurgedRequest(table_id=table_id, paths=[""])
     check_refused(lambda: purge.ConfirmPurged(empty, timeout=TIMEOUT_S), bad, "PATH_INVALID")
-    task = maintenance_pb2.ListTasksRequest()
-    with pytest.raises(grpc.RpcError) as caught:
-        purge.ListTasks(task, timeout=TIMEOUT_S)
-    assert code_of(caught.value) is CODE.UNIMPLEMENTED
 
 
 def test_a_retention_that_is_no_number_is_refused(client: MetaClient) -> None:

@@ -30,7 +30,7 @@ FOLLOWS = {  # the published table, written down a second time: mine -> earlier 
     MINOR: {INSERT, ROWS},
     MAJOR: {MINOR},
 }
-REFUSALS = {"TRANSACTION_EXPIRED", "TRANSACTION_ABORTED", "TRANSACTION_ENDED", "METADATA_CHANGED"}
+REFUSALS = {"TRANSACTION_EXPIRED", "TRANSACTION_ABORTED", "TRANSACTION_ENDED", "METADATA_CHANGED", "TASK_CLAIM_LOST"}
 
 
 class ViolationError(Exception):
@@ -132,7 +132,8 @@ class Checker:
     def _hear_refusal(self, kind: str, txn_id: str, error: MetaError) -> None:
         check(error.kind is not ErrorKind.CORRUPT, "no record is missing", error)
         check(error.reason in REFUSALS, "a request in order is not refused", kind, txn_id, error)
-        if error.reason in ("TRANSACTION_EXPIRED", "TRANSACTION_ABORTED"):
+        lost = error.reason == "TASK_CLAIM_LOST" and kind != "begin"
+        if lost or error.reason in ("TRANSACTION_EXPIRED", "TRANSACTION_ABORTED"):
             self._end(txn_id, ("refused",))
         elif kind == "commit":
             check(error.reason == "METADATA_CHANGED", "a commit has an outcome", txn_id, error)

@@ -7,7 +7,8 @@ from collections import Counter
 from metaservice.service.decider import Job
 from tests.simulation.checks import ViolationError
 from tests.simulation.clients import play
-from tests.simulation.world import CLIENTS, Client, World
+from tests.simulation.workers import drain, play_task
+from tests.simulation.world import CLIENTS, WORKERS, Client, World
 
 STEPS = 90
 
@@ -23,6 +24,7 @@ def run_history(seed: int, steps: int = STEPS) -> Counter[str]:
     try:
         world.create()
         clients = [Client(world, play) for _ in range(CLIENTS)]
+        clients += [Client(world, play_task) for _ in range(WORKERS)]
         for done in range(steps):  # noqa: B007 - a failure names it
             world.tick_clocks()
             if world.rng.random() < 0.03:
@@ -33,7 +35,9 @@ def run_history(seed: int, steps: int = STEPS) -> Counter[str]:
             world.group(jobs)
         world.crash()
         world.group([client.job() for client in clients])
+        drain(world)
         world.checker.check_end(world.decider.state)
+        world.tasks.check_end(world)
     except ViolationError as error:
         raise HistoryError(f"seed {seed}, step {done}: {error}") from error
     except Exception as error:
@@ -41,5 +45,6 @@ def run_history(seed: int, steps: int = STEPS) -> Counter[str]:
     checker = world.checker
     counts = Counter(str(answer[0]).lower() for answer in checker.final.values())
     counts.update(answers=checker.answers, crashes=world.crashes, expired=len(checker.expired))
+    counts.update(tasks=world.decider.state.tasks.done)
     counts.update(commits=sum(len(log.commits) for log in checker.logs.values()))
     return counts

@@ -15,6 +15,8 @@ from metaservice.core.schema import Column
 from metaservice.core.transaction import Txn
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Answer, Decider, Job
+from metaservice.service.layouts import Layouts
+from metaservice.service.maintenance import Maintenance
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
 from metaservice.service.timeline import Timeline, VersionFilter
@@ -22,13 +24,16 @@ from metaservice.service.transactions import Transactions
 from metaservice.store import keys
 from metaservice.store.memory import MemoryStore
 from tests.simulation.checks import Checker, Spec, check
+from tests.simulation.task_checks import Tasks
 
 LEASE_MS = 5_000
+BACKOFF_MS = 300
 KEEP_MS = 7 * 24 * 3_600_000
 START_US = 1_800_000_000_000_000
 PARTITIONS = ("p=0", "p=1")
 BUCKETS = 2
 CLIENTS = 5
+WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,11 @@ class World:
         self.catalog = Catalog(self.decider, self.transactions, self.clock)
         self.reads = Reads(self.decider, self.clock)
         self.timeline = Timeline(self.decider)
+        self.maintenance = Maintenance(
+            self.decider, self.transactions, self.clock, 4, KEEP_MS, self.uuid, lambda name, **facts: None
+        )
+        self.layouts = Layouts(self.decider, lambda: None)
+        self.tasks = Tasks()
 
     def uuid(self) -> str:
         """A UUIDv7 of now."""
@@ -87,11 +97,11 @@ class World:
         """As found after a power cut, with some of what was not synced yet."""
         if self.store is None:
             self.store = MemoryStore()
-            return State(self.store)
+            return State(self.store, BACKOFF_MS)
         self.crashes += 1
         self.store = self.store.crash(self.rng.randint(0, self.store.unsynced_batches))
         self.checker.leases.clear()
-        state = State(self.store)
+        state = State(self.store, BACKOFF_MS)
         self.checker.read_again(state)
         return state
 
@@ -132,6 +142,7 @@ class World:
 
     def _tick(self) -> None:
         self.transactions.tick()
+        self.maintenance.tick()
 
     def store_now(self) -> MemoryStore:
         store = self.decider.state.store
@@ -200,6 +211,8 @@ class Client:
             if lost:
                 continue
             world.checker.hear(request.kind, request.txn_id, answer, world.clock.ms)
+            if request.kind == "commit" and isinstance(answer, tuple) and answer[0] == "COMMITTED":
+                world.tasks.check_commit(request.txn_id)
             if world.rng.random() < 0.12:
                 continue
             try:

@@ -7,18 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metaservice.core.compaction import (
-    Ages,
-    Bucket,
-    GroupPlan,
-    PlanFile,
-    PlanSet,
-    TaskPlan,
-    hidden_rows,
-    plan_bucket,
-    plan_partition,
-)
+from metaservice.core.compaction import plan_bucket, plan_partition
+from metaservice.core.compaction_append import hidden_rows
 from metaservice.core.model import Operation
+from metaservice.core.plans import Ages, Bucket, GroupPlan, PlanFile, PlanSet, TaskPlan
 from metaservice.core.policy import Options, Policy, RowOrder
 
 MINOR, MAJOR, CLUSTER = Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER
@@ -109,7 +101,7 @@ def test_hidden_rows_make_a_major_or_a_minor_of_the_files_that_hold_them() -> No
     assert hidden_rows(bucket) == {files[1].path: 9}
     plan = plan_bucket(policy(keyed=False), Ages(), bucket)
     assert (chosen(plan.major), chosen(plan.minor)) == ("a1:100 a2:100 a3:100", "a2:100")
-    quiet = replace(policy(keyed=False, by_partition=True))
+    quiet = policy(keyed=False, by_partition=True)
     for version, operation in ((3, MINOR), (4, MAJOR)):
         tasks, waits = plan_partition(quiet, Ages(quiet=version), [plan])
         assert [task.operation for task in tasks] == [operation]
@@ -229,7 +221,7 @@ def test_plans_converge(world: tuple[Policy, Ages, list[Bucket]]) -> None:
             for group in task.groups:
                 place = next(n for n, bucket in enumerate(live) if bucket.bucket == group.bucket)
                 live[place] = compacted(found, task.operation, group, live[place], version)
-    raise AssertionError(f"still planned: {tasks}")
+    raise AssertionError(f"still planned: {tasks_of((found, ages, live))}")
 
 
 def compacted(found: Policy, operation: Operation, group: GroupPlan, bucket: Bucket, version: int) -> Bucket:

@@ -1,0 +1,67 @@
+"""`laketx compaction` against a real service."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from metaservice.cli.failures import Exit
+from metaservice.client import MetaClient
+from tests.integration.compacting import insert, new_table, work
+from tests.integration.service import service
+from tests.integration.terminal import Shell
+
+FLAGS = ("--schedule-ms", "0", "--task-backoff-ms", "1")
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, MetaClient]]:
+    with (
+        service(tmp_path_factory.mktemp("cli") / "db", *FLAGS) as (server, _),
+        MetaClient(server.address, principal="bo") as client,
+    ):
+        yield Shell(server.address), client
+
+
+def test_plan_run_list_and_cancel(lake: tuple[Shell, MetaClient]) -> None:
+    shell, client = lake
+    table_id = new_table(client, "orders", minor_files="3")
+    for value in ("1", "1", "1", "2", "2"):
+        insert(client, table_id, value)
+    plan = shell.run("compaction", "plan", "orders", "--dry-run")
+    assert plan.code == Exit.DONE, plan.err
+    assert "minor" in plan.out
+    assert "day=1 #0" in plan.out
+    assert "3 delta files" in plan.out
+    assert "1 tasks at version 5" in plan.err
+    answer = json.loads(shell.run("compaction", "plan", "orders", "--what", "major", "-o", "json").out)
+    assert [task["operation"] for task in answer["tasks"]] == ["major_compact", "major_compact"]
+
+    queued = shell.run("compaction", "run", "orders", "minor", "--partition", "day=2", "-o", "json")
+    (task,) = json.loads(queued.out)["tasks"]
+    assert task["state"] == "queued"
+    assert task["requested_by"]["name"] == "ana"
+    listed = shell.run("compaction", "list")
+    assert task["task_id"] in listed.out
+    assert "1 waiting, 0 running" in listed.err
+    assert shell.run("compaction", "cancel", task["task_id"], "--dry-run").out.startswith("would call off minor")
+    assert shell.run("compaction", "cancel", task["task_id"], "--yes").code == Exit.DONE
+    assert task["task_id"] not in shell.run("compaction", "list").out
+    ended = json.loads(shell.run("compaction", "list", "--all", "-o", "json").out)
+    assert [(one["task_id"], one["state"]) for one in ended] == [(task["task_id"], "cancelled")]
+
+
+def test_waiting_and_what_is_refused(lake: tuple[Shell, MetaClient]) -> None:
+    shell, client = lake
+    table_id = new_table(client, "items")
+    for _ in range(2):
+        insert(client, table_id)
+    waiting = shell.start("compaction", "run", "items", "minor", "--wait", "-o", "json")
+    while not list(client.list_tasks(table_id=table_id)):
+        assert waiting.poll() is None
+    assert work(client, table_id).groups[0].files == 2
+    out, err = waiting.communicate(timeout=30)
+    assert [task["state"] for task in json.loads(out)["tasks"]] == ["done"], err
+    assert shell.run("compaction", "run", "items", "minor").out.startswith("nothing to do")
+    assert shell.run("compaction", "run", "items", "minor", "--partition", "week=1").code == Exit.USAGE
+    assert shell.run("compaction", "cancel", "x", "--yes").code == Exit.REFUSED
