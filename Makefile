@@ -128,6 +128,10 @@ bench-write: $(VENV)/.ready-bench ## measure writes from Spark; JSON and SCALE a
 bench-scan: $(VENV)/.ready-bench ## measure reads with Spark; ROWS="clean ten" for some of them, JSON and SCALE as above
 	@$(PY) -m benchmarks.scan
 
+.PHONY: bench-compact
+bench-compact: $(VENV)/.ready-bench ## measure compactions; ROWS="major minor large soak" chooses, JSON and SCALE as above
+	@$(PY) -m benchmarks.compact $(ROWS)
+
 .PHONY: clean
 clean: ## remove what the commands made, the environment included
 	@rm -rf $(VENV) .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

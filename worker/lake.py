@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from metaservice.client import MetaClient
 from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2
+from worker.daemon import Daemon
 from worker.errors import InputError
 from worker.importing import import_parquet
 from worker.multi_table import MultiTableTransaction
@@ -169,7 +170,12 @@ class Lake:
 
 
 def connect(
-    where: str | Path, spark: SparkSession | None = None, *, user: str = "", warehouse: str | None = None
+    where: str | Path,
+    spark: SparkSession | None = None,
+    *,
+    user: str = "",
+    warehouse: str | None = None,
+    maintenance: bool = False,
 ) -> Lake:
     """Opens a lake of tables: a folder, whose service starts by itself, or a service by its address.
 
@@ -183,9 +189,19 @@ def connect(
     spark: the session, classic or Spark Connect. Not given: the active one, or a new one when it is first needed.
     user: who the history says it was.
     warehouse: where data files lie, a path or URI that both Spark and pyarrow can open; a folder is its own.
+    maintenance: the lake's session also runs the compactions that the service plans, until the lake closes.
 
     `help(Lake)` and `help(Table)` go on from here; docs/python.md has it all on one page.
     """
+    lake = _connect(where, spark, user, warehouse)
+    if maintenance:
+        daemon = Daemon(lake)
+        lake.at_close(daemon.stop)
+        daemon.start()
+    return lake
+
+
+def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse: str | None) -> Lake:
     text = str(where)
     if text.startswith(SCHEME):
         if not warehouse:

@@ -179,24 +179,24 @@ def hidden_in(bucket: Bucket) -> Iterator[tuple[Any, Any]]:
     latest = None
     if newer:
         keys, gone, counts = _read_keys(newer)
-        is_first = _is_first(keys)
-        latest = keys.filter(is_first)
-        yield from _words(newer, counts, ~is_first.to_numpy() | gone)
+        first = is_first(keys)
+        latest = keys.filter(first)
+        yield from _words(newer, counts, ~first.to_numpy() | gone)
     for file in bucket.files:
         if file.data_version == lowest:
             keys, hidden, counts = _read_keys([file])
             if latest is not None:
-                hidden[_places_among(keys, latest)] = True
+                hidden[places_among(keys, latest)] = True
             yield from _words([file], counts, hidden)
 
 
-def _is_first(keys: pl.DataFrame) -> pl.Series:
+def is_first(keys: pl.DataFrame) -> pl.Series:
     """Whether no row before has the key."""
     whole = keys.to_series() if keys.width == 1 else keys.to_struct()
     return whole.is_first_distinct()
 
 
-def _places_among(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
+def places_among(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
     """Where the keys that are among others stand. Of composite ones most are told apart by a hash."""
     if keys.schema != latest.schema:  # the one or the other from before a widening
         kinds = pl.concat([keys.head(0), latest.head(0)], how="vertical_relaxed").schema

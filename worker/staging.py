@@ -109,6 +109,10 @@ class Stage:
         keys = [] if is_base else key_sets(self.meta, rows.sparkSession, self.table_folder, files)
         return Staged(files=files, key_sets=keys)
 
+    def write_ordered(self, rows: DataFrame, kind: common_pb2.FileKind.ValueType) -> Staged:
+        """Rows as they lie in their Spark partitions, by PART where it is there; a base's with it."""
+        return Staged(files=self._write(rows, PART in rows.columns, kind))
+
     def _write(self, rows: DataFrame, parted: bool, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
         name = self.next_name()
         codec = self.meta.properties.get("write.compression", "zstd")

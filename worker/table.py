@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, StructType
@@ -19,6 +19,7 @@ from worker.changing import Changes
 from worker.cursors import Cursor, cursor_of, tagged_version
 from worker.errors import word
 from worker.export import export
+from worker.jobs.by_hand import compact
 from worker.schema import check_name, schema_of, table_schema, type_text
 from worker.transaction import Commit, OnConflict, Write, check_policy, run_writes
 from worker.values import moment_of
@@ -242,6 +243,24 @@ class Table(Changes[Commit]):
     def _alter(self, message: str, *steps: common_pb2.SchemaChange) -> Table:
         self.meta = self.lake.client.alter_columns(self.table_id, *steps, commit_message=message)
         return self
+
+    # ------------------------------------------------------------------------------------------------------ services
+
+    def compact(
+        self,
+        operation: str = "minor",
+        *,
+        partition: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        sort_by: Sequence[str] = (),
+        zorder_by: Sequence[str] = (),
+        message: str = "",
+    ) -> Commit | None:
+        """Makes fewer, larger files of the same rows; None where there is nothing to gain.
+
+        "minor" joins small files, "major" rewrites what has hidden rows or deltas, "cluster" orders rows by columns:
+        one after the other (`sort_by`), or all alike (`zorder_by`).
+        """
+        return compact(self, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message)
 
     # ------------------------------------------------------------------------------------------------------- writes
 

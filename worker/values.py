@@ -45,6 +45,21 @@ def wire_value(value: Any, type_name: str) -> common_pb2.Value:
     raise InputError("VALUE_INVALID", f"{type_name} has no values here")
 
 
+def python_value(value: common_pb2.Value) -> Any:
+    """A value of the wire as Python has it."""
+    match value.WhichOneof("kind"):
+        case "null" | None:
+            return None
+        case "date":
+            return date.fromordinal(value.date + EPOCH_DAY)
+        case "timestamp_us":
+            return moment_of(value.timestamp_us)
+        case "decimal":
+            return Decimal(value.decimal)
+        case kind:
+            return getattr(value, kind)
+
+
 def _boolean(value: object) -> bool:
     found = {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower())
     if found is None:

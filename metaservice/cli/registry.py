@@ -36,6 +36,7 @@ from metaservice.cli import (
     versions,
     watch,
     why,
+    worker,
 )
 from metaservice.cli.command import FILE, Command, Parser, seconds, whole
 from metaservice.cli.plugins import with_added
@@ -60,6 +61,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     tag.COMMAND,
     cursor.COMMAND,
     compaction.COMMAND,
+    worker.COMMAND,
     purge.COMMAND,
     backup.BACKUP,
     backup.RESTORE,

@@ -1,0 +1,224 @@
+"""How fast compactions are, as ratios to plain Spark reading and writing the same bytes. `make bench-compact`.
+
+Each group of rows is a function; GROUPS lists them, and names on the command line choose among them.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from benchmarks.frame import ROOT, Benchmark, scaled, scratch
+from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, interleaved, over, rows, session
+from metaservice.client import ConflictError, LakeTXError
+from protos.laketx.v1 import common_pb2
+from worker import Lake, Table, connect
+from worker.daemon import Daemon
+from worker.jobs.planning import plan_groups
+from worker.jobs.running import Inputs, Options, staged
+from worker.jobs.tasks import Chunk, Settings
+
+BUCKETS = 16
+DELTAS = 10
+SMALL_DELTAS = 100
+SMALL_ROWS = 10_000
+BUCKET_ROWS = 28_000_000  # about 2 GiB of Parquet
+WORKER_MIB = 2_048
+COMMITS = 1_000
+COMMIT_ROWS = 1_000
+RUNS = 3
+MINOR, MAJOR = common_pb2.OPERATION_MINOR_COMPACT, common_pb2.OPERATION_MAJOR_COMPACT
+
+
+def paths(table: Table) -> list[str]:
+    listed = table.lake.client.list_files(table.table_id)
+    return [f"{table.folder}/{entry.file.path}" for entry in listed if entry.HasField("file")]
+
+
+def with_deltas(lake: Lake, count: int) -> Table:
+    """A base in buckets, and upserts of every hundredth row, each time of others."""
+    table = lake.create_table("bench.keyed", SCHEMA, primary_key=["id"], buckets=BUCKETS)
+    table.overwrite(rows(lake.spark, count))
+    for number in range(DELTAS):
+        table.insert(rows(lake.spark, count // 100, start=number, step=100, files=2, edition=number + 1))
+    return table
+
+
+def plain_copy(lake: Lake, files: Sequence[str], folder: Path) -> Callable[[], None]:
+    """Plain Spark reads the files and writes what is in them, by the same codec."""
+
+    def copy() -> None:
+        frame = lake.spark.read.schema(SCHEMA).parquet(*files)
+        frame.write.mode("overwrite").option("compression", "zstd").parquet(str(folder))
+
+    return copy
+
+
+def compaction(table: Table, operation: common_pb2.Operation.ValueType, *, verify: bool) -> Callable[[], None]:
+    """All but its commit, so that it can be measured again."""
+
+    def compact() -> None:
+        with staged(table, operation, options=Options(verify=verify)) as job:
+            assert job.groups, "there is nothing to compact"
+
+    return compact
+
+
+def add_major_rows(bench: Benchmark) -> None:
+    count = scaled(ROWS, 100_000)
+    with scratch() as folder, connect(folder / "lake", session()) as lake:
+        table = with_deltas(lake, count)
+        ours, copy = compaction(table, MAJOR, verify=True), plain_copy(lake, paths(table), folder / "plain")
+        start = time.perf_counter()
+        ours()
+        first_s = time.perf_counter() - start
+        ways = {"plain": copy, "alone": compaction(table, MAJOR, verify=False), "verified": ours}
+        times = interleaved(ways, runs=RUNS, warm_ups=1)
+        what = f"major compaction: {count:,} rows, {DELTAS} deltas of 1 %, {BUCKETS} buckets"
+        ratio = "times plain"
+        bench.add(f"{what}, no digests", over(times["alone"], times["plain"]), unit=ratio, at_most=0.8)
+        bench.add(f"{what}, output read again", over(times["verified"], times["plain"]), unit=ratio, at_most=1.0)
+        bench.add(f"{what}, first of its session", [first_s / min(times["plain"])], unit=ratio, at_most=1.8)
+        add_scan_rows(bench, lake, table, folder)
+
+
+def add_scan_rows(bench: Benchmark, lake: Lake, table: Table, folder: Path) -> None:
+    """The same rows as plain Parquet, in as many files, sorted alike."""
+    table.compact("major")
+    sorted_rows = table.read().repartitionByRange(BUCKETS, "id").sortWithinPartitions("id")
+    sorted_rows.write.option("compression", "zstd").parquet(str(folder / "sorted"))
+    read = table.read()
+
+    def plain() -> DataFrame:
+        return lake.spark.read.schema(SCHEMA).parquet(str(folder / "sorted"))
+
+    for name, work in (("three columns", aggregation), ("all columns", all_columns)):
+        ways = {"plain": lambda work=work: work(plain()), "LakeTX": lambda work=work: work(read)}
+        times = interleaved(ways, warm_ups=2)
+        ratios = over(times["LakeTX"], times["plain"])
+        bench.add(f"scan after a major compaction, {name}", ratios, unit="times plain", at_most=1.02)
+
+
+def add_minor_rows(bench: Benchmark) -> None:
+    deltas = scaled(SMALL_DELTAS, 4)
+    with scratch() as folder, connect(folder / "lake", session()) as lake:
+        table = lake.create_table("bench.small", SCHEMA, primary_key=["id"], buckets=2)
+        table.overwrite(rows(lake.spark, SMALL_ROWS * 10, files=2))
+        base = set(paths(table))
+        for number in range(deltas):
+            table.insert(rows(lake.spark, SMALL_ROWS, start=number * 977, files=1, edition=number + 1))
+        files = [path for path in paths(table) if path not in base]
+        for path in base:
+            Path(path).unlink()  # whoever read a byte of it would fail
+        ways = {
+            "plain": plain_copy(lake, files, folder / "plain"),
+            "LakeTX": compaction(table, MINOR, verify=True),
+        }
+        times = interleaved(ways, runs=RUNS, warm_ups=1)
+        ratios = over(times["LakeTX"], times["plain"])
+        work = f"minor compaction of {deltas} deltas of {SMALL_ROWS:,} rows, the base files deleted"
+        bench.add(work, ratios, unit="times plain", at_most=2.0)
+
+
+ALONE = """
+import json, pickle, resource, sys, time
+from worker.jobs.tasks import run_chunk
+settings, chunk = pickle.load(open(sys.argv[1], "rb"))
+start = time.perf_counter()
+result = run_chunk(settings, chunk)
+print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.perf_counter() - start,
+                  result.output.rows, result.input == result.output]))
+"""
+
+
+def add_large_bucket_rows(bench: Benchmark) -> None:
+    """The task of one bucket in a process of its own, whose memory can be told."""
+    count = scaled(BUCKET_ROWS, 100_000)
+    with scratch() as folder, connect(folder / "lake", session()) as lake:
+        table = lake.create_table("bench.large", SCHEMA, primary_key=["id"], buckets=1)
+        table.overwrite(rows(lake.spark, count))
+        table.insert(rows(lake.spark, count // 100, step=100, files=2, edition=1))
+        group = plan_groups(table.meta, MAJOR, lake.client.list_files(table.table_id), 128 << 20)[0]
+        settings = Settings(
+            table.meta.SerializeToString(),
+            table.folder,
+            is_major=True,
+            is_base=True,
+            verify=True,
+            file_bytes_target=128 << 20,
+        )
+        work = folder / "work.pickle"
+        work.write_bytes(pickle.dumps((settings, Chunk(0, "out/0", tuple(Inputs(table).files(group))))))
+        lake.spark.stop()
+        done = subprocess.run(
+            [sys.executable, "-c", ALONE, str(work)], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        mib, seconds, kept, same = json.loads(done.stdout)
+        assert (kept, same) == (count, True)
+        note = f"{seconds:.1f} s, both digests"
+        what = f"a bucket of {group.bytes / 2**20:,.0f} MiB, {count:,} rows: memory of its worker"
+        bench.add(what, [mib], unit="MiB", at_most=WORKER_MIB, note=note)
+
+
+def aggregate(table: Table) -> None:
+    aggregation(table.read())
+
+
+def add_soak_rows(bench: Benchmark) -> None:
+    """Small inserts while the daemon compacts beside them."""
+    commits = scaled(COMMITS, 20)
+    kinds: list[tuple[str, str, list[str]]] = [
+        ("append", "delta_write_serializable", []),
+        ("key", "maxcompute", ["id"]),
+    ]
+    with scratch() as folder, connect(folder / "lake", session()) as lake:
+        for kind, profile, key in kinds:
+            table = lake.create_table(f"bench.{kind}", SCHEMA, primary_key=key, profile=profile)
+            daemon = Daemon(lake, tasks_at_once=1, idle_s=0.2)
+            daemon.start()
+            refused = 0
+            for number in range(commits):
+                try:
+                    table.insert(rows(lake.spark, COMMIT_ROWS, start=number * COMMIT_ROWS, files=1))
+                except (ConflictError, LakeTXError):
+                    refused += 1
+            daemon.stop()
+            what = f"{commits:,} inserts of {COMMIT_ROWS:,} rows, {kind} table, {profile}"
+            note = f"{daemon.tasks_done} tasks beside"
+            bench.add(f"{what}: refused", [float(refused)], unit="commits", at_most=0, note=note)
+            fresh = lake.create_table(f"bench.fresh_{kind}", SCHEMA, primary_key=key, profile=profile)
+            fresh.insert(rows(lake.spark, commits * COMMIT_ROWS, files=1))
+            ways = {
+                "fresh": lambda one=fresh: aggregation(one.read()),
+                "old": lambda one=table: aggregation(one.read()),
+            }
+            times = interleaved(ways, runs=RUNS, warm_ups=1)
+            bench.add(f"{what}: read after", over(times["old"], times["fresh"]), unit="times fresh", at_most=1.2)
+            files = len(paths(table)) / len(paths(fresh))
+            bench.add(f"{what}: files", [files], unit="times ideal", at_most=3)
+
+
+GROUPS: dict[str, Callable[[Benchmark], None]] = {
+    "major": add_major_rows,
+    "minor": add_minor_rows,
+    "large": add_large_bucket_rows,
+    "soak": add_soak_rows,
+}
+
+
+def main(chosen: Sequence[str]) -> int:
+    bench = Benchmark("compact", "Compactions", packages=["pyspark", "polars", "pyarrow"])
+    for name in chosen or GROUPS:
+        GROUPS[name](bench)
+    return 0 if bench.finish() else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,249 @@
+"""Compactions as real Spark jobs whose commits cross with others', and the daemon; contents against a plain dict."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from metaservice.client import ConflictError
+from protos.laketx.v1 import common_pb2, maintenance_pb2
+from tests.spark.stored import live, row_ids, stored_rows
+from worker import Lake, Table, connect
+from worker.daemon import Daemon
+from worker.jobs.clustering import Order
+from worker.jobs.running import Options, run, staged
+from worker.row_changes import plan_delete, plan_update
+from worker.transaction import Write, run_writes
+from worker.writes import plan_insert, plan_overwrite
+
+MINOR, MAJOR, CLUSTER = (
+    common_pb2.OPERATION_MINOR_COMPACT,
+    common_pb2.OPERATION_MAJOR_COMPACT,
+    common_pb2.OPERATION_CLUSTER,
+)
+NewName = Callable[[], str]
+Rows = dict[int, str]
+
+
+class Crossed:
+    """A table, what it must hold at each version, and changes that begin at an older version than they commit at."""
+
+    def __init__(self, lake: Lake, name: str, *, keyed: bool) -> None:
+        self.lake = lake
+        key = ["id"] if keyed else []
+        self.table: Table = lake.create_table(
+            name, "id bigint, v string", primary_key=key, buckets=1 if keyed else None
+        )
+        self.rows: Rows = {}
+        self.at: dict[int, Rows] = {}
+        self._numbers = itertools.count()
+
+    def frame(self, rows: Rows) -> DataFrame:
+        return self.lake.spark.createDataFrame(list(rows.items()), "id bigint, v string").coalesce(1)
+
+    def head(self) -> int:
+        return int(self.table.refresh().meta.head_version)
+
+    def insert(self, version: int | None = None) -> None:
+        number = next(self._numbers)
+        new = {10 * number: "new", 10 * number + 1: "new"}
+        self._write(lambda: plan_insert(self.table.refresh(), self.frame(new)), version, {**self.rows, **new})
+
+    def update(self, version: int | None = None) -> None:
+        key, value = min(self.rows), f"u{next(self._numbers)}"
+        after = {**self.rows, key: value}
+        self._write(lambda: plan_update(self.table.refresh(), {"v": f"'{value}'"}, f"id = {key}"), version, after)
+
+    def delete(self, version: int | None = None) -> None:
+        key = max(self.rows)
+        after = {one: value for one, value in self.rows.items() if one != key}
+        self._write(lambda: plan_delete(self.table.refresh(), f"id = {key}"), version, after)
+
+    def overwrite(self, version: int | None = None) -> None:
+        new = {next(self._numbers): "all", next(self._numbers): "all"}
+        self._write(lambda: plan_overwrite(self.table.refresh(), self.frame(new), "all"), version, new)
+
+    def _write(self, plan: Callable[[], Write], version: int | None, after: Rows) -> None:
+        def planned() -> list[Write]:
+            return [plan() if version is None else plan().at(version)]
+
+        commit = run_writes(self.lake, planned)[0]
+        self.rows = after
+        self.at[commit.version] = after
+
+    def compact(self, operation: common_pb2.Operation.ValueType) -> None:
+        options = Options(order=Order("sort", ("v",))) if operation == CLUSTER else None
+        commit = run(self.table, operation, options=options)
+        assert commit is not None
+        self.at[commit.version] = self.rows
+
+    def make_work(self) -> None:
+        """Something that every compaction gains by."""
+        self.insert()
+        self.insert()
+        self.delete()
+
+    def compact_across(self, operation: common_pb2.Operation.ValueType, winner: Callable[[], None]) -> bool:
+        """Whether the compaction commits over the winner, which commits between its reads and its own commit."""
+        options = Options(order=Order("sort", ("v",))) if operation == CLUSTER else Options()
+        with staged(self.table, operation, options=options) as job:
+            assert job.groups
+            winner()
+            try:
+                commit = job.commit()
+            except ConflictError:
+                return False
+        self.at[commit.version] = self.rows
+        return True
+
+    def check(self) -> None:
+        """Every version that a commit made, by the files' own rules; the newest by Spark too."""
+        for version, want in self.at.items():
+            found = stored_rows(self.table, version)
+            assert sorted((row["id"], row["v"]) for row in found) == sorted(want.items()), version
+        assert sorted(map(tuple, self.table.read().collect())) == sorted(self.rows.items())
+
+
+def word(operation: common_pb2.Operation.ValueType) -> str:
+    return common_pb2.Operation.Name(operation).removeprefix("OPERATION_").lower()
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "append"])
+def test_compactions_cross_with_everything(lake: Lake, new_name: NewName, keyed: bool) -> None:
+    crossed = Crossed(lake, new_name(), keyed=keyed)
+    stands: dict[str, set[common_pb2.Operation.ValueType]] = {
+        "insert": {MINOR},
+        "update": {MINOR},
+        "overwrite": set(),
+        "minor_compact": {MAJOR},
+        "major_compact": set(),
+    }
+    for operation in (MINOR, MAJOR):
+        for name, passed in stands.items():
+            crossed.make_work()
+            other = {"minor_compact": MINOR, "major_compact": MAJOR}.get(name)
+            winner: Callable[[], None] = getattr(crossed, name) if other is None else partial(crossed.compact, other)
+            assert crossed.compact_across(operation, winner) == (operation in passed), (word(operation), name)
+    crossed.check()
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "append"])
+def test_changes_pass_compactions_that_came_first(lake: Lake, new_name: NewName, keyed: bool) -> None:
+    crossed = Crossed(lake, new_name(), keyed=keyed)
+    for operation in (MINOR, MAJOR):
+        for mine in (crossed.insert, crossed.update, crossed.overwrite):
+            crossed.make_work()
+            version = crossed.head()
+            crossed.compact(operation)
+            mine(version)
+    crossed.check()
+
+
+def test_clustering_and_inserts_pass_each_other(lake: Lake, new_name: NewName) -> None:
+    crossed = Crossed(lake, new_name(), keyed=False)
+    crossed.make_work()
+    ids = {key: row_id for key, row_id in row_ids(crossed.table, "id").items() if key in crossed.rows}
+    assert crossed.compact_across(CLUSTER, crossed.insert)
+    version = crossed.head()
+    crossed.compact(CLUSTER)
+    crossed.insert(version)
+    crossed.check()
+    assert ids.items() <= row_ids(crossed.table, "id").items()
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "append"])
+def test_increments_are_as_if_nothing_were_compacted(lake: Lake, new_name: NewName, keyed: bool) -> None:
+    crossed = Crossed(lake, new_name(), keyed=keyed)
+    crossed.make_work()
+    since = crossed.head()
+    crossed.update()
+    crossed.insert()
+
+    def increments() -> list[list[Any]]:
+        return [
+            sorted(map(tuple, crossed.table.changes(since=since, mode=mode).collect()))
+            for mode in ("log", "changes", "latest")
+        ]
+
+    want = increments()
+    for operation in (MINOR, MAJOR) if keyed else (MINOR,):
+        crossed.compact(operation)
+    assert increments() == want
+
+
+def test_older_schemas_come_out_under_the_present_one(lake: Lake, new_name: NewName, spark: SparkSession) -> None:
+    types = "id bigint, n int, gone string, s struct<a:int,b:string>, m map<string,decimal(9,2)>, p date"
+    table = lake.create_table(new_name(), types, primary_key=["id"], buckets=2, partition_by=["p"])
+    row = "id", "cast(id as int) n", "'old' gone", "struct(cast(id as int) a, 'b' b) s", "map('k', 1.5BD) m"
+    table.insert(spark.range(20).selectExpr(*row, "if(id % 2 = 0, date'2026-01-01', null) p"))
+    table.drop_column("gone").rename_column("n", "number").widen_column("number", "bigint")
+    table.add_columns("gone double").rename_column("s.b", "c")
+    new = "id", "id number", "0.5D gone", "struct(cast(id as int) a, 'c' c) s", "map('k', 2.5BD) m"
+    table.insert(spark.range(10, 30).selectExpr(*new, "if(id % 2 = 0, date'2026-01-01', null) p"))
+    want = sorted(map(repr, table.read().collect()))
+    assert table.compact("major") is not None
+    assert sorted(map(repr, table.read().collect())) == want
+    assert {entry.file.schema_version for entry in live(table)} == {table.refresh().meta.schema_version}
+    assert all(entry.file.stats for entry in live(table))
+
+
+def test_a_curve_and_a_partition_alone(lake: Lake, new_name: NewName, spark: SparkSession) -> None:
+    table = lake.create_table(new_name(), "id bigint, v string, p int", partition_by=["p"])
+    for _ in range(2):
+        table.insert(spark.range(40).selectExpr("id", "cast(-id as string) v", "cast(id % 2 as int) p").coalesce(1))
+    want = sorted(map(tuple, table.read().collect()))
+    table.compact("cluster", zorder_by=["id", "v"], partition={"p": 1})
+    ordered = [entry.file for entry in live(table) if entry.file.row_order]
+    assert {file.row_order for file in ordered} == {"zorder(id,v)"}
+    assert {file.partition.values[0].value.integer for file in ordered} == {1}
+    assert sorted(map(tuple, table.read().collect())) == want
+
+
+# -- the daemon --------------------------------------------------------------------------------------------------------
+
+
+def test_the_daemon_does_what_is_asked_for(lake: Lake, new_name: NewName) -> None:
+    crossed = Crossed(lake, new_name(), keyed=True)
+    crossed.make_work()
+    asked = lake.client.request_tasks(crossed.table.table_id, MAJOR).tasks
+    daemon = Daemon(lake)
+    assert daemon.run_waiting() >= len(asked) == 1
+    done = lake.client.get_task(asked[0].task_id)
+    assert done.state == maintenance_pb2.TASK_STATE_DONE
+    assert [entry.file.kind for entry in live(crossed.table)] == [common_pb2.FILE_KIND_BASE]
+    crossed.check()
+
+
+def test_a_task_that_fails_says_why_and_comes_again(lake: Lake, new_name: NewName) -> None:
+    crossed = Crossed(lake, new_name(), keyed=True)
+    crossed.make_work()
+    asked = lake.client.request_tasks(crossed.table.table_id, MAJOR).tasks[0]
+    file = Path(f"{crossed.table.folder}/{live(crossed.table)[0].file.path}")
+    payload = file.read_bytes()
+    file.write_bytes(payload[:100])
+    assert Daemon(lake).run_waiting() == 0
+    failed = lake.client.get_task(asked.task_id)
+    assert failed.attempts == 1
+    assert failed.error
+    assert failed.state == maintenance_pb2.TASK_STATE_QUEUED
+    file.write_bytes(payload)
+    lake.client.cancel_task(asked.task_id)
+    crossed.check()
+
+
+def test_maintenance_runs_beside_an_embedded_table(spark: SparkSession, tmp_path: Path) -> None:
+    with connect(tmp_path / "lake", spark) as first:
+        crossed = Crossed(first, "a.t", keyed=False)
+        crossed.make_work()
+        head = crossed.head()
+        first.client.request_tasks(crossed.table.table_id, MAJOR)
+        with connect(tmp_path / "lake", spark, maintenance=True):
+            version = next(first.client.watch(crossed.table.table_id, after_version=head))
+        assert version.operation == MAJOR
+        crossed.check()

@@ -1,0 +1,94 @@
+"""`laketx worker`: the worker of table services in the foreground, until SIGTERM or Ctrl-C.
+
+The first signal lets running tasks end, for as long as `--drain` allows; a second one gives them back at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Final
+
+from metaservice.client import LakeTXError
+from worker.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
+from worker.lake import Lake, connect
+
+SERVER: Final = "127.0.0.1:7070"
+TASKS_MAX: Final = 64
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        with _lake(given) as lake:
+            _ = lake.spark  # its start takes seconds, which no claim should wait for
+            serve(lake, given)
+    except LakeTXError as error:
+        sys.stderr.write(f"laketx worker: {error}\n")
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="laketx worker", description="Runs compactions that MetaService plans.")
+    found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
+    found.add_argument("--folder", metavar="PATH", help="A folder with its own service, instead (LAKETX_FOLDER).")
+    found.add_argument("--warehouse", metavar="PATH", help="Where data files lie; a folder is its own.")
+    found.add_argument("--tasks", type=_tasks, default=TASKS_AT_ONCE, metavar="N", help="Tasks at a time (default 2).")
+    found.add_argument("--idle", type=_seconds, default=IDLE_S, metavar="S", help="Between looks for work (default 5).")
+    found.add_argument("--drain", type=_seconds, default=DRAIN_S, metavar="S", help="For tasks to end (default 300).")
+    found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Who does it, as history shows it.")
+    return found
+
+
+def serve(lake: Lake, given: argparse.Namespace) -> None:
+    daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle)
+    asked = 0
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        nonlocal asked
+        asked += 1
+        daemon.ask_to_stop()
+        if asked > 1:
+            raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    sys.stdout.write("worker: ready\n")
+    sys.stdout.flush()
+    try:
+        daemon.run(given.drain)
+    except KeyboardInterrupt:
+        daemon.stop(0.0)
+
+
+def _lake(given: argparse.Namespace) -> Lake:
+    folder = given.folder or (None if given.server else os.environ.get("LAKETX_FOLDER"))
+    if folder:
+        return connect(folder, user=given.user, warehouse=given.warehouse)
+    server = given.server or os.environ.get("LAKETX_SERVER") or SERVER
+    return connect(f"laketx://{server}", user=given.user, warehouse=given.warehouse)
+
+
+def _tasks(text: str) -> int:
+    found = int(text)
+    if not 1 <= found <= TASKS_MAX:
+        raise argparse.ArgumentTypeError(f"1 to {TASKS_MAX}")
+    return found
+
+
+def _seconds(text: str) -> float:
+    found = float(text)
+    if not 0 <= found <= 86_400:
+        raise argparse.ArgumentTypeError("0 to 86400")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Digests of rows in any order, by which a compaction shows that it lost, doubled and changed nothing.
+
+Each row is hashed, and the hashes are added up: the number of rows, the sum of the hashes, and the sum of the hashes
+scrambled once more. Sums of parts add up to the sum of the whole, and take away what is hidden; a row that comes twice
+counts twice.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+HASH: Final = "_laketx_hash"
+KIND: Final = f"polars {pl.__version__}"
+_SEED: Final = 0x1A4E
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT: Final = np.uint64(29)
+_MASK: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Of no rows, until some are added."""
+
+    rows: int = 0
+    sum: int = 0
+    scrambled: int = 0
+
+    def __add__(self, other: Digest) -> Digest:
+        return Digest(
+            self.rows + other.rows, (self.sum + other.sum) & _MASK, (self.scrambled + other.scrambled) & _MASK
+        )
+
+    def __sub__(self, other: Digest) -> Digest:
+        return Digest(
+            self.rows - other.rows, (self.sum - other.sum) & _MASK, (self.scrambled - other.scrambled) & _MASK
+        )
+
+    def to_bytes(self, kind: str = KIND) -> bytes:
+        """Equal for equal rows, where the same hash was used."""
+        return kind.encode() + b":" + struct.pack(">qQQ", self.rows, self.sum, self.scrambled)
+
+
+def digest_of(hashes: pl.Series) -> Digest:
+    numbers = hashes.to_numpy()
+    return Digest(len(numbers), _sum(numbers), _sum(_scrambled(numbers)))
+
+
+def row_hashes(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
+    """Of these columns in this order: the same in every process with the same Polars."""
+    return rows.select(columns).hash_rows(_SEED)
+
+
+def _sum(numbers: np.ndarray[Any, np.dtype[np.uint64]]) -> int:
+    return int(np.add.reduce(numbers, dtype=np.uint64)) if len(numbers) else 0
+
+
+def _scrambled(numbers: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    return (numbers ^ (numbers >> _SHIFT)) * _ODD
