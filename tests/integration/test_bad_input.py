@@ -59,6 +59,7 @@ NUMBERS = {
     FieldDescriptor.TYPE_SINT32: BITS["INT32"],
     FieldDescriptor.TYPE_INT64: BITS["INT64"],
     FieldDescriptor.TYPE_SINT64: BITS["INT64"],
+    FieldDescriptor.TYPE_SFIXED64: BITS["INT64"],
     FieldDescriptor.TYPE_UINT64: BITS["UINT64"],
 }
 REALS = [0.0, -0.0, 1.5, math.nan, math.inf, -math.inf, 5e-324]
