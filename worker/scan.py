@@ -576,11 +576,14 @@ class Frames:
         differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
         if not differing:
             return rows
-        hashes = [mor.xxhash64(self._spelled(one.file)) for one in part.files]
-        if len(set(hashes)) < len(hashes):
-            raise AssertionError("two paths of one hash")
-        known = self._spark.createDataFrame(pa.table({HASH: pa.array(hashes, pa.int64()), **differing}))
-        return rows.join(sf.broadcast(known), sf.xxhash64(PATH) == known[HASH]).drop(HASH)
+        if part.told is Told.BY_SIZE:
+            file_keys, row_key = [one.file.bytes for one in part.files], sf.col(SIZE)
+        else:
+            file_keys, row_key = [mor.xxhash64(self._spelled(one.file)) for one in part.files], sf.xxhash64(PATH)
+        if len(set(file_keys)) < len(file_keys):
+            raise AssertionError("two files of one key")
+        known = self._spark.createDataFrame(pa.table({HASH: pa.array(file_keys, pa.int64()), **differing}))
+        return rows.join(sf.broadcast(known), row_key == known[HASH]).drop(HASH)
 
     def _word(self, part: _Part, position: str, bits: int) -> str:
         """The key of a row's word."""

@@ -128,7 +128,7 @@ def serial_orders(done: Sequence[Done], profile: str) -> Iterator[list[Done]]:
     those in which they come after jobs that did not see them."""
     in_order = sorted(done, key=lambda one: one.version)
     yield in_order
-    if profile != "delta_write_serializable":
+    if profile not in ("delta_write_serializable", "row_level"):
         return
     for order in permutations(in_order):
         fixed = [one for one in order if not one.is_blind]

@@ -23,7 +23,7 @@ from tests.spark.reading import union
 from tests.spark.stored import staged_folders, stored_rows
 from worker import Lake, Table, connect
 
-PROFILES = ["maxcompute", "delta_serializable", "delta_write_serializable"]
+PROFILES = ["maxcompute", "delta_serializable", "delta_write_serializable", "row_level"]
 BEGIN: State = {number: (number, "ab"[number % 2]) for number in range(8)}
 
 
@@ -128,7 +128,8 @@ def check_race(lake: Lake, name: str, profile: str, seed: int, *, keyed: bool, t
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_jobs_at_once_have_an_order(lake: Lake, profile: str) -> None:
-    check_race(lake, f"race.{profile}", profile, 1, keyed=profile == "delta_serializable", threads=3, jobs=2)
+    keyed = profile in ("delta_serializable", "row_level")
+    check_race(lake, f"race.{profile}", profile, 1, keyed=keyed, threads=3, jobs=2)
 
 
 @pytest.mark.long
@@ -336,7 +337,7 @@ def pinned(lake: Lake, table: Table, by: str = "") -> list[Any]:
 def test_a_driver_killed_at_any_moment(lake: Lake, drivers: Callable[[int], list[Driver]], seed: int) -> None:
     """While it pays on and on."""
     chance = random.Random(seed)
-    table = make(lake, f"killed.at_{seed}", PROFILES[seed % 3], keyed=seed % 2 == 0)
+    table = make(lake, f"killed.at_{seed}", PROFILES[seed % len(PROFILES)], keyed=seed % 2 == 0)
     [driver] = drivers(1)
     driver.answer(driver.tell("jobs", table=table.name, jobs=payments(chance, 1), on_conflict="rerun"))
     driver.tell("jobs", table=table.name, jobs=payments(chance, 50), on_conflict="rerun")
