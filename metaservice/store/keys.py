@@ -347,6 +347,6 @@ def place_of(key: bytes) -> bytes:
     return key[: key.index(b"\x00", 17) + 5]
 
 
-def bucket_of(place: bytes) -> tuple[str, int]:
-    """Partition and bucket of a live entry's place."""
-    return place[17:-5].decode(), int.from_bytes(place[-4:], "big")
+def partition_of(start: bytes) -> str:
+    """Of what the keys of a partition's live entries begin with."""
+    return start[17:-1].decode()
