@@ -1,7 +1,8 @@
 """What is worth compacting: pure, from the live entries of a bucket to tasks.
 
-A bucket is looked at by itself (`plan_bucket`; in most, `quiet_plan` sees that nothing is due), then the buckets of a partition together (`plan_partition`): under
-`maxcompute` two tasks in one partition would make each other lose, so there is one; elsewhere there is one a bucket.
+A bucket is looked at by itself (`plan_bucket`; in most, `quiet_plan` sees that nothing is due), then the buckets of a
+partition together (`plan_partition`): under `maxcompute` two tasks in one partition would make each other lose, so
+there is one; elsewhere there is one a bucket.
 
 In a table with a key a minor takes a run: every file between two data versions, none of them a base file. Worked
 example with `compaction.minor.files` 3, files by data version:

@@ -345,8 +345,3 @@ def schedule_key(table: bytes) -> bytes:
 def place_of(key: bytes) -> bytes:
     """Of a live entry's key: all before the path."""
     return key[: key.index(b"\x00", 17) + 5]
-
-
-def partition_of(start: bytes) -> str:
-    """Of what the keys of a partition's live entries begin with."""
-    return start[17:-1].decode()
