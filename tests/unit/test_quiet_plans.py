@@ -1,5 +1,6 @@
 """The short way past buckets where nothing is due never misses what the long one finds."""
 
+import pytest
 from hypothesis import given
 
 from metaservice.core.compaction import plan_bucket
@@ -10,7 +11,8 @@ from metaservice.core.policy import Policy
 from metaservice.store.layout import count_entries
 from metaservice.store.plan_records import StoredEntry
 from protos.laketx.v1 import common_pb2
-from tests.unit.test_compaction_plans import worlds
+from tests.unit.test_compaction_plans import TARGET, files_of, worlds
+from tests.unit.test_compaction_plans import policy as make_policy
 
 
 def stored(file: PlanFile, row_order: str) -> StoredEntry:
@@ -45,3 +47,12 @@ def test_a_quiet_bucket_has_no_plan(world: tuple[Policy, Ages, list[Bucket]]) ->
         assert slow.last_added == plan.last_added
         for age, version in slow.waits:
             assert any(of is age and before <= version for of, before in plan.waits)
+
+
+@pytest.mark.parametrize(
+    ("live", "is_quiet"), [("d5", True), ("b4:100 d5 d6", True), ("d5 d6 d7", False), ("d5:40 d6:40", False)]
+)
+def test_what_reaches_a_threshold_is_looked_at(live: str, *, is_quiet: bool) -> None:
+    counts = count_entries([stored(file, "") for file in files_of(live)], TARGET, "", 2**62)
+    assert counts is not None
+    assert (quiet_plan(make_policy(), Ages(), counts) is not None) is is_quiet
