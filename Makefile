@@ -112,6 +112,10 @@ bench-commit: $(VENV)/.ready-bench ## measure commits; JSON=FILE to write result
 bench-plan: $(VENV)/.ready-bench ## measure plans; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.plan
 
+.PHONY: bench-maintain
+bench-maintain: $(VENV)/.ready-bench ## measure the planning of table services; JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.maintain
+
 .PHONY: bench-purge
 bench-purge: $(VENV)/.ready-bench ## measure the purge of dead files; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.purge

@@ -8,7 +8,7 @@ history   one partition of 100 files; each later commit replaces one of them, as
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +33,15 @@ class Loader:
     """Commits in groups, by the calls that the wire makes."""
 
     def __init__(self, service: Service) -> None:
+        self.service = service
         self._calls = service.calls
         self._decider = service.decider
 
-    def create(self, name: str) -> str:
-        table = catalog_pb2.Table(name=name, profile=PROFILE, partition_columns=["day"])
+    def create(self, name: str, properties: Mapping[str, str] | None = None, *, keyed: bool = False) -> str:
+        table = catalog_pb2.Table(name=name, profile=PROFILE, partition_columns=["day"], properties=properties or {})
+        if keyed:
+            table.primary_key.extend(["id", "day"])
+            table.buckets = 1
         for column, kind in COLUMNS:
             table.columns.add(name=column, type=kind)
         meta = new_table(catalog_pb2.CreateTableRequest(request_id=uuid7(), table=table))
@@ -88,9 +92,11 @@ def loader(folder: Path) -> Iterator[Loader]:
         service.decider.stop()
 
 
-def data_file(day: int, number: int) -> common_pb2.DataFile:
+def data_file(
+    day: int, number: int, kind: common_pb2.FileKind.ValueType = common_pb2.FILE_KIND_UNSPECIFIED
+) -> common_pb2.DataFile:
     """File `number` holds the ids from number * ROWS on."""
-    file = common_pb2.DataFile(rows=ROWS, bytes=1 << 20)
+    file = common_pb2.DataFile(rows=ROWS, bytes=1 << 20, kind=kind)
     file.partition.values.add(column="day", value=common_pb2.Value(integer=day))
     first = number * ROWS
     integer, real, text = common_pb2.Value(integer=first), common_pb2.Value(real=0.5), common_pb2.Value(text="aardvark")

@@ -1,7 +1,8 @@
 """What is worth compacting: pure, from the live entries of a bucket to tasks.
 
-A bucket is looked at by itself (`plan_bucket`), then the buckets of a partition together (`plan_partition`): under
-`maxcompute` two tasks in one partition would make each other lose, so there is one; elsewhere there is one a bucket.
+A bucket is looked at by itself (`plan_bucket`; in most, `quiet_plan` sees that nothing is due), then the buckets of a
+partition together (`plan_partition`): under `maxcompute` two tasks in one partition would make each other lose, so
+there is one; elsewhere there is one a bucket.
 
 In a table with a key a minor takes a run: every file between two data versions, none of them a base file. Worked
 example with `compaction.minor.files` 3, files by data version:
@@ -16,7 +17,7 @@ deltas, fewer hidden rows, fewer files out of order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from metaservice.core.compaction_append import plan_append
@@ -31,7 +32,6 @@ from metaservice.core.plans import (
     BucketPlan,
     GroupPlan,
     Look,
-    PlanFile,
     TaskPlan,
     Wait,
 )
@@ -40,34 +40,11 @@ from metaservice.core.policy import Age, Policy
 
 def plan_bucket(policy: Policy, ages: Ages, bucket: Bucket) -> BucketPlan:
     """What the policy wants of a bucket."""
-    if policy.only is None and not bucket.sets:
-        quiet = _quiet(policy, ages, bucket.files)
-        if quiet is not None:
-            return quiet
+    files = bucket.files
+    if policy.only is None and not bucket.sets and len(files) < 2 and all(file.ordered for file in files):
+        return BucketPlan(last_added=max((file.added for file in files), default=-1))  # as good as it gets
     look = Look(policy, ages, bucket)
     return plan_keyed(look) if policy.keyed else plan_append(look)
-
-
-def _quiet(policy: Policy, ages: Ages, files: Sequence[PlanFile]) -> BucketPlan | None:
-    """The plan of a bucket that no threshold can want anything of, as most are; None where that isn't plain."""
-    target = policy.options.file_bytes_target
-    count = size = last = 0
-    oldest, deltas = 2**62, False
-    for file in files:
-        if not file.ordered:
-            return None
-        last = max(last, file.added)
-        if file.is_delta or file.size_bytes * 2 < target:
-            count += 1
-            size += file.size_bytes
-            oldest = min(oldest, file.added)
-            deltas = deltas or file.is_delta
-    if len(files) < 2 or (count < 2 and not deltas):  # what is alone is as good as it gets
-        return BucketPlan(last_added=last)
-    if count >= min(policy.minor_files, policy.cluster_files) or size >= policy.minor_bytes or oldest <= max(ages[:3]):
-        return None
-    wait = ((Age.MINOR, oldest), (Age.MAJOR, oldest), (Age.CLUSTER, oldest))
-    return BucketPlan(last_added=last, waits=wait if policy.keyed or policy.options.order else wait[:1])
 
 
 def plan_partition(policy: Policy, ages: Ages, plans: Iterable[BucketPlan]) -> tuple[list[TaskPlan], list[Wait]]:

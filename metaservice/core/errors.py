@@ -26,7 +26,7 @@ class ErrorKind(Enum):
 class MetaError(Exception):
     """A refusal. Nothing was changed by the request that met it."""
 
-    def __init__(self, kind: ErrorKind, reason: str, message: str = "", **facts: object) -> None:
+    def __init__(self, kind: ErrorKind, reason: str, message: str = "", /, **facts: object) -> None:
         self.kind = kind
         self.reason = reason
         self.facts = {name: str(value) for name, value in facts.items()}
@@ -34,7 +34,7 @@ class MetaError(Exception):
         super().__init__(f"{reason}: {self.message} {self.facts or ''}")
 
 
-def invalid(reason: str, message: str = "", **facts: object) -> MetaError:
+def invalid(reason: str, message: str = "", /, **facts: object) -> MetaError:
     return MetaError(ErrorKind.INVALID, reason, message, **facts)
 
 

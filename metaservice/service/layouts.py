@@ -17,6 +17,7 @@ from itertools import islice
 
 from metaservice.core import limits
 from metaservice.core.compaction import by_gain, plan_bucket, plan_partition, without
+from metaservice.core.compaction_quiet import NEVER, quiet_plan
 from metaservice.core.errors import MetaError
 from metaservice.core.model import Operation, TableMeta
 from metaservice.core.plans import Ages, Bucket, BucketPlan, TaskPlan
@@ -24,11 +25,12 @@ from metaservice.core.policy import Age, Options, Policy, policy_of
 from metaservice.service.decider import Decider
 from metaservice.service.state import TableState, load_commit_footprint
 from metaservice.store import keys
-from metaservice.store.layout import read_bucket, scan_partitions
+from metaservice.store.layout import bucket_of, count_entries, read_bucket, scan_entries, scan_partitions
 from metaservice.store.port import Cursor, prefix_end
 
 PAUSE_PARTITIONS = 1_000
 Dirty = dict[str, set[int]]
+AGES = tuple(Age)
 Busy = Collection[tuple[str, int]]
 
 
@@ -56,7 +58,7 @@ class Layout:
         first: dict[Age, int] = {}
         for age, version in waits:
             first[age] = min(version, first.get(age, version))
-        for age, waiting in zip(Age, self.waiting, strict=True):
+        for age, waiting in zip(AGES, self.waiting, strict=True):
             if age not in first:
                 waiting.pop(partition, None)
             elif waiting.get(partition) != first[age]:
@@ -68,6 +70,15 @@ class Layout:
             self.looks.pop(partition, None)
         if tasks or partition in self.tasks:
             self._rank(partition, tasks)
+
+    def rest(self, partition: str, plans: Iterable[BucketPlan]) -> None:
+        """Note that nothing is due in a partition that wasn't looked at yet. What is so isn't kept but read again."""
+        for plan in plans:
+            for age, version in plan.waits:
+                waiting = self.waiting[age]
+                if version < waiting.get(partition, NEVER):
+                    waiting[partition] = version
+                    heapq.heappush(self.heaps[age], (version, partition))
 
     def _rank(self, partition: str, tasks: list[TaskPlan]) -> None:
         self.serials[partition] = self.serials.get(partition, 0) + 1
@@ -184,10 +195,23 @@ class Layouts:
         for age in Age:
             layout.waiting[age].clear()
             layout.heaps[age].clear()
-        order = layout.policy.options.row_order
-        found = scan_partitions(cursor, table.raw_id, order, version, every=bool(order))
-        for place, buckets in enumerate(found, start=1):
-            self._plan(layout, buckets)
+        policy, ages = layout.policy, layout.ages
+        order, file_bytes = policy.options.row_order, policy.file_bytes_target
+        found = scan_entries(cursor, table.raw_id, every=bool(order))
+        for place, (partition, held) in enumerate(found, start=1):
+            plans: dict[int, BucketPlan] = {}
+            is_quiet = True
+            for bucket, entries in held:
+                counts = count_entries(entries, file_bytes, order, version)
+                plan = quiet_plan(policy, ages, counts) if counts is not None else None
+                if plan is None:
+                    is_quiet = False
+                    plan = plan_bucket(policy, ages, bucket_of(partition, bucket, entries, order, version))
+                plans[bucket] = plan
+            if is_quiet:
+                layout.rest(partition, plans.values())
+            else:
+                layout.look_at(partition, plans)
             if place % PAUSE_PARTITIONS == 0:
                 self._pause()
 
@@ -197,7 +221,7 @@ class Layouts:
         order = layout.policy.options.row_order
         held = layout.looks.get(partition)
         if held is None:
-            every = scan_partitions(cursor, table.raw_id, order, version, partition=partition, every=True)
+            every = scan_partitions(cursor, table.raw_id, order, version, partition=partition)
             self._plan(layout, next(every, []), partition)
             return
         for bucket in buckets:
@@ -218,7 +242,7 @@ class Layouts:
         found: list[TaskPlan] = []
         order = policy.options.row_order
         for partition in partitions or (None,):
-            every = scan_partitions(cursor, table.raw_id, order, version, partition=partition, every=True)
+            every = scan_partitions(cursor, table.raw_id, order, version, partition=partition)
             for place, buckets in enumerate(every, start=1):
                 plans = [plan_bucket(policy, Ages(), bucket) for bucket in buckets]
                 tasks, _ = plan_partition(policy, Ages(), plans)

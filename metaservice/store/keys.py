@@ -345,8 +345,3 @@ def schedule_key(table: bytes) -> bytes:
 def place_of(key: bytes) -> bytes:
     """Of a live entry's key: all before the path."""
     return key[: key.index(b"\x00", 17) + 5]
-
-
-def bucket_of(place: bytes) -> tuple[str, int]:
-    """Partition and bucket of a live entry's place."""
-    return place[17:-5].decode(), int.from_bytes(place[-4:], "big")

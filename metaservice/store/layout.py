@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
+from metaservice.core.compaction_quiet import NEVER, Counts
 from metaservice.core.model import Entry, FileKind, Live
 from metaservice.core.plans import Bucket, PlanFile, PlanSet
 from metaservice.store import keys
@@ -11,10 +13,16 @@ from metaservice.store.plan_records import StoredEntry, decode_stored
 from metaservice.store.port import Cursor, prefix_end
 from protos.laketx.v1 import common_pb2
 
+DELTA: Final = int(FileKind.DELTA)
+
 
 def row_order_of(entry: Entry) -> str:
     """How a staged file says that its rows are ordered."""
-    return common_pb2.DataFile.FromString(entry.payload).row_order
+    return row_order_in(entry.payload)
+
+
+def row_order_in(payload: bytes) -> str:
+    return common_pb2.DataFile.FromString(payload).row_order
 
 
 def read_bucket(cursor: Cursor, table: bytes, partition: str, bucket: int, row_order: str, version: int) -> Bucket:
@@ -57,43 +65,69 @@ def bucket_of(partition: str, bucket: int, entries: Iterable[StoredEntry], row_o
         if entry.is_delete_set:
             sets.append(PlanSet(entry.rows, entry.data_version, entry.added, tuple(entry.touches)))
             continue
-        ordered = not row_order or common_pb2.DataFile.FromString(entry.payload).row_order == row_order
-        is_delta = entry.kind == FileKind.DELTA
+        ordered = not row_order or row_order_in(entry.payload) == row_order
+        is_delta = entry.kind == DELTA
         files.append(PlanFile(entry.path, is_delta, entry.rows, entry.bytes, entry.data_version, entry.added, ordered))
     return Bucket(partition, bucket, files, sets)
 
 
-def scan_partitions(
-    cursor: Cursor, table: bytes, row_order: str, version: int, *, partition: str | None = None, every: bool = False
-) -> Iterator[list[Bucket]]:
-    """The buckets of each partition, one partition after the other; without `every` only where one has two entries.
+def count_entries(entries: Iterable[StoredEntry], file_bytes: int, row_order: str, version: int) -> Counts | None:
+    """None where there are delete sets or files out of order."""
+    files = small = size = 0
+    oldest, last, has_deltas = NEVER, -1, False
+    for entry in entries:
+        added = entry.added
+        if added > version:
+            continue
+        if entry.is_delete_set or (row_order and row_order_in(entry.payload) != row_order):
+            return None
+        files += 1
+        last = max(last, added)
+        is_delta, entry_bytes = entry.kind == DELTA, entry.bytes
+        if is_delta or entry_bytes * 2 < file_bytes:
+            small += 1
+            size += entry_bytes
+            oldest = min(oldest, added)
+            has_deltas = has_deltas or is_delta
+    return Counts(files, small, size, oldest, has_deltas, last)
+
+
+def scan_entries(
+    cursor: Cursor, table: bytes, *, partition: str | None = None, every: bool = False
+) -> Iterator[tuple[str, list[tuple[int, list[StoredEntry]]]]]:
+    """What each partition holds, by bucket; without `every` only partitions where a bucket has two entries.
 
     Most partitions hold little that is worth a look: what is alone in its bucket isn't even parsed.
     """
     prefix = keys.live_prefix(table, partition)
-    place, start = b"", b""
-    held: list[bytes] = []
-    raws: list[list[bytes]] = []
+    place, start, path_at = b"", b"", 0
+    held: list[tuple[int, list[bytes]]] = []
+    raws: list[bytes] = []
     many = every
     for key, raw in cursor.scan(prefix, prefix_end(prefix)):
-        if place and key.startswith(place) and len(key) > len(place):
-            raws[-1].append(raw)
+        if raws and len(key) > path_at and key.startswith(place):
+            raws.append(raw)
             many = True
             continue
         place = keys.place_of(key)
-        if not (start and place.startswith(start)):
-            if raws and many:
-                yield _buckets(held, raws, row_order, version)
-            start, held, raws, many = place[:-4], [], [], every
-        held.append(place)
-        raws.append([raw])
-    if raws and many:
-        yield _buckets(held, raws, row_order, version)
+        path_at = len(place)
+        if not (start and path_at == len(start) + 4 and place.startswith(start)):
+            if held and many:
+                yield _decoded(start, held)
+            start, held, many = place[:-4], [], every
+        raws = [raw]
+        held.append((int.from_bytes(place[-4:], "big"), raws))
+    if held and many:
+        yield _decoded(start, held)
 
 
-def _buckets(held: list[bytes], raws: list[list[bytes]], row_order: str, version: int) -> list[Bucket]:
-    partition, _ = keys.bucket_of(held[0])
-    return [
-        bucket_of(partition, keys.bucket_of(place)[1], map(decode_stored, raw_entries), row_order, version)
-        for place, raw_entries in zip(held, raws, strict=True)
-    ]
+def _decoded(start: bytes, held: list[tuple[int, list[bytes]]]) -> tuple[str, list[tuple[int, list[StoredEntry]]]]:
+    return keys.partition_of(start), [(bucket, list(map(decode_stored, raws))) for bucket, raws in held]
+
+
+def scan_partitions(
+    cursor: Cursor, table: bytes, row_order: str, version: int, *, partition: str | None = None
+) -> Iterator[list[Bucket]]:
+    """The buckets of each partition, one partition after the other."""
+    for name, held in scan_entries(cursor, table, partition=partition, every=True):
+        yield [bucket_of(name, bucket, entries, row_order, version) for bucket, entries in held]

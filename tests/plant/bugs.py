@@ -124,4 +124,9 @@ BUGS = (
         SERVICE + "state.py",
         (("                    table.staged[entry.path] = entry\n", "                    pass\n"),),
     ),
+    Bug(
+        "planning passes over a bucket with as many small files as its policy allows",
+        CORE + "compaction_quiet.py",
+        (("counts.small >= min(", "counts.small > min("),),
+    ),
 )
