@@ -37,7 +37,7 @@ def test_reasons_can_be_told_from_the_source() -> None:
 
 
 def test_a_reason_that_is_passed_on_is_found() -> None:
-    code = "def refuse(reason, text): raise InputError(reason, text)\nrefuse('FROM_AFAR', 'x')\nraise InputError(words[0], 'x')"
+    code = "def refuse(reason): raise InputError(reason, '')\nrefuse('FROM_AFAR')\nraise InputError(words[0], '')"
     found = collect({"m": code}, MAKERS)
     assert found.kinds.keys() == {"FROM_AFAR"}
     assert found.unclear == ["m:3: words[0]"]
