@@ -114,7 +114,8 @@ def test_a_task_that_is_called_off_stops_and_leaves_nothing(
 ) -> None:
     asked = Asked(leased, new_name())
     with asked.blocked(), working(asked) as daemon:
-        command = [*LAKETX, "--server", place[0], "compaction", "cancel", asked.task_id, "--reason", "not now"]
+        command = [*LAKETX, "compaction", "cancel", asked.task_id, "--reason", "not now", "--yes"]
+        command += ["--server", place[0]]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
         wait_until(lambda: not asked.tag_runs())
         daemon.ask_to_stop()
