@@ -10,6 +10,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+from queue import SimpleQueue
 from types import FrameType
 from typing import Final
 
@@ -47,25 +49,28 @@ def parser() -> argparse.ArgumentParser:
 
 
 def serve(lake: Lake, given: argparse.Namespace) -> None:
+    """Until a signal; the next one cuts the drain short."""
     daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle)
-    asked = 0
+    told: SimpleQueue[int] = SimpleQueue()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        nonlocal asked
-        asked += 1
-        daemon.ask_to_stop()
-        if asked > 1:
-            raise KeyboardInterrupt
+        del frame
+        told.put(number)
+
+    def drain() -> None:
+        daemon.drain(given.drain)
+        told.put(0)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
+    daemon.start()
     sys.stdout.write("worker: ready\n")
     sys.stdout.flush()
-    try:
-        daemon.run(given.drain)
-    except KeyboardInterrupt:
-        daemon.stop(0.0)
+    told.get()
+    daemon.ask_to_stop()
+    threading.Thread(target=drain, name="laketx-drain", daemon=True).start()
+    told.get()
+    daemon.stop(0.0)
 
 
 def _lake(given: argparse.Namespace) -> Lake:

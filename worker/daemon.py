@@ -32,6 +32,7 @@ TASKS_AT_ONCE: Final = 2
 IDLE_S: Final = 5.0
 DRAIN_S: Final = 300.0
 GIVE_BACK_S: Final = 10.0
+STOP_AGAIN_S: Final = 0.5
 RENEWALS_PER_LEASE: Final = 3
 ERROR_CHARS_MAX: Final = 1_000
 OPERATIONS: Final = (
@@ -59,7 +60,7 @@ class _Running:
 
 
 class Daemon:
-    """`start`, later `stop`; or `run` until somebody else stops it."""
+    """`start`, later `stop`; or `run_waiting`."""
 
     def __init__(self, lake: Lake, *, tasks_at_once: int = TASKS_AT_ONCE, idle_s: float = IDLE_S) -> None:
         self._lake = lake
@@ -78,28 +79,32 @@ class Daemon:
             slot.start()
 
     def ask_to_stop(self) -> None:
-        """No task is claimed from here on; safe to be called by a signal."""
+        """No task is claimed from here on."""
         self._stopping.set()
+
+    def drain(self, drain_s: float) -> bool:
+        """Waits for what runs; whether it came to its end."""
+        deadline = time.monotonic() + drain_s
+        for slot in self._slots:
+            slot.join(max(0.0, deadline - time.monotonic()))
+        return not any(slot.is_alive() for slot in self._slots)
 
     def stop(self, drain_s: float = DRAIN_S) -> None:
         """Waits for what runs, and gives back what is not done by then."""
         self.ask_to_stop()
-        deadline = time.monotonic() + drain_s
-        for slot in self._slots:
-            slot.join(max(0.0, deadline - time.monotonic()))
-        with self._lock:
-            left = list(self._running.values())
-        for running in left:
-            running.gives_back = True
-            self._stop_task(running, "the worker stops")
-        for slot in self._slots:
-            slot.join(GIVE_BACK_S)
+        deadline = time.monotonic() + drain_s + GIVE_BACK_S
+        is_over = self.drain(drain_s)
+        while not is_over and time.monotonic() < deadline:
+            for running in self._left():
+                running.gives_back = True
+                self._stop_task(running, "the worker stops")
+            is_over = self.drain(STOP_AGAIN_S)
+        for running in self._left():
+            self._end(running, "")  # it doesn't listen: its transaction ends with its claim
 
-    def run(self, drain_s: float = DRAIN_S) -> None:
-        """Until asked to stop."""
-        self.start()
-        self._stopping.wait()
-        self.stop(drain_s)
+    def _left(self) -> list[_Running]:
+        with self._lock:
+            return list(self._running.values())
 
     def run_waiting(self) -> int:
         """Every task that can be had now, one after the other, in this thread; how many of them were done."""
@@ -116,6 +121,9 @@ class Daemon:
                 worked = self._claim_and_work()
             except LakeTXError as error:
                 log.warning("no task could be claimed: %s", error)
+                worked = False
+            except Exception:
+                log.exception("a slot failed, and goes on")
                 worked = False
             if not worked:
                 self._stopping.wait(self._idle_s)
@@ -192,15 +200,21 @@ class Daemon:
             except MetaServiceError as error:
                 if error.kind in (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED):
                     continue
-                self._stop_task(running, str(error))
+                self._stop_until_ended(running, str(error))
                 return
             except (LakeTXError, ValueError) as error:
                 log.debug("a claim was not renewed", extra={"task_id": task.task_id, "reason": str(error)})
                 continue
             running.lease_ms = answer.lease_ms or running.lease_ms
             if answer.cancelled:
-                self._stop_task(running, answer.reason or "called off")
+                self._stop_until_ended(running, answer.reason or "called off")
                 return
+
+    def _stop_until_ended(self, running: _Running, reason: str) -> None:
+        """Again and again: between two Spark jobs there is none to stop."""
+        self._stop_task(running, reason)
+        while not running.ended.wait(STOP_AGAIN_S):
+            self._stop_task(running, reason)
 
     def _stop_task(self, running: _Running, reason: str) -> None:
         running.stopped = reason

@@ -41,11 +41,11 @@ class Reasons:
     unclear: list[str] = field(default_factory=list)
 
 
-def collect(sources: Mapping[str, str]) -> Reasons:
+def collect(sources: Mapping[str, str], known_makers: Mapping[str, Maker] = MAKERS) -> Reasons:
     """The reasons of modules, given as name and text."""
     trees = {name: ast.parse(text) for name, text in sources.items()}
     constants = {name: value for tree in trees.values() for name, value in _assignments(tree.body)}
-    makers = dict(MAKERS)
+    makers = dict(known_makers)
     _add_heirs(makers, trees.values())
     while True:
         known = len(makers)

@@ -115,19 +115,18 @@ def _gone(rows: pl.DataFrame, *, hides_tombstones: bool) -> np.ndarray[Any, np.d
     return np.zeros(len(rows), bool)
 
 
+def _keys_alone(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """A frame of a run that has ended has no columns."""
+    return rows.select(pl.col(name).alias(f"k{at}") for at, name in enumerate(keys)) if len(rows) else rows
+
+
 def hidden_rows(
     block: Sequence[pl.DataFrame], versions: Sequence[int], keys: Sequence[str], *, hides_tombstones: bool
 ) -> list[pl.Series]:
     """The places of the rows in each frame that a reader leaves out, by the reader's own rules."""
     lowest = min(versions)
-    names = [pl.col(name).alias(f"k{at}") for at, name in enumerate(keys)]
-    frames = [rows.select(names) if len(rows) else rows for rows in block]  # one without rows may lack the columns
-    flags = [
-        (rows[OP] == TOMBSTONE).to_numpy().copy()
-        if hides_tombstones and OP in rows.columns
-        else np.zeros(len(rows), bool)
-        for rows in block
-    ]
+    frames = [_keys_alone(rows, keys) for rows in block]
+    flags = [_gone(rows, hides_tombstones=hides_tombstones) for rows in block]
     newer = sorted(
         (at for at, version in enumerate(versions) if version > lowest and len(frames[at])),
         key=lambda at: -versions[at],

@@ -1,0 +1,104 @@
+"""A table with a plain dict beside it, and commits that cross: begun at an older version than they commit at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from metaservice.client import ConflictError
+from protos.laketx.v1 import common_pb2
+from tests.spark.stored import stored_rows
+from worker import Lake, Table
+from worker.jobs.clustering import Order
+from worker.jobs.running import Options, run, staged
+from worker.row_changes import plan_delete, plan_update
+from worker.transaction import Write, run_writes
+from worker.writes import plan_insert, plan_overwrite
+
+MINOR, MAJOR, CLUSTER = (
+    common_pb2.OPERATION_MINOR_COMPACT,
+    common_pb2.OPERATION_MAJOR_COMPACT,
+    common_pb2.OPERATION_CLUSTER,
+)
+Rows = dict[int, str]
+
+
+class Crossed:
+    """A table, what it must hold at each version, and changes that begin at an older version than they commit at."""
+
+    def __init__(self, lake: Lake, name: str, *, keyed: bool, profile: str = "") -> None:
+        self.lake = lake
+        key = ["id"] if keyed else []
+        self.table: Table = lake.create_table(
+            name, "id bigint, v string", primary_key=key, buckets=1 if keyed else None, profile=profile
+        )
+        self.rows: Rows = {}
+        self.at: dict[int, Rows] = {}
+        self._numbers = itertools.count()
+
+    def frame(self, rows: Rows) -> DataFrame:
+        return self.lake.spark.createDataFrame(list(rows.items()), "id bigint, v string").coalesce(1)
+
+    def head(self) -> int:
+        return int(self.table.refresh().meta.head_version)
+
+    def insert(self, version: int | None = None) -> None:
+        number = next(self._numbers)
+        new = {10 * number: "new", 10 * number + 1: "new"}
+        self._write(lambda: plan_insert(self.table.refresh(), self.frame(new)), version, {**self.rows, **new})
+
+    def update(self, version: int | None = None) -> None:
+        key, value = min(self.rows), f"u{next(self._numbers)}"
+        after = {**self.rows, key: value}
+        self._write(lambda: plan_update(self.table.refresh(), {"v": f"'{value}'"}, f"id = {key}"), version, after)
+
+    def delete(self, version: int | None = None) -> None:
+        key = max(self.rows)
+        after = {one: value for one, value in self.rows.items() if one != key}
+        self._write(lambda: plan_delete(self.table.refresh(), f"id = {key}"), version, after)
+
+    def overwrite(self, version: int | None = None) -> None:
+        new = {next(self._numbers): "all", next(self._numbers): "all"}
+        self._write(lambda: plan_overwrite(self.table.refresh(), self.frame(new), "all"), version, new)
+
+    def _write(self, plan: Callable[[], Write], version: int | None, after: Rows) -> None:
+        def planned() -> list[Write]:
+            return [plan() if version is None else plan().at(version)]
+
+        commit = run_writes(self.lake, planned)[0]
+        self.rows = after
+        self.at[commit.version] = after
+
+    def compact(self, operation: common_pb2.Operation.ValueType) -> None:
+        options = Options(order=Order("sort", ("v",))) if operation == CLUSTER else None
+        commit = run(self.table, operation, options=options)
+        assert commit is not None
+        self.at[commit.version] = self.rows
+
+    def make_work(self) -> None:
+        """Something that every compaction gains by."""
+        self.insert()
+        self.insert()
+        self.delete()
+
+    def compact_across(self, operation: common_pb2.Operation.ValueType, winner: Callable[[], None]) -> bool:
+        """Whether the compaction commits over the winner, which commits between its reads and its own commit."""
+        options = Options(order=Order("sort", ("v",))) if operation == CLUSTER else Options()
+        with staged(self.table, operation, options=options) as job:
+            assert job.groups
+            winner()
+            try:
+                commit = job.commit()
+            except ConflictError:
+                return False
+        self.at[commit.version] = self.rows
+        return True
+
+    def check(self) -> None:
+        """Every version that a commit made, by the files' own rules; the newest by Spark too."""
+        for version, want in self.at.items():
+            found = stored_rows(self.table, version)
+            assert sorted((row["id"], row["v"]) for row in found) == sorted(want.items()), version
+        assert sorted(map(tuple, self.table.read().collect())) == sorted(self.rows.items())
