@@ -9,9 +9,10 @@ import argparse
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
-from queue import SimpleQueue
+from contextlib import suppress
 from types import FrameType
 from typing import Final
 
@@ -21,6 +22,7 @@ from worker.lake import Lake, connect
 
 SERVER: Final = "127.0.0.1:7070"
 TASKS_MAX: Final = 64
+DRAINED: Final = b"\0"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,26 +53,34 @@ def parser() -> argparse.ArgumentParser:
 def serve(lake: Lake, given: argparse.Namespace) -> None:
     """Until a signal; the next one cuts the drain short."""
     daemon = Daemon(lake, tasks_at_once=given.tasks, idle_s=given.idle)
-    told: SimpleQueue[int] = SimpleQueue()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        del frame
-        told.put(number)
+    heard, told = socket.socketpair()
 
     def drain() -> None:
         daemon.drain(given.drain)
-        told.put(0)
+        with suppress(OSError):  # nobody waits for it any more
+            told.send(DRAINED)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
-    daemon.start()
-    sys.stdout.write("worker: ready\n")
-    sys.stdout.flush()
-    told.get()
-    daemon.ask_to_stop()
-    threading.Thread(target=drain, name="laketx-drain", daemon=True).start()
-    told.get()
-    daemon.stop(0.0)
+    with heard, told:
+        told.setblocking(False)
+        before = signal.set_wakeup_fd(told.fileno())  # a handler alone waits until this thread wakes
+        handlers = {number: signal.signal(number, _note) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            daemon.start()
+            sys.stdout.write("worker: ready\n")
+            sys.stdout.flush()
+            heard.recv(1)
+            daemon.ask_to_stop()
+            threading.Thread(target=drain, name="laketx-drain", daemon=True).start()
+            heard.recv(1)
+            daemon.stop(0.0)
+        finally:
+            signal.set_wakeup_fd(before)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    """The byte in the socket says it all."""
 
 
 def _lake(given: argparse.Namespace) -> Lake:
