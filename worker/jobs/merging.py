@@ -120,7 +120,8 @@ def hidden_rows(
 ) -> list[pl.Series]:
     """The places of the rows in each frame that a reader leaves out, by the reader's own rules."""
     lowest = min(versions)
-    frames = [rows.select(pl.col(name).alias(f"k{at}") for at, name in enumerate(keys)) for rows in block]
+    names = [pl.col(name).alias(f"k{at}") for at, name in enumerate(keys)]
+    frames = [rows.select(names) if len(rows) else rows for rows in block]  # a run that has ended has no columns
     flags = [
         (rows[OP] == TOMBSTONE).to_numpy().copy()
         if hides_tombstones and OP in rows.columns
