@@ -25,7 +25,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from protos.laketx.v1 import maintenance_pb2
+from protos.laketx.v1 import common_pb2, maintenance_pb2
 from tests.integration.service import Service, free_address
 from tests.spark.oracle import Oracle, Rows, ViolationError, add_up, differences, rows_of
 from tests.spark.soak_daemons import Daemons
@@ -41,13 +41,14 @@ FLAGS: Final = (
 )
 PROPERTIES: Final = {
     "data.retain.hours": "0",
-    "compaction.minor.files": "3",
+    "compaction.minor.files": "2",
     "compaction.major.percent": "60",
     "compaction.major.quiet.minutes": "0",
-    "compaction.cluster.files": "4",
+    "compaction.cluster.files": "2",
     "compaction.verify": "true",
 }
 KINDS: Final = ("keyed", "plain")
+FOLLOWED: Final = ("changes", "log")
 PROFILES: Final = ("maxcompute", "row_level")
 UNENDED: Final = (
     maintenance_pb2.TASK_STATE_QUEUED,
@@ -56,7 +57,9 @@ UNENDED: Final = (
 )
 ROUNDS_PER_LAKE: Final = 5  # what a lake has pinned for lazy DataFrames it gives back when it closes
 SAY_EVERY_S: Final = 10.0
-TASKS_END_S: Final = 90.0
+LOOK_EVERY_S: Final = 0.2
+LONGER_S: Final = 60.0
+END_S: Final = 90.0
 
 
 class Soak:
@@ -121,9 +124,15 @@ class Soak:
             self.service.kill()
 
     def _tell_progress(self, seconds: float) -> None:
-        begin = time.monotonic()
-        while (left := begin + seconds - time.monotonic()) > 0 and not self.over.wait(min(left, SAY_EVERY_S)):
-            print(f"{time.monotonic() - begin:4.0f} s: {self.summary()}", flush=True)
+        """For so long, and on a slow machine until a worker was killed."""
+        begin, said = time.monotonic(), 0.0
+        while not self.over.wait(LOOK_EVERY_S):
+            spent = time.monotonic() - begin
+            if spent >= said + SAY_EVERY_S:
+                said = spent
+                print(f"{spent:4.0f} s: {self.summary()}", flush=True)
+            if spent >= seconds and (self.daemons.kills or spent >= seconds + LONGER_S):
+                return
 
     def summary(self) -> str:
         self.counts["kills"] = self.daemons.kills
@@ -192,7 +201,7 @@ class Soak:
     def _follow(self, name: str) -> None:
         """Two readers of increments, of the net changes and of each commit's; the last step is made in quiet."""
         chance = self.random("follow", name)
-        copies: dict[str, Rows] = {mode: Counter() for mode in ("changes", "log")}
+        copies: dict[str, Rows] = {mode: Counter() for mode in FOLLOWED}
         with self.lake() as lake:
             for mode in copies:
                 lake.table(name).cursor(mode, version=0)
@@ -221,7 +230,7 @@ class Soak:
                 self.counts["purged"] += report.files - report.missing
                 self.counts["swept"] += report.swept
                 self._check_files(lake, chance.choice(KINDS))
-            self.quiet.wait(chance.random() * 2)
+            self.quiet.wait(chance.random() * 4)
 
     def _check_files(self, lake: Lake, name: str) -> None:
         """Everything that a version names is there; more may be, since writers are at work."""
@@ -237,23 +246,45 @@ class Soak:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _check_end(self, lake: Lake) -> None:
+        """Every task ends; what nobody needs is gone; the rest is there, and holds what it must."""
         self._end_tasks(lake)
         for name in KINDS:
             table = lake.table(name)
-            self._check_read(name, table, table.meta.head_version, "in the end")
-            self._check_files(lake, name)
-        if findings := [problem for part in lake.client.check() for problem in part.problems]:
-            raise ViolationError(f"the store: {findings}")
+            lake.client.request_tasks(table.table_id, common_pb2.OPERATION_MAJOR_COMPACT)
+            for mode in FOLLOWED:
+                table.cursor(mode).drop()
+        self._end_tasks(lake)
+        for name in KINDS:
+            with self.lake() as once, once.table(name).snapshot() as held:
+                self._check_read(name, once.table(name), held.version, "in the end")
+        self._end_purge(lake)
+        if problems := [problem for part in lake.client.check() for problem in part.problems]:
+            raise ViolationError(f"the store: {problems}")
 
     def _end_tasks(self, lake: Lake) -> None:
         daemon = Daemon(lake)
-        end = time.monotonic() + TASKS_END_S
+        end = time.monotonic() + END_S
         while left := list(lake.client.list_tasks(states=UNENDED)):
             if time.monotonic() > end:
                 raise ViolationError(f"tasks that don't end: {left}")
             if not daemon.run_waiting():
-                time.sleep(0.2)
-        self.counts["tasks done at the end"] = daemon.tasks_done
+                time.sleep(LOOK_EVERY_S)
+        self.counts["tasks in the end"] += daemon.tasks_done
+
+    def _end_purge(self, lake: Lake) -> None:
+        """Until nothing is found that is not as it must be, strays among it."""
+        end = time.monotonic() + END_S
+        while True:
+            report = Purge(lake.client, self.warehouse).run()
+            self.counts["purged"] += report.files - report.missing
+            self.counts["swept"] += report.swept
+            tables = [lake.table(name).meta for name in KINDS]
+            found = [str(one) for table in tables for one in Fsck(lake.client, self.warehouse, table).run()]
+            if not found:
+                return
+            if time.monotonic() > end:
+                raise ViolationError(f"in the end: {found}")
+            time.sleep(LOOK_EVERY_S)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 COUNT: Final = 2
 LOOK_EVERY_S: Final = 0.1
-LOOKS_MAX: Final = 100
+LOOKS_MAX: Final = 60
 SUBMIT: Final = (
     "--master local[1] --driver-memory 512m --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
     " --conf spark.driver.bindAddress=127.0.0.1 --conf spark.sql.shuffle.partitions=2"
@@ -41,7 +41,7 @@ class Daemons:
     def run(self, over: threading.Event, is_busy: Callable[[], bool]) -> None:
         """Until it is over. A kill waits until one of them is ready and, mostly, until some task is being worked on."""
         self._start_missing()
-        while not over.wait(self._chance.uniform(1.0, 8.0)):
+        while not over.wait(self._chance.uniform(0.5, 4.0)):
             victim = self._chance.randrange(COUNT)
             self._wait_ready(victim, over)
             looks = LOOKS_MAX if self._chance.random() < 0.8 else 0
