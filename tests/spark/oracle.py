@@ -33,6 +33,7 @@ class ViolationError(AssertionError):
 class Oracle:
     def __init__(self) -> None:
         self.states: list[State] = [{}]
+        self.history: list[str] = ["created"]
         self.compactions = 0
         self._changed = threading.Condition()
         self._seen: dict[int, read_pb2.Version] = {}
@@ -67,6 +68,8 @@ class Oracle:
                 self.states.append(step(self.states[found.read_version], self.states[-1]))
             else:
                 break
+            word = common_pb2.Operation.Name(found.operation).removeprefix("OPERATION_")
+            self.history.append(f"{found.version} {word} of {found.read_version}: {rows_of(self.states[-1])}")
             del self._seen[found.version]
         self._changed.notify_all()
 

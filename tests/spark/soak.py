@@ -57,6 +57,7 @@ UNENDED: Final = (
 )
 ROUNDS_PER_LAKE: Final = 5  # what a lake has pinned for lazy DataFrames it gives back when it closes
 SAY_EVERY_S: Final = 10.0
+SHOWN: Final = 10  # versions before the one that is wrong
 LOOK_EVERY_S: Final = 0.2
 LONGER_S: Final = 60.0
 END_S: Final = 90.0
@@ -196,7 +197,8 @@ class Soak:
     def _compare(self, rows: Rows, name: str, version: int, what: str) -> None:
         wanted = rows_of(self.oracles[name].at(version))
         if rows != wanted:
-            raise ViolationError(f"{what}: {name} at version {version}: {differences(rows, wanted)}")
+            history = "\n    ".join(self.oracles[name].history[max(0, version - SHOWN) : version + 1])
+            raise ViolationError(f"{what}: {name} at version {version}: {differences(rows, wanted)}\n    {history}")
 
     def _follow(self, name: str) -> None:
         """Two readers of increments, of the net changes and of each commit's; the last step is made in quiet."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from protos.laketx.v1 import common_pb2, read_pb2
-from tests.spark.oracle import Oracle, ViolationError, add_up, adding, changing, replacing, rows_of
+from tests.spark.oracle import Oracle, State, ViolationError, add_up, adding, changing, replacing, rows_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,9 +36,10 @@ def test_the_oracle_applies_commits_in_the_order_of_versions() -> None:
 
 
 def test_the_oracle_refuses_a_commit_that_hides_what_it_had_not_read() -> None:
-    step = changing(lambda key, amount: None)
+    step = changing(lambda _key, _amount: None)
     assert step({(1, "a"): 1}, {(1, "a"): 1, (2, "a"): 1}) == {(2, "a"): 1}
-    for now in ({(1, "a"): 2}, {}):
+    others: list[State] = [{(1, "a"): 2}, {}]
+    for now in others:
         with pytest.raises(ViolationError, match="than it had read"):
             step({(1, "a"): 1}, now)
 
