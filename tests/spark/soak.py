@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -317,6 +318,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--own-spark", action="store_true", help="the workers have a Spark each, killed with them")
     parser.add_argument("--json", type=Path, help="a file for what was counted")
     given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # its workers and its service end with it
     port = int(free_address().rpartition(":")[2])
     remote = "" if given.own_spark else f"sc://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="laketx-soak-") as folder, session(port) as spark:
