@@ -8,6 +8,8 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 SEEDS ?= 200
+MINUTES ?= 5
+SEED ?= 1
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -82,6 +84,10 @@ test: check ## check, then every test but the long ones; ARGS="…" goes to pyte
 .PHONY: test-long
 test-long: setup ## the tests that take minutes
 	@$(PYTEST) -m long $(ARGS)
+
+.PHONY: soak
+soak: setup ## everybody writes, reads, compacts, purges and is killed at once; MINUTES=5 SEED=1
+	@$(PY) -m tests.spark.soak --minutes $(MINUTES) --seed $(SEED)
 
 .PHONY: sim
 sim: setup ## simulate clients, crashes and clock jumps; SEEDS=200 histories

@@ -212,7 +212,7 @@ class _Reader:
         files = [(one, self._tag(commit.version)(one)) for commit in self._commits for one in commit.files]
         if not files:
             return []
-        gone = sf.col(OP) == mor.TOMBSTONE if self._keyed else sf.lit(False)
+        gone = sf.col(OP).eqNullSafe(mor.TOMBSTONE) if self._keyed else sf.lit(False)  # base files have no word of it
         return [self._event(self._frames.written(files, with_op=self._keyed), gone)]
 
     def _tombstones(self) -> list[DataFrame]:
