@@ -3,3 +3,8 @@
 Layers, each importing only what stands below it: `rpc`, `service`, `store`, `core`. Beside them, `client` and `cli`
 reach the service over the wire alone.
 """
+
+import os
+
+# gRPC's fork handlers abort some children that are forked beside an open channel, Spark's JVM among them.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # noqa: TID251 - gRPC's setting, not one of ours
