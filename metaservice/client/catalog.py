@@ -7,34 +7,17 @@ client.alter_columns(table.table_id, add_column("note", "string"), rename_column
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterator, Mapping
 
-import grpc
-
+from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.ids import uuid7
-from metaservice.client.paging import pages
 from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc, common_pb2
 
-Request = TypeVar("Request")
-Response = TypeVar("Response")
-PAGE_SIZE: Final = 500
 
-
-class CatalogCalls:
+class CatalogCalls(Caller):
     """Calls of CatalogService, typed; lists are read page by page as they are used."""
 
     _catalog: catalog_pb2_grpc.CatalogServiceStub
-    _principal: common_pb2.Principal
-
-    def _call(
-        self,
-        method: grpc.UnaryUnaryMultiCallable[Request, Response],
-        request: Request,
-        *,
-        decides: Sequence[str] = (),
-    ) -> Response:
-        raise NotImplementedError
 
     # ---------------------------------------------------------------------------------------------------- namespaces
 
@@ -52,7 +35,7 @@ class CatalogCalls:
     def list_namespaces(self, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Namespace]:
         """By name."""
         request = catalog_pb2.ListNamespacesRequest(page_size=page_size)
-        for page in pages(self._call, self._catalog.ListNamespaces, request):
+        for page in self._pages(self._catalog.ListNamespaces, request):
             yield from page.namespaces
 
     def drop_namespace(self, name: str, *, validate_only: bool = False) -> None:
@@ -108,13 +91,13 @@ class CatalogCalls:
         request = catalog_pb2.ListTablesRequest(
             page_size=page_size, namespace=namespace, include_dropped=include_dropped
         )
-        for page in pages(self._call, self._catalog.ListTables, request):
+        for page in self._pages(self._catalog.ListTables, request):
             yield from page.tables
 
     def list_schemas(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.SchemaVersion]:
         """Oldest first."""
         request = catalog_pb2.ListSchemasRequest(table_id=table_id, page_size=page_size)
-        for page in pages(self._call, self._catalog.ListSchemas, request):
+        for page in self._pages(self._catalog.ListSchemas, request):
             yield from page.schemas
 
     def alter_table(

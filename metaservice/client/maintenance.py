@@ -9,34 +9,18 @@ if claimed is not None:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeVar
 
-import grpc
-
+from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.ids import uuid7
 from protos.laketx.v1 import common_pb2, maintenance_pb2_grpc
 from protos.laketx.v1 import maintenance_pb2 as pb
 from protos.laketx.v1 import transaction_pb2 as wire
 
-Request = TypeVar("Request")
-Response = TypeVar("Response")
-PAGE_SIZE: Final = 500
 
-
-class MaintenanceCalls:
+class MaintenanceCalls(Caller):
     """Calls of MaintenanceService but the purge's, typed."""
 
     _maintenance: maintenance_pb2_grpc.MaintenanceServiceStub
-    _principal: common_pb2.Principal
-
-    def _call(
-        self,
-        method: grpc.UnaryUnaryMultiCallable[Request, Response],
-        request: Request,
-        *,
-        decides: Sequence[str] = (),
-    ) -> Response:
-        raise NotImplementedError
 
     def plan_maintenance(
         self,
@@ -50,12 +34,7 @@ class MaintenanceCalls:
         request = pb.PlanMaintenanceRequest(
             table_id=table_id, operation=operation, partitions=partitions, page_size=page_size
         )
-        while True:
-            page = self._call(self._maintenance.PlanMaintenance, request)
-            yield page
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
+        yield from self._pages(self._maintenance.PlanMaintenance, request)
 
     def request_tasks(
         self,
@@ -130,12 +109,7 @@ class MaintenanceCalls:
     ) -> Iterator[pb.ListTasksResponse]:
         """Each with the backlog of all tables."""
         request = pb.ListTasksRequest(page_size=page_size, table_id=table_id, states=states)
-        while True:
-            page = self._call(self._maintenance.ListTasks, request)
-            yield page
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
+        yield from self._pages(self._maintenance.ListTasks, request)
 
 
 def claim_of(task: pb.MaintenanceTask) -> pb.TaskClaim:

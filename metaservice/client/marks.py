@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeVar
 
-import grpc
-
+from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.ids import uuid7
-from metaservice.client.paging import pages
-from protos.laketx.v1 import common_pb2, maintenance_pb2, maintenance_pb2_grpc, read_pb2, read_pb2_grpc
-
-Request = TypeVar("Request")
-Response = TypeVar("Response")
-PAGE_SIZE: Final = 500
+from protos.laketx.v1 import maintenance_pb2, maintenance_pb2_grpc, read_pb2, read_pb2_grpc
 
 
-class MarkCalls:
+class MarkCalls(Caller):
     """Lists are read page by page as they are used."""
 
     _reads: read_pb2_grpc.ReadServiceStub
     _maintenance: maintenance_pb2_grpc.MaintenanceServiceStub
-    _principal: common_pb2.Principal
-
-    def _call(
-        self,
-        method: grpc.UnaryUnaryMultiCallable[Request, Response],
-        request: Request,
-        *,
-        decides: Sequence[str] = (),
-    ) -> Response:
-        raise NotImplementedError
 
     # ---------------------------------------------------------------------------------------------------------- tags
 
@@ -48,7 +31,7 @@ class MarkCalls:
     def list_tags(self, table_id: str = "", *, page_size: int = PAGE_SIZE) -> Iterator[read_pb2.Tag]:
         """By table and name; of all tables where none is named."""
         request = read_pb2.ListTagsRequest(table_id=table_id, page_size=page_size)
-        for page in pages(self._call, self._reads.ListTags, request):
+        for page in self._pages(self._reads.ListTags, request):
             yield from page.tags
 
     def drop_tag(self, table_id: str, name: str) -> bool:
@@ -81,7 +64,7 @@ class MarkCalls:
     def list_cursors(self, table_id: str = "", *, page_size: int = PAGE_SIZE) -> Iterator[read_pb2.Cursor]:
         """By table and name; of all tables where none is named."""
         request = read_pb2.ListCursorsRequest(table_id=table_id, page_size=page_size)
-        for page in pages(self._call, self._reads.ListCursors, request):
+        for page in self._pages(self._reads.ListCursors, request):
             yield from page.cursors
 
     def drop_cursor(self, table_id: str, name: str) -> bool:
@@ -93,7 +76,7 @@ class MarkCalls:
     def list_sweepable(self, *, page_size: int = PAGE_SIZE) -> Iterator[maintenance_pb2.ListSweepableResponse]:
         """Pages of folders; what a page calls settled may be confirmed once it and those before it are swept."""
         request = maintenance_pb2.ListSweepableRequest(page_size=page_size)
-        yield from pages(self._call, self._maintenance.ListSweepable, request)
+        yield from self._pages(self._maintenance.ListSweepable, request)
 
     def confirm_swept(self, settled_txn_id: str) -> None:
         self._call(self._maintenance.ConfirmSwept, maintenance_pb2.ConfirmSweptRequest(settled_txn_id=settled_txn_id))

@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar, cast
+from typing import Final, Self, cast
 
 import grpc
 
+from metaservice.client.calling import PAGE_SIZE
 from metaservice.client.catalog import CatalogCalls
 from metaservice.client.epochs import expect_epoch
 from metaservice.client.errors import (
@@ -26,7 +27,6 @@ from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.ids import uuid7
 from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.marks import MarkCalls
-from metaservice.client.paging import pages
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session
 from metaservice.client.transaction import Transaction
@@ -47,12 +47,9 @@ from protos.laketx.v1 import transaction_pb2 as wire
 CALL_TIMEOUT_S: Final = 20.0
 RETRY_BUDGET_S: Final = 60.0
 CHUNK_FILES: Final = 1_000
-PAGE_SIZE: Final = 500
 MESSAGE_BYTES_MAX: Final = 64 << 20
 SESSION_REFUSED_FOR_S: Final = 30.0
 
-Request = TypeVar("Request")
-Response = TypeVar("Response")
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
@@ -266,7 +263,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
     ) -> Iterator[wire.Transaction]:
         """Newest first."""
         request = wire.ListTransactionsRequest(page_size=page_size, state=state, table_id=table_id)
-        for page in pages(self._call, self._transactions.ListTransactions, request):
+        for page in self._pages(self._transactions.ListTransactions, request):
             yield from page.transactions
 
     def ping(self, payload: bytes = b"") -> bytes:
@@ -303,7 +300,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
     ) -> Iterator[read_pb2.Version]:
         """Newest first; with a filter those that fit it."""
         request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=wanted)
-        for page in pages(self._call, self._reads.ListVersions, request):
+        for page in self._pages(self._reads.ListVersions, request):
             yield from page.versions
 
     def watch(self, table_id: str, *, after_version: int | None = None) -> Generator[read_pb2.Version]:
@@ -382,19 +379,19 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
     def list_pins(self, *, page_size: int = PAGE_SIZE) -> Iterator[admin_pb2.Pin]:
         """Oldest first, one for each version that is held."""
         request = admin_pb2.ListPinsRequest(page_size=page_size)
-        for page in pages(self._call, self._admin.ListPins, request):
+        for page in self._pages(self._admin.ListPins, request):
             yield from page.pins
 
     def list_purgeable(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
         """Paths whose bytes may be deleted. Confirm only what was deleted."""
         request = maintenance_pb2.ListPurgeableRequest(table_id=table_id, page_size=page_size)
-        for page in pages(self._call, self._maintenance.ListPurgeable, request):
+        for page in self._pages(self._maintenance.ListPurgeable, request):
             yield from page.paths
 
     def list_purgeable_tables(self, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
         """Tables that have something to purge, dropped ones too."""
         request = maintenance_pb2.ListPurgeableRequest(page_size=page_size)
-        for page in pages(self._call, self._maintenance.ListPurgeable, request):
+        for page in self._pages(self._maintenance.ListPurgeable, request):
             yield from page.table_ids
 
     def confirm_purged(self, table_id: str, paths: Sequence[str]) -> None:
@@ -430,40 +427,6 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         return self._call(self._admin.ReleasePurge, request).reason
 
     # ------------------------------------------------------------------------------------------------------- one call
-
-    def _call(
-        self,
-        method: grpc.UnaryUnaryMultiCallable[Request, Response],
-        request: Request,
-        *,
-        decides: Sequence[str] = (),
-    ) -> Response:
-        def attempt() -> Response:
-            try:
-                return method(request, timeout=self._timeout_s)
-            except grpc.RpcError as error:
-                raise decode_rpc_error(error) from error
-
-        return self._retries.run(attempt, decides=decides)
-
-    def _stream(self, method: grpc.UnaryStreamMultiCallable[Request, Response], request: Request) -> Iterator[Response]:
-        """Repeated only until its first part: later ones would come twice."""
-
-        def attempt() -> tuple[Iterator[Response], Response | None]:
-            try:
-                parts = iter(method(request))
-                return parts, next(parts, None)
-            except grpc.RpcError as error:
-                raise decode_rpc_error(error) from error
-
-        parts, first = self._retries.run(attempt)
-        if first is None:
-            return
-        yield first
-        try:
-            yield from parts
-        except grpc.RpcError as error:
-            raise decode_rpc_error(error) from error
 
     def _session_call(self, request: wire.SessionRequest) -> wire.SessionReply:
         """One attempt at the request's calls; the last one's reply, or else the first error."""

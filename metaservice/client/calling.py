@@ -1,0 +1,84 @@
+"""A call and what belongs to it: its deadline, its repeats, its errors, the pages of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol, TypeVar
+
+import grpc
+
+from metaservice.client.errors import decode_rpc_error
+from metaservice.client.retries import Retries
+from protos.laketx.v1 import common_pb2
+
+PAGE_SIZE: Final = 500
+
+
+class Asks(Protocol):
+    """A request for a page."""
+
+    page_token: str
+
+
+class Page(Protocol):
+    """A page and where the next one begins."""
+
+    @property
+    def next_page_token(self) -> str: ...
+
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+A = TypeVar("A", bound=Asks)
+P = TypeVar("P", bound=Page)
+
+
+class Caller:
+    """What the calls of all services have in common. Lists are read page by page as they are used."""
+
+    _timeout_s: float
+    _retries: Retries
+    _principal: common_pb2.Principal
+
+    def _call(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        decides: Sequence[str] = (),
+    ) -> Response:
+        def attempt() -> Response:
+            try:
+                return method(request, timeout=self._timeout_s)
+            except grpc.RpcError as error:
+                raise decode_rpc_error(error) from error
+
+        return self._retries.run(attempt, decides=decides)
+
+    def _stream(self, method: grpc.UnaryStreamMultiCallable[Request, Response], request: Request) -> Iterator[Response]:
+        """Repeated only until its first part: later ones would come twice."""
+
+        def attempt() -> tuple[Iterator[Response], Response | None]:
+            try:
+                parts = iter(method(request))
+                return parts, next(parts, None)
+            except grpc.RpcError as error:
+                raise decode_rpc_error(error) from error
+
+        parts, first = self._retries.run(attempt)
+        if first is None:
+            return
+        yield first
+        try:
+            yield from parts
+        except grpc.RpcError as error:
+            raise decode_rpc_error(error) from error
+
+    def _pages(self, method: grpc.UnaryUnaryMultiCallable[A, P], request: A) -> Iterator[P]:
+        """The pages of a list, each asked for when it is wanted."""
+        while True:
+            page = self._call(method, request)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
