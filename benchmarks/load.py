@@ -49,6 +49,24 @@ def transaction(client: MetaClient, table_id: str, tally: Tally) -> None:
     tally.commits += 1
 
 
+def pipelined(client: MetaClient, table_id: str, tally: Tally) -> None:
+    intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
+    txn = client.begin([intent], at_once=False)
+    txn.queue(table_id, [data_file(txn.txn_id, 0)])  # begin, register and commit: three calls in one frame
+    committed = txn.commit([common_pb2.Change(table_id=table_id)])
+    tally.acked.append((txn.txn_id, committed.tables[0].version))
+    tally.commits += 1
+
+
+def begin_with_commit(client: MetaClient, table_id: str, tally: Tally) -> None:
+    intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
+    txn = client.begin([intent], at_once=False)
+    change = common_pb2.Change(table_id=table_id, files=[data_file(txn.txn_id, 0)])
+    committed = txn.commit([change])
+    tally.acked.append((txn.txn_id, committed.tables[0].version))
+    tally.commits += 1
+
+
 def begin_and_commit(client: MetaClient, table_id: str, tally: Tally) -> None:
     intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
     txn = client.begin([intent])
@@ -118,7 +136,9 @@ def contended(client: MetaClient, table_id: str, tally: Tally) -> None:
 
 KINDS: dict[str, Callable[[MetaClient, str, Tally], None]] = {
     "transaction": transaction,
+    "pipelined": pipelined,
     "begin_and_commit": begin_and_commit,
+    "begin_with_commit": begin_with_commit,
     "three_empty_calls": three_empty_calls,
     "two_empty_calls": two_empty_calls,
     "append": append,

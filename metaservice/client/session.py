@@ -55,7 +55,7 @@ class Session:
     def __init__(self, channel: grpc.Channel) -> None:
         self._ids = itertools.count(1)
         self._waiting: dict[int, _Waiter] = {}
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[tuple[bytes, int]] = deque()  # frames, and how many calls are in each
         self._wake = threading.Lock()
         self._wake.acquire()
         self._answered = False
@@ -89,7 +89,7 @@ class Session:
         waiter.left = len(numbers)
         for number in numbers:
             self._waiting[number] = waiter
-        self._queue.append(frame)
+        self._queue.append((frame, len(numbers)))
         if self._end is not None and self._give_up(numbers):
             raise self._broken()
         self._wake_sender()
@@ -131,17 +131,17 @@ class Session:
         while self._end is None:
             if not queue:
                 self._wake.acquire()
-                if len(self._waiting) > len(queue):
+                if len(self._waiting) > sum(calls for _, calls in list(queue)):
                     time.sleep(GATHER_S)  # calls under way: their answers wake callers, who call again
                 continue
-            frame = queue.popleft()
+            frame, _ = queue.popleft()
             if not queue:
                 yield frame
                 continue
             frames = [frame]
             size = len(frame)
-            while queue and len(frames) < FRAME_CALLS_MAX and size + len(queue[0]) <= FRAME_BYTES_MAX:
-                frame = queue.popleft()
+            while queue and len(frames) < FRAME_CALLS_MAX and size + len(queue[0][0]) <= FRAME_BYTES_MAX:
+                frame, _ = queue.popleft()
                 frames.append(frame)
                 size += len(frame)
             yield b"".join(frames)

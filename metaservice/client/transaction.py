@@ -17,6 +17,7 @@ QUEUE_FILES_MAX: Final = 500
 class TransactionCalls(Protocol):
     """What a transaction asks of its client."""
 
+    def begin_now(self, begin: wire.BeginTransactionRequest) -> wire.BeginTransactionResponse: ...
     def register(
         self,
         txn_id: str,
@@ -30,6 +31,7 @@ class TransactionCalls(Protocol):
         changes: Sequence[common_pb2.Change],
         queued: Sequence[wire.RegisterFilesRequest] = (),
         cursors: Sequence[wire.CursorMove] = (),
+        begin: wire.BeginTransactionRequest | None = None,
     ) -> wire.CommitTransactionResponse: ...
     def abort(self, txn_id: str, reason: str = "") -> None: ...
     def explain(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.ExplainTransactionResponse: ...
@@ -50,16 +52,18 @@ class Transaction:
 
     __slots__ = (
         "__weakref__",
+        "_begin",
         "_calls",
         "_ended",
         "_heartbeat",
+        "_is_sent",
         "_queued",
         "_registered",
+        "_tables",
         "doomed",
         "lease_s",
         "lost",
         "renew_at_s",
-        "tables",
         "txn_id",
     )
 
@@ -67,22 +71,38 @@ class Transaction:
         self,
         calls: TransactionCalls,
         heartbeat: Heartbeat,
-        txn_id: str,
-        begun: wire.BeginTransactionResponse,
+        begin: wire.BeginTransactionRequest,
     ) -> None:
-        self.txn_id = txn_id
-        self.tables: Mapping[str, wire.BegunTable] = {table.table_id: table for table in begun.tables}
-        self.lease_s = begun.lease_ms / 1_000
-        self.renew_at_s = 0.0
+        self.txn_id = begin.txn_id
+        self.lease_s = self.renew_at_s = 0.0
         # Set by the heartbeat: what makes a commit pointless; why the transaction is no more.
         self.doomed: common_pb2.Conflict | None = None
         self.lost: MetaServiceError | None = None
+        self._begin: wire.BeginTransactionRequest | None = begin  # until it was answered
+        self._is_sent = False
+        self._tables: dict[str, wire.BegunTable] = {}
         self._calls = calls
         self._heartbeat = heartbeat
         self._registered: dict[str, _Registered] = {}
         self._queued: list[wire.RegisterFilesRequest] = []
         self._ended = False
-        heartbeat.add(self)
+
+    def begin(self) -> None:
+        """Where that has not been: other calls do it as they need it."""
+        if self._begin is None:
+            return
+        self._is_sent = True
+        begun = self._calls.begin_now(self._begin)
+        self._begin = None
+        self._tables = {table.table_id: table for table in begun.tables}
+        self.lease_s = begun.lease_ms / 1_000
+        self._heartbeat.add(self)
+
+    @property
+    def tables(self) -> Mapping[str, wire.BegunTable]:
+        """What the service said of each table when the transaction began: its read version, its schema."""
+        self.begin()
+        return self._tables
 
     def register(
         self,
@@ -113,6 +133,7 @@ class Transaction:
         self._count(table_id, files, ())
 
     def _send_queued(self) -> None:
+        self.begin()
         while self._queued:
             one = self._queued[0]
             self._calls.register(self.txn_id, one.table_id, one.files)
@@ -135,8 +156,9 @@ class Transaction:
 
         The cursors go on with the commit, or not at all.
         """
+        self._is_sent = True
         try:
-            answer = self._calls.commit(self.txn_id, self._counted(changes), self._queued, cursors)
+            answer = self._calls.commit(self.txn_id, self._counted(changes), self._queued, cursors, self._begin)
         except CommitOutcomeUnknownError:
             self._end()  # nor may it be aborted: it may have committed
             raise
@@ -152,7 +174,8 @@ class Transaction:
 
     def abort(self, reason: str = "") -> None:
         self._end()
-        self._calls.abort(self.txn_id, reason)
+        if self._is_sent:
+            self._calls.abort(self.txn_id, reason)
 
     def renewed(self, answer: wire.RenewTransactionResponse) -> None:
         if answer.lease_ms:
@@ -188,7 +211,7 @@ class Transaction:
 
     def _with_counts(self, change: common_pb2.Change) -> common_pb2.Change:
         registered = self._registered.get(change.table_id)
-        begun = self.tables.get(change.table_id)
+        begun = self._tables.get(change.table_id)
         if registered is None or change.HasField("registered_files") or (begun is not None and begun.adopted_files):
             return change
         counted = common_pb2.Change()
