@@ -31,21 +31,13 @@ from pyspark.sql import types as t
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker import merge_on_read as mor
 from worker.errors import InputError
+from worker.frames import TAGS, Frames, TableLike
+from worker.layouts import plain
 from worker.pins import pins_of
-from worker.scan import (
-    TAGS,
-    Frames,
-    PartitionKey,
-    TableLike,
-    Tag,
-    partition_key,
-    plain,
-    plan,
-    quoted,
-    row_ids,
-    time_us_of,
-)
-from worker.schema import OP, ROW_ID
+from worker.scan import plan, time_us_of
+from worker.schema import OP, ROW_ID, quoted
+from worker.telling import Tag, row_ids
+from worker.values import PartitionKey, partition_key
 
 MODES: Final = ("latest", "changes", "log")
 CHANGE_TYPE: Final = "_change_type"

@@ -18,7 +18,8 @@ from worker import scan
 from worker.errors import InputError
 from worker.logs import Facts, tell
 from worker.progress import progress
-from worker.staging import CODECS, storage
+from worker.staging import CODECS
+from worker.storage import storage
 
 if TYPE_CHECKING:
     from worker.table import Table

@@ -17,7 +17,8 @@ from metaservice.client import NotFoundError
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
 from worker.schema import parse_type
-from worker.staging import Stage, Staged, check_required, data_file, list_parquet, read_footers, storage
+from worker.staging import Stage, Staged, check_required, data_file, list_parquet, read_footers
+from worker.storage import storage
 from worker.transaction import OnConflict, Write, check_policy, run_writes
 from worker.values import partition
 

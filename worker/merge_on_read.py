@@ -29,7 +29,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from worker.schema import OP
-from worker.staging import storage
+from worker.storage import storage
 
 KEY: Final = "_laketx_word"
 BITS: Final = "_laketx_bits"

@@ -18,8 +18,7 @@ from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.predicates import to_wire
-from worker.schema import type_text
-from worker.staging import quoted
+from worker.schema import quoted, type_text
 from worker.values import INTEGERS, wire_value
 
 PARTITIONS_MAX: Final = 100  # of a source; with more of them it is not looked which they are

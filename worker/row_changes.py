@@ -22,11 +22,13 @@ from pyspark.sql import types as t
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import merge_reads, scan
 from worker.errors import InputError
+from worker.frames import frame_of
 from worker.merge_on_read import xxhash64
 from worker.predicates import to_wire
 from worker.row_sets import changes_all, ranges_of
-from worker.schema import FILE, OP, ROW_ID, table_schema
-from worker.staging import Stage, Staged, quoted, storage
+from worker.schema import FILE, OP, ROW_ID, quoted, table_schema
+from worker.staging import Stage, Staged
+from worker.storage import storage
 from worker.transaction import Write
 from worker.writes import TOMBSTONE, UPSERT, fitted
 
@@ -129,7 +131,7 @@ def target_of(table: Table, stage: Stage, where: str | None = None) -> tuple[Dat
     version = stage.read_version
     meta = table.lake.client.get_table(table_id=table.table_id, version=version)
     entries = scan.plan(table, meta, version, where)
-    rows = scan.frame_of(table, meta, entries, with_origin=True)
+    rows = frame_of(table, meta, entries, with_origin=True)
     files = {entry.file.path: entry.file.partition for entry in entries if entry.HasField("file")}
     return rows if where is None else rows.filter(where), files
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.schema import quoted
 
 PROFILE: Final = "row_level"
 KEYS_MAX: Final = 10_000  # more are judged by bucket
@@ -30,7 +31,7 @@ def key_sets(
     """The keys in files that were just written; none where nobody asks for them, or where there are too many."""
     if meta.profile != PROFILE or not files or sum(file.rows for file in files) > KEYS_MAX:
         return []
-    hashed = sf.xxhash64(*[sf.col(f"`{name.replace('`', '``')}`") for name in meta.primary_key])
+    hashed = sf.xxhash64(*[sf.col(quoted(name)) for name in meta.primary_key])
     read = spark.read.parquet(*[f"{table_folder}/{file.path}" for file in files])
     rows = read.select(hashed.alias("hash"), sf.col("_metadata.file_path").alias("path")).collect()
     places = {_end(file.path): file for file in files}

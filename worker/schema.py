@@ -176,3 +176,8 @@ class _Parser:
 
 def _below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def quoted(name: str) -> str:
+    """A column's name as an expression of Spark's."""
+    return f"`{name.replace('`', '``')}`"

@@ -28,9 +28,8 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
 from worker.required import explain, guarded
 from worker.row_sets import key_sets
-from worker.schema import PART, ROW_ID
-from worker.storage import remove_folder
-from worker.storage import storage as storage
+from worker.schema import PART, ROW_ID, quoted
+from worker.storage import remove_folder, storage
 from worker.values import raw_value, wire_value
 
 STATS_COLUMNS: Final = 32  # leading ones; key and partition columns always
@@ -170,10 +169,6 @@ class Stage:
 
 
 # -- where a row goes --------------------------------------------------------------------------------------------------
-
-
-def quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def bucket_of(meta: catalog_pb2.Table) -> Column:

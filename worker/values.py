@@ -17,6 +17,8 @@ INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 TEXT_CHARS_MAX: Final = 64  # longer ones are cut in statistics
 
+PartitionKey = tuple[tuple[str, bytes], ...]
+
 
 def wire_value(value: Any, type_name: str) -> common_pb2.Value:
     """A value of Python; text is read as the type asks."""
@@ -132,3 +134,8 @@ def _text(raw: bytes | str, *, is_max: bool) -> tuple[common_pb2.Value | None, b
     if 0xD800 <= last <= 0xDFFF or last > 0x10FFFF:
         return None, True
     return common_pb2.Value(text=text[:-1] + chr(last)), True
+
+
+def partition_key(partition: common_pb2.Partition) -> PartitionKey:
+    """A partition as something that is equal and can be looked up."""
+    return tuple(sorted((one.column, one.value.SerializeToString(deterministic=True)) for one in partition.values))

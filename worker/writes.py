@@ -13,8 +13,8 @@ from pyspark.sql import types as t
 from metaservice.client import add_column
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
-from worker.schema import OP, RESERVED, check_name, table_schema, type_text
-from worker.staging import Stage, Staged, quoted
+from worker.schema import OP, RESERVED, check_name, quoted, table_schema, type_text
+from worker.staging import Stage, Staged
 from worker.transaction import Write
 from worker.values import partition
 

@@ -12,6 +12,8 @@ from protos.laketx.v1 import common_pb2
 from tests.spark.reading import Identity, LabLake, LabTable, Row, expected, open_lab, shown
 from tests.spark.stored import live
 from worker import Lake, scan
+from worker.frames import PATHS_ONE_BY_ONE
+from worker.telling import ALIKE_MAX
 
 COLUMNS = {"id": "bigint", "amount": "double"}
 ROWS = 10
@@ -81,16 +83,16 @@ def live_files(table: LabTable) -> list[common_pb2.LiveEntry]:
 def test_files_of_one_size(lab: LabLake, keyed: bool, kind: type[LabTable]) -> None:
     made = lab.create(f"alike_{keyed}_{kind.__name__}", COLUMNS, key=["id"] if keyed else [], buckets=1)
     table = kind(lab, made.meta)
-    fill(table, scan.ALIKE_MAX + 3)
+    fill(table, ALIKE_MAX + 3)
     assert shown(scan.read(table)) == expected(table, table.head)
 
 
 def test_files_of_one_size_and_odd_names(lab: LabLake) -> None:
     table = Alike(lab, lab.create("odd", COLUMNS).meta)
-    fill(table, scan.PATHS_ONE_BY_ONE + 2, "odd ü%20=.parquet")
+    fill(table, PATHS_ONE_BY_ONE + 2, "odd ü%20=.parquet")
     assert shown(scan.read(table)) == expected(table, table.head)
-    clean = scan.read(table, version=scan.PATHS_ONE_BY_ONE + 2)
-    assert shown(clean) == expected(table, scan.PATHS_ONE_BY_ONE + 2)
+    clean = scan.read(table, version=PATHS_ONE_BY_ONE + 2)
+    assert shown(clean) == expected(table, PATHS_ONE_BY_ONE + 2)
 
 
 def test_delete_sets_in_files(lab: LabLake) -> None:

@@ -16,7 +16,8 @@ from pyspark.sql.types import ArrayType, StructType
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
 from worker.schema import ATOMIC, FIELD_ID, parse_type, type_text
-from worker.staging import column_stats, first_duplicate, list_parquet, storage
+from worker.staging import column_stats, first_duplicate, list_parquet
+from worker.storage import storage
 from worker.transaction import BACKOFF_LONGEST_S, backoff_s, check_policy
 from worker.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
 

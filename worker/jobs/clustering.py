@@ -20,14 +20,14 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas import functions as pandas_functions
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker import scan
 from worker.errors import InputError
+from worker.frames import frame_of
 from worker.jobs.digests import Digest
 from worker.jobs.outcome import GroupOutcome
 from worker.jobs.planning import Group, is_delta
-from worker.schema import FILE, PART, ROW_ID
-from worker.staging import Stage, bucket_of, partition_text, quoted
-from worker.values import python_value
+from worker.schema import FILE, PART, ROW_ID, quoted
+from worker.staging import Stage, bucket_of, partition_text
+from worker.values import partition_key, python_value
 
 if TYPE_CHECKING:
     from worker.table import Table
@@ -91,7 +91,7 @@ def cluster(
 
 def shown(table: Table, entries: Sequence[common_pb2.LiveEntry]) -> DataFrame:
     """As a reader sees them, with row ids in append tables."""
-    return scan.frame_of(table, table.meta, entries, with_origin=True).drop(FILE)
+    return frame_of(table, table.meta, entries, with_origin=True).drop(FILE)
 
 
 def ordered(meta: catalog_pb2.Table, rows: DataFrame, order: Order, files_wanted: int, count: int) -> DataFrame:
@@ -120,7 +120,7 @@ def _kind(meta: catalog_pb2.Table) -> common_pb2.FileKind.ValueType:
 
 
 def _place(partition: common_pb2.Partition, bucket: int) -> tuple[Any, int]:
-    return scan.partition_key(partition), bucket
+    return partition_key(partition), bucket
 
 
 # -- the curve ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 
 from worker.jobs.shapes import field_id, in_shape
 from worker.schema import OP, ROW_ID
-from worker.staging import storage
+from worker.storage import storage
 
 ROW_GROUP_BYTES: Final = 128 << 20  # decoded
 ROWS_AT_LEAST: Final = 1 << 10

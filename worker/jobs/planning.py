@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.scan import PartitionKey, partition_key
+from worker.values import PartitionKey, partition_key
 
 SMALL = 0.75  # of the size aimed at
 

@@ -21,6 +21,7 @@ from metaservice.client import ConflictError as ClientConflict
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker import scan
 from worker.errors import ConflictError
+from worker.frames import Frames
 from worker.jobs import clustering
 from worker.jobs.files import InputFile
 from worker.jobs.outcome import GroupOutcome
@@ -28,6 +29,7 @@ from worker.jobs.planning import Group, is_delta, plan_groups
 from worker.jobs.tasks import RESULTS_DDL, Chunk, Result, Settings, run_in_batches
 from worker.merge_on_read import within
 from worker.staging import Stage
+from worker.telling import row_ids
 from worker.transaction import Commit, told_when_doomed
 from worker.values import moment_of, python_value
 
@@ -264,7 +266,7 @@ class Inputs:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._frames = scan.Frames(table, table.meta)
+        self._frames = Frames(table, table.meta)
         self._names: dict[int, Mapping[int, str]] | None = None
 
     def files(self, group: Group) -> list[InputFile]:
@@ -289,7 +291,7 @@ class Inputs:
             is_delta=is_delta(entry),
             first_row_id=file.first_row_id,
             carries_row_ids=file.carries_row_ids,
-            hidden=within(hidden, *scan.row_ids(file)) or None,
+            hidden=within(hidden, *row_ids(file)) or None,
             names=self._external_names(file) if file.external else None,
             constants=self._constants(file) if file.external else {},
         )
