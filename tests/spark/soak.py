@@ -61,7 +61,7 @@ SAY_EVERY_S: Final = 10.0
 SHOWN: Final = 10  # versions before the one that is wrong
 LOOK_EVERY_S: Final = 0.2
 LONGER_S: Final = 60.0
-END_S: Final = 90.0
+END_S: Final = 150.0
 
 
 class Soak:
