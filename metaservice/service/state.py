@@ -7,14 +7,14 @@ durable heads). A restart builds the same state from the store; leases start ane
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Footprint, Idle, Live, Namespace, TableMeta
+from metaservice.core.model import Entry, Footprint, Idle, Live, Namespace, TableMeta
 from metaservice.core.rows import NOTHING_KNOWN, Payloads, Written
-from metaservice.core.transaction import Txn, TxnState, unknown_txn
+from metaservice.core.transaction import Txn, TxnState, TxnTable, unknown_txn
 from metaservice.service.markbook import MarkBook
 from metaservice.service.pinbook import PinBook
 from metaservice.service.taskbook import TaskBook
@@ -30,8 +30,10 @@ from metaservice.store.records import (
     decode_namespace,
     decode_table,
     decode_txn,
+    encode_entry,
     encode_table,
     encode_txn,
+    join_chunk,
 )
 
 
@@ -124,6 +126,8 @@ class State:
         self.names: dict[str, str] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.open: dict[str, Txn] = {}
+        # Open, but not to the store: one that ends before the next write costs a single record.
+        self.unwritten: dict[str, Txn] = {}
         self.ended: OrderedDict[str, Txn] = OrderedDict()
         self.leases: OrderedDict[str, int] = OrderedDict()
         self.answered_us = 0
@@ -212,6 +216,12 @@ class State:
 
     def flush(self) -> None:
         """Let reads see what was decided since the last write."""
+        for txn in self.unwritten.values():
+            raw = keys.uuid_bytes(txn.txn_id)
+            self.batch.put(keys.txn_key(raw), encode_txn(txn))
+            self.batch.put(keys.open_key(raw), b"")
+            self._put_staged(txn)
+        self.unwritten.clear()
         for table_id in self.row_ids_given:
             table = self.tables.get(table_id)
             if table is not None:
@@ -307,19 +317,47 @@ class State:
         return txn
 
     def put_txn(self, txn: Txn) -> None:
+        if txn.state is TxnState.OPEN and txn.txn_id not in self.open:
+            self.open[txn.txn_id] = self.unwritten[txn.txn_id] = txn
+        if txn.state is TxnState.OPEN and txn.txn_id in self.unwritten:
+            return
         raw = keys.uuid_bytes(txn.txn_id)
         self.batch.put(keys.txn_key(raw), encode_txn(txn))
         if txn.state is TxnState.OPEN:
-            if txn.txn_id not in self.open:
-                self.batch.put(keys.open_key(raw), b"")
-                self.open[txn.txn_id] = txn
             return
         if self.open.pop(txn.txn_id, None) is not None:
-            self.batch.delete(keys.open_key(raw))
             self.leases.pop(txn.txn_id, None)
+            if self.unwritten.pop(txn.txn_id, None) is not None:
+                self._put_staged(txn)
+            else:
+                self.batch.delete(keys.open_key(raw))
         self.ended[txn.txn_id] = txn
         self.ended_now.append(txn)
         self.tasks.transaction_ended(txn, self.batch)
+
+    def stage(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry]) -> None:
+        """Entries that were handed in for a table."""
+        if entries and txn.txn_id not in self.unwritten:
+            self._put_chunk(txn, mine, entries)
+        for entry in entries:
+            mine.staged[entry.path] = entry
+        txn.files += len(entries)
+
+    def drop_staged(self, txn: Txn) -> None:
+        for mine in txn.tables.values():
+            for chunk in range(mine.chunks):
+                self.batch.delete(keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk))
+            mine.staged, mine.chunks = {}, 0
+
+    def _put_staged(self, txn: Txn) -> None:
+        for mine in txn.tables.values():
+            if mine.staged:
+                self._put_chunk(txn, mine, list(mine.staged.values()))
+
+    def _put_chunk(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry]) -> None:
+        key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), mine.chunks)
+        self.batch.put(key, join_chunk(encode_entry(entry) for entry in entries))
+        mine.chunks += 1
 
     def winners(self, table: TableState, after: int) -> list[Footprint]:
         """The commits since a version, in version order."""

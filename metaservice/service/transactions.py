@@ -30,7 +30,7 @@ from metaservice.service.marks import apply_moves, check_moves
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.state import State, TableState
 from metaservice.store import keys
-from metaservice.store.records import encode_added, encode_commit, encode_entry, encode_live, join_chunk
+from metaservice.store.records import encode_added, encode_commit, encode_live, join_chunk
 from metaservice.store.row_records import encode_rows
 
 
@@ -128,10 +128,11 @@ class Transactions:
             for winner in state.winners(table, theirs.read_version):
                 if winner.metadata_changed or winner.features_changed:
                     raise MetaError(ErrorKind.STALE, "METADATA_CHANGED", table_id=table_id, version=winner.version)
+        state.put_txn(txn)
         for table_id, theirs in old.tables.items():
             mine = txn.tables[table_id]
             mine.adopted = len(theirs.staged)
-            self._stage(txn, mine, list(theirs.staged.values()))
+            state.stage(txn, mine, list(theirs.staged.values()))
         old.adopted_by = txn.txn_id
         state.put_txn(old)
 
@@ -155,20 +156,10 @@ class Transactions:
         if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
         self._give_row_ids(mine.table_id, fresh)
-        self._stage(txn, mine, fresh)
+        self._state.stage(txn, mine, fresh)
         staged = [e for t in txn.tables.values() for e in t.staged.values()] if len(txn.tables) > 1 else mine.staged
         rows = sum(e.rows for e in (staged.values() if isinstance(staged, dict) else staged) if not e.is_delete_set)
         return txn.files, rows
-
-    def _stage(self, txn: Txn, mine: TxnTable, entries: list[Entry]) -> None:
-        if not entries:
-            return
-        key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), mine.chunks)
-        self._state.batch.put(key, join_chunk(encode_entry(entry) for entry in entries))
-        mine.chunks += 1
-        for entry in entries:
-            mine.staged[entry.path] = entry
-        txn.files += len(entries)
 
     def _give_row_ids(self, table_id: str, entries: Sequence[Entry]) -> None:
         table = self._state.get_table(table_id)
@@ -288,7 +279,7 @@ class Transactions:
         if txn.adoptable:
             for change in changes:
                 mine = txn.tables[change.table_id]
-                self._stage(txn, mine, [entry for entry in change.adds if entry.path not in mine.staged])
+                self._state.stage(txn, mine, [entry for entry in change.adds if entry.path not in mine.staged])
         self._state.put_txn(txn)
 
     def _win(self, txn: Txn, commits: Sequence[TableCommit]) -> None:
@@ -310,7 +301,7 @@ class Transactions:
         txn.commit_time_us = txn.commit_time_us or max(commit.time_us for commit in commits)
         txn.outcomes = tuple(outcomes)
         txn.end_us = txn.commit_time_us
-        self._drop_staged(txn)
+        self._state.drop_staged(txn)
         self._state.put_txn(txn)
 
     def _write_commit(self, txn: Txn, commit: TableCommit) -> None:
@@ -357,13 +348,6 @@ class Transactions:
         table.head, table.last_time_us = commit.version, commit.time_us
         state.remember(table, commit.footprint)
         state.changed.add(commit.change.table_id)
-
-    def _drop_staged(self, txn: Txn) -> None:
-        for mine in txn.tables.values():
-            for chunk in range(mine.chunks):
-                key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk)
-                self._state.batch.delete(key)
-            mine.staged, mine.chunks = {}, 0
 
     # -- the one-call append ---------------------------------------------------------------------------------------
 
@@ -502,7 +486,7 @@ class Transactions:
 
     def _end(self, txn: Txn, state: TxnState, reason: str) -> None:
         txn.state, txn.abort_reason, txn.end_us = state, reason, self._clocks.now_us()
-        self._drop_staged(txn)
+        self._state.drop_staged(txn)
         self._state.put_txn(txn)
 
     def end_for_drop(self, table_id: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -168,3 +169,76 @@ def test_who_comes_too_late_is_refused_and_cleans_up(leased: Lake, new_name: New
     assert not late_files & asked.files()
     assert asked.task().fence > task.fence
     asked.crossed.check()
+
+
+# -- as a process ------------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """`laketx worker` on a lake's service; stopped by a signal."""
+
+    def __init__(self, place: tuple[str, Path], log: Path, *flags: str) -> None:
+        command = [*LAKETX, "worker", "--server", place[0], "--warehouse", str(place[1])]
+        command += ["--tasks", "1", "--idle", "0.1", *flags]
+        self.log = log
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+            )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "worker: ready\n", self.said()
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def ends_by(self, *numbers: signal.Signals) -> None:
+        for number in numbers:
+            self.process.send_signal(number)
+        assert self.process.wait(WAIT_S) == 0, self.said()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(WAIT_S)
+
+
+@contextmanager
+def started(place: tuple[str, Path], log: Path, *flags: str) -> Iterator[Worker]:
+    worker = Worker(place, log, *flags)
+    try:
+        yield worker
+    finally:
+        worker.kill()
+
+
+def test_a_terminated_worker_ends_what_it_does_and_one_that_is_told_twice_gives_it_back(
+    leased: Lake, place: tuple[str, Path], new_name: NewName, tmp_path: Path
+) -> None:
+    asked = Asked(leased, new_name())
+    with asked.blocked(), started(place, tmp_path / "hurried.log") as worker:
+        wait_until(lambda: bool(asked.task().txn_id))
+        worker.ends_by(signal.SIGINT, signal.SIGTERM)
+        assert (asked.state(), asked.task().attempts) == ("QUEUED", 0), worker.said()
+    assert asked.files() == asked.before
+    with started(place, tmp_path / "drained.log") as worker:
+        wait_until(lambda: asked.state() != "QUEUED")
+        worker.ends_by(signal.SIGTERM)
+        assert asked.state() == "DONE", worker.said()
+    asked.crossed.check()
+
+
+@pytest.mark.long
+def test_a_worker_that_slept_beyond_its_lease_is_too_late(
+    leased: Lake, place: tuple[str, Path], new_name: NewName, tmp_path: Path
+) -> None:
+    asked = Asked(leased, new_name())
+    with started(place, tmp_path / "asleep.log") as worker:
+        with asked.blocked():
+            wait_until(lambda: bool(asked.task().txn_id))
+            worker.process.send_signal(signal.SIGSTOP)
+        asked.check()
+        worker.process.send_signal(signal.SIGCONT)
+        worker.ends_by(signal.SIGTERM)
+        assert "ended without a commit" in worker.said()
+    done = {entry.file.path for entry in live(asked.crossed.table)}
+    assert asked.files() == asked.before | done
