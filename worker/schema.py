@@ -21,7 +21,8 @@ OP: Final = "_op"  # in delta files: 0 upsert, 1 tombstone
 ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
 FILE: Final = "_file"  # in reads with origin
 PART: Final = "_part"  # folders of staged files: a partition and bucket each
-RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART})
+ROW_INDEX: Final = "_tmp_metadata_row_index"  # Spark fills a column of this name with each row's place in its file
+RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART, ROW_INDEX})
 RESERVED_PREFIX: Final = "_laketx_"  # of columns that reads and increments add and drop
 ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
     "boolean": t.BooleanType,

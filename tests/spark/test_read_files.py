@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import common_pb2
 from tests.spark.reading import Identity, LabLake, LabTable, Row, expected, open_lab, shown
@@ -93,6 +94,37 @@ def test_files_of_one_size_and_odd_names(lab: LabLake) -> None:
     assert shown(scan.read(table)) == expected(table, table.head)
     clean = scan.read(table, version=PATHS_ONE_BY_ONE + 2)
     assert shown(clean) == expected(table, PATHS_ONE_BY_ONE + 2)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_rows_are_placed_by_either_reader_of_spark(lab: LabLake, keyed: bool) -> None:
+    """The one that reads columns in batches, and the one that reads row by row."""
+    table = Alike(lab, lab.create(f"placed_{keyed}", COLUMNS, key=["id"] if keyed else [], buckets=1).meta)
+    fill(table, 2)
+    for setting in ("spark.sql.parquet.enableVectorizedReader", "spark.sql.optimizer.nestedSchemaPruning.enabled"):
+        lab.spark.conf.set(setting, "false")
+        try:
+            assert shown(scan.read(table)) == expected(table, table.head)
+        finally:
+            lab.spark.conf.unset(setting)
+
+
+def test_whatever_is_asked_of_the_rows_spark_prunes_what_it_must(lab: LabLake) -> None:
+    """Below our join: what is not pruned there is refused by Spark."""
+    table = Alike(lab, lab.create("pruned", COLUMNS).meta)
+    fill(table, 3)
+    found, wanted = scan.read(table), expected(table, table.head)
+    assert found.count() == found.withColumn("r", sf.rand()).where(sf.rand() >= 0).count() == len(wanted)
+    assert found.select(sf.lit(1)).count() == found.select("*", sf.explode(sf.array(sf.lit(1)))).count() == len(wanted)
+    again = found.join(scan.read(table).withColumnRenamed("amount", "other"), "id")
+    assert again.where("amount = other").count() == len(wanted)
+    assert found.sample(False, 1.0, 1).orderBy("id").limit(2).count() == 2
+    found.createOrReplaceTempView("pruned_rows")
+    over = "select id, row_number() over (order by id) n, rand() r, uuid() u from pruned_rows where rand() < 2"
+    assert lab.spark.sql(over).count() == len(wanted)
+    assert found.groupBy().agg(sf.max("amount")).count() == 1
+    assert len(found.persist().collect()) == len(wanted)
+    found.unpersist()
 
 
 def test_delete_sets_in_files(lab: LabLake) -> None:
