@@ -35,6 +35,12 @@ SEND_EARLY = """            for sink, given in answers.items():
 SET_HEAD = "        table.head, table.last_time_us = commit.version, commit.time_us\n"
 SET_DURABLE = "        table.durable = commit.version\n"
 
+PUT_OPEN = '            self.batch.put(keys.open_key(raw), b"")\n'
+
+SHARED = """            rows = mine.common(hidden, limits.ROWS_SAMPLED_MAX)
+            if rows is not None:
+"""
+
 SERVICE, CORE = "metaservice/service/", "metaservice/core/"
 
 BUGS = (
@@ -128,5 +134,25 @@ BUGS = (
         "planning passes over a bucket with as many small files as its policy allows",
         CORE + "compaction_quiet.py",
         (("counts.small >= min(", "counts.small > min("),),
+    ),
+    Bug(
+        "what was registered before the first write is not written",
+        SERVICE + "state.py",
+        ((PUT_OPEN + "            self._put_staged(txn)\n", PUT_OPEN),),
+    ),
+    Bug(
+        "a worker whose claim is another one's by now may go on",
+        CORE + "tasks.py",
+        (("task.state is not TaskState.CLAIMED or task.fence != fence", "task.state is not TaskState.CLAIMED"),),
+    ),
+    Bug(
+        "under row_level two changes of one row pass each other",
+        CORE + "row_level.py",
+        ((SHARED, SHARED.replace("is not None", "is not None and len(rows) > 1")),),
+    ),
+    Bug(
+        "under row_level new rows that match what was read pass",
+        CORE + "row_level.py",
+        (("if entry.partition in touched and any(", "if entry.partition not in touched and any("),),
     ),
 )
