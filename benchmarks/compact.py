@@ -176,11 +176,13 @@ def add_soak_rows(bench: Benchmark) -> None:
     commits = scaled(COMMITS, 20)
     kinds: list[tuple[str, str, list[str]]] = [
         ("append", "delta_write_serializable", []),
+        ("append", "row_level", []),
+        ("key", "row_level", ["id"]),
         ("key", "maxcompute", ["id"]),
     ]
     with scratch() as folder, connect(folder / "lake", session()) as lake:
         for kind, profile, key in kinds:
-            table = lake.create_table(f"bench.{kind}", SCHEMA, primary_key=key, profile=profile)
+            table = lake.create_table(f"bench.{kind}_{profile}", SCHEMA, primary_key=key, profile=profile)
             daemon = Daemon(lake, tasks_at_once=1, idle_s=0.2)
             daemon.start()
             refused = 0
@@ -193,7 +195,7 @@ def add_soak_rows(bench: Benchmark) -> None:
             what = f"{commits:,} inserts of {COMMIT_ROWS:,} rows, {kind} table, {profile}"
             note = f"{daemon.tasks_done} tasks beside"
             bench.add(f"{what}: refused", [float(refused)], unit="commits", at_most=0, note=note)
-            fresh = lake.create_table(f"bench.fresh_{kind}", SCHEMA, primary_key=key, profile=profile)
+            fresh = lake.create_table(f"bench.fresh_{kind}_{profile}", SCHEMA, primary_key=key, profile=profile)
             fresh.insert(rows(lake.spark, commits * COMMIT_ROWS, files=1))
             ways = {
                 "fresh": lambda one=fresh: aggregation(one.read()),
