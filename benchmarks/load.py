@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 
 from metaservice.client.errors import ConflictError
 from metaservice.client.ids import uuid7
@@ -40,37 +41,15 @@ def data_file(txn_id: str, number: int, partition: int | None = None) -> common_
     return found
 
 
-def transaction(client: MetaClient, table_id: str, tally: Tally) -> None:
+def transaction(client: MetaClient, table_id: str, tally: Tally, *, at_once: bool = True, queued: bool = True) -> None:
+    """A blind insert of a file: it begins at once or with its commit, and is registered before it or in it."""
     intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
-    txn = client.begin([intent])
-    txn.queue(table_id, [data_file(txn.txn_id, 0)])  # begin; then register and commit, two calls in one frame
-    committed = txn.commit([common_pb2.Change(table_id=table_id)])
-    tally.acked.append((txn.txn_id, committed.tables[0].version))
-    tally.commits += 1
-
-
-def pipelined(client: MetaClient, table_id: str, tally: Tally) -> None:
-    intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
-    txn = client.begin([intent], at_once=False)
-    txn.queue(table_id, [data_file(txn.txn_id, 0)])  # begin, register and commit: three calls in one frame
-    committed = txn.commit([common_pb2.Change(table_id=table_id)])
-    tally.acked.append((txn.txn_id, committed.tables[0].version))
-    tally.commits += 1
-
-
-def begin_with_commit(client: MetaClient, table_id: str, tally: Tally) -> None:
-    intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
-    txn = client.begin([intent], at_once=False)
-    change = common_pb2.Change(table_id=table_id, files=[data_file(txn.txn_id, 0)])
-    committed = txn.commit([change])
-    tally.acked.append((txn.txn_id, committed.tables[0].version))
-    tally.commits += 1
-
-
-def begin_and_commit(client: MetaClient, table_id: str, tally: Tally) -> None:
-    intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
-    txn = client.begin([intent])
-    change = common_pb2.Change(table_id=table_id, files=[data_file(txn.txn_id, 0)])
+    txn = client.begin([intent], at_once=at_once)
+    change = common_pb2.Change(table_id=table_id)
+    if queued:
+        txn.queue(table_id, [data_file(txn.txn_id, 0)])
+    else:
+        change.files.add().CopyFrom(data_file(txn.txn_id, 0))
     committed = txn.commit([change])
     tally.acked.append((txn.txn_id, committed.tables[0].version))
     tally.commits += 1
@@ -136,9 +115,9 @@ def contended(client: MetaClient, table_id: str, tally: Tally) -> None:
 
 KINDS: dict[str, Callable[[MetaClient, str, Tally], None]] = {
     "transaction": transaction,
-    "pipelined": pipelined,
-    "begin_and_commit": begin_and_commit,
-    "begin_with_commit": begin_with_commit,
+    "pipelined": partial(transaction, at_once=False),
+    "begin_and_commit": partial(transaction, queued=False),
+    "begin_with_commit": partial(transaction, at_once=False, queued=False),
     "three_empty_calls": three_empty_calls,
     "two_empty_calls": two_empty_calls,
     "append": append,

@@ -302,7 +302,7 @@ class Frames:
         return self._with_origin or part.is_tagged
 
     def _places_by_name(self, part: _Part) -> bool:
-        """Whether the rows' places can be read as a column, a fifth faster than as a field of `_metadata`.
+        """Whether the rows' places can be read as a column, which costs less than a field of `_metadata`.
 
         Spark refuses both at once. What else is in `_metadata` goes unread only where Spark prunes it, which it does
         below a join as ours.

@@ -89,7 +89,7 @@ class Transaction:
 
     def begin(self) -> None:
         """Where that has not been: other calls do it as they need it."""
-        if self._begin is None:
+        if self._begin is None or self._ended:
             return
         self._is_sent = True
         begun = self._calls.begin_now(self._begin)
@@ -100,7 +100,10 @@ class Transaction:
 
     @property
     def tables(self) -> Mapping[str, wire.BegunTable]:
-        """What the service said of each table when the transaction began: its read version, its schema."""
+        """What the service said of each table when the transaction began: its read version, its schema.
+
+        Of one that began with its commit nothing was asked.
+        """
         self.begin()
         return self._tables
 

@@ -46,6 +46,8 @@ def test_begin_register_and_commit_in_one_frame(client: MetaClient) -> None:
     assert not list(client.list_transactions(table_id=table_id)), "nothing was sent"
     committed = txn.commit([change(table_id)])
     assert committed.tables[0].version == 1
+    assert (txn.tables, txn.lost) == ({}, None), "what has ended is not begun again, nor kept alive"
+    assert txn.txn_id not in client._heartbeat._leased
     assert client.get_transaction(txn.txn_id).state == transaction_pb2.TRANSACTION_STATE_COMMITTED
     assert [entry.file.path for entry in client.list_files(table_id)] == [
         f"{txn.txn_id}/a",
