@@ -106,4 +106,7 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)  # a slot that did not listen is still in native code, on which a finalizing interpreter aborts

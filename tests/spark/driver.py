@@ -10,8 +10,10 @@ Each line of its input is a command as JSON, run in a thread of its own; each li
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -152,6 +154,7 @@ def obey(lake: Lake, command: Command) -> None:
 
 
 def main(address: str, warehouse: str, master: str = "local[4,2]") -> None:  # a task may fail once
+    faulthandler.register(signal.SIGQUIT, all_threads=True)  # what it waits for, as a JVM tells it
     os.environ["PYSPARK_PYTHON"] = sys.executable
     setattr(meta_client, "Transaction", StoppingTransaction)  # noqa: B010 - its transactions are to stop
     spark = (
@@ -161,7 +164,7 @@ def main(address: str, warehouse: str, master: str = "local[4,2]") -> None:  # a
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.speculation", "true")  # where there is more than one executor
+        .config("spark.speculation", "true")  # where there is more than one host
         .config("spark.speculation.quantile", "0.4")
         .config("spark.speculation.multiplier", "1.1")
         .config("spark.speculation.minTaskRuntime", "200ms")

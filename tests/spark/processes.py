@@ -13,11 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyspark
+
 from tests.integration.service import Service
 
 ROOT = Path(__file__).parents[2]
 LEASE_MS = 6_000
-WAIT_S = 120.0
+WAIT_S = 600.0  # only what never comes takes as long
 
 
 class Place:
@@ -64,7 +66,7 @@ class Driver:
     def answer(self, number: int) -> dict[str, Any]:
         with self._changed:
             self._changed.wait_for(lambda: number in self._answers or not self._reader.is_alive(), WAIT_S)
-            assert number in self._answers, self.said()
+            assert number in self._answers, self.silent()
             found = self._answers[number]
         assert "error" not in found, found["error"]
         return found
@@ -72,10 +74,54 @@ class Driver:
     def said(self) -> str:
         return self.log.read_text(errors="replace")[-3000:]
 
+    def silent(self) -> str:
+        """Why it never answered: how it ended, or what its threads and those of its Spark wait for."""
+        if self.process.poll() is not None:
+            return f"ended with {self.process.returncode}: {self.said()}"
+        os.killpg(self.process.pid, signal.SIGQUIT)
+        time.sleep(2.0)
+        return f"still at work: {self.log.read_text(errors='replace')[-30_000:]}"
+
     def kill(self) -> None:
         """With its Spark: nothing of it gets to say goodbye."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(WAIT_S)
+
+
+class Cluster:
+    """A standalone Spark with executors on two loopback addresses: a task is only copied to another host."""
+
+    HOSTS = ("127.0.0.1", "127.0.0.2")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        try:
+            self.address = self._start("deploy.master.Master", self.HOSTS[0], "Starting Spark master at ")
+            for host in self.HOSTS:
+                size = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / f"work-{host}")]
+                self._start("deploy.worker.Worker", host, "Successfully registered with master ", *size, self.address)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _start(self, what: str, host: str, sign: str, *more: str) -> str:
+        """What its log says after the sign that it stands."""
+        command = [str(Path(pyspark.__file__).parent / "bin/spark-class"), f"org.apache.spark.{what}"]
+        command += ["--host", host, "--port", "0", "--webui-port", "0", *more]
+        own = {"SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+        log = self._folder / f"{what}-{host}.log"
+        with log.open("wb") as out:
+            one = subprocess.Popen(command, env=os.environ | own, stdout=out, stderr=out, start_new_session=True)
+        self._processes.append(one)
+        wait_until(lambda: sign in log.read_text() or one.poll() is not None)
+        assert sign in log.read_text(), log.read_text()[-3000:]
+        return log.read_text().split(sign)[1].split()[0]
+
+    def kill(self) -> None:
+        for one in self._processes:
+            os.killpg(one.pid, signal.SIGKILL)
+            one.wait(WAIT_S)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import transaction_pb2
 from tests.spark.jobs import SCHEMA, Done, Job, State, attempt, explained, random_jobs, replay, run
-from tests.spark.processes import Driver, Place, wait_until
+from tests.spark.processes import Cluster, Driver, Place, wait_until
 from tests.spark.reading import union
 from tests.spark.stored import staged_folders, stored_rows
 from worker import Lake, Table, connect
@@ -256,12 +257,13 @@ def test_a_task_that_is_tried_again_doubles_no_row(
 def test_a_task_that_runs_twice_doubles_no_row(lake: Lake, place: Place, tmp_path: Path, keyed: bool) -> None:
     """A slow task and the copy that Spark starts of it both come to their ends."""
     table = make(lake, f"twice.{keyed}", "", keyed=keyed)
-    driver = Driver(place, "local-cluster[2,2,1024]")
-    try:
+    with ExitStack() as ends:
+        cluster = Cluster(tmp_path)
+        ends.callback(cluster.kill)
+        driver = Driver(place, cluster.address)
+        ends.callback(driver.kill)
         told = driver.tell("straggle", table=table.name, mark=str(tmp_path / "mark"), first_id=1_000)
         assert driver.answer(told)["version"] == 2
-    finally:
-        driver.kill()
     assert (tmp_path / "mark-again").exists()
     assert set(content(table)) == {*BEGIN, *range(1_000, 1_200)}
 
