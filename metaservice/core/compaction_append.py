@@ -7,16 +7,16 @@ from operator import attrgetter
 
 from metaservice.core.plans import (
     CLUSTER,
-    GROWTH,
     MAJOR,
     MINOR,
-    SMALL_BYTES,
+    SETTLE_FILES,
     Bucket,
     BucketPlan,
     GroupPlan,
     Look,
     PlanFile,
     Wait,
+    is_much,
     is_old,
     oldest_of,
     percent,
@@ -66,8 +66,10 @@ def _append_hidden(look: Look, waits: list[Wait]) -> tuple[GroupPlan | None, Gro
         reason = f"{share} % of the rows are hidden"
     elif is_old(look, Age.MAJOR, oldest):
         reason = f"{gone} hidden rows, the oldest of age"
+    elif look.is_settled and not is_much(size_of(file for file in files if file.path in hidden), 0, settled=True):
+        reason = f"{gone} hidden rows, and nobody writes"
     else:
-        waits.append((Age.MAJOR, oldest))
+        waits += [(Age.MAJOR, oldest), (Age.SETTLE, look.last_added())]
         return None, None
     major = look.group(files, reason, gone) if look.fits(files, whole=look.only is MAJOR) else None
     touched = sorted((file for file in files if file.path in hidden), key=lambda file: -hidden[file.path] / file.rows)
@@ -90,32 +92,35 @@ def _append_small(look: Look, waits: list[Wait]) -> GroupPlan | None:
     small = sorted((file for file in look.bucket.files if look.is_small(file)), key=attrgetter("size_bytes", "path"))
     if len(small) < 2:
         return None
-    tiers = _tiers(small)
-    largest = max(tiers, key=len)
+    largest = _widest(small, settled=False)
     if len(largest) >= policy.minor_files or (len(largest) > 1 and size_of(largest) >= policy.minor_bytes):
         chosen, reason = largest, f"{len(largest)} small files"
     elif len(small) >= 2 * policy.minor_files:
         chosen, reason = small, f"{len(small)} small files"
     elif is_old(look, Age.MINOR, oldest_of(small)):
         chosen, reason = small, f"{len(small)} small files, the oldest of age"
+    elif look.is_settled and len(small) > SETTLE_FILES and len(left := _widest(small)) > look.outputs(size_of(left)):
+        chosen, reason = left, f"{len(left)} small files, and nobody writes"
     else:
         waits.append((Age.MINOR, oldest_of(small)))
+        if len(small) > SETTLE_FILES and not look.is_settled:
+            waits.append((Age.SETTLE, look.last_added()))
         return None
     taken = _first_within(look, chosen)
     return look.group(taken, reason) if len(taken) > look.outputs(size_of(taken)) else None
 
 
-def _tiers(small: Sequence[PlanFile]) -> list[list[PlanFile]]:
-    """Files of like size: what is small isn't written again and again with what is large."""
+def _widest(small: Sequence[PlanFile], *, settled: bool = True) -> list[PlanFile]:
+    """Most files of like size: what is small isn't written again and again with what is large."""
     tiers: list[list[PlanFile]] = [[]]
     size = 0
     for file in small:
-        if tiers[-1] and file.size_bytes > max(SMALL_BYTES, GROWTH * size):
+        if tiers[-1] and is_much(file.size_bytes, size, settled=settled):
             tiers.append([])
             size = 0
         tiers[-1].append(file)
         size += file.size_bytes
-    return tiers
+    return max(tiers, key=len)
 
 
 def _append_cluster(look: Look, waits: list[Wait]) -> GroupPlan | None:
@@ -128,8 +133,12 @@ def _append_cluster(look: Look, waits: list[Wait]) -> GroupPlan | None:
         return None
     reason = f"{len(astray)} files out of order" if astray else f"{len(small)} small files"
     if max(len(astray), len(small)) < look.policy.cluster_files and not is_old(look, Age.CLUSTER, oldest_of(chosen)):
-        waits.append((Age.CLUSTER, oldest_of(chosen)))
-        return None
+        left = _widest(sorted(chosen, key=attrgetter("size_bytes", "path")))
+        if not look.is_settled or len(left) <= SETTLE_FILES:
+            waits += [(Age.CLUSTER, oldest_of(chosen)), (Age.SETTLE, look.last_added())]
+            return None
+        astray = [file for file in left if not file.ordered]
+        chosen, reason = left, f"{len(left)} small files or files out of order, and nobody writes"
     taken = _first_within(look, chosen)
     if not astray and len(taken) <= look.outputs(size_of(taken)):
         return None

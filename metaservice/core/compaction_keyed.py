@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from metaservice.core.plans import (
-    GROWTH,
     MAJOR,
+    SETTLE_FILES,
     SMALL_BYTES,
     BucketPlan,
     GroupPlan,
@@ -12,6 +12,7 @@ from metaservice.core.plans import (
     PlanFile,
     Wait,
     flat,
+    is_much,
     is_old,
     oldest_of,
     percent,
@@ -47,7 +48,7 @@ def _run_of(look: Look, segment: list[list[PlanFile]], waits: list[Wait]) -> Gro
     policy, everything = look.policy, flat(segment)
     if len(everything) < 2:
         return None
-    newest = _newest(segment)
+    newest = _newest(segment, settled=False)
     run, reason = segment, f"{len(everything)} delta files"
     if sum(map(len, newest)) >= policy.minor_files:
         run, reason = newest, f"{sum(map(len, newest))} delta files"
@@ -57,20 +58,24 @@ def _run_of(look: Look, segment: list[list[PlanFile]], waits: list[Wait]) -> Gro
         run, reason = newest, f"{size_of(flat(newest))} bytes of delta files"
     elif is_old(look, Age.MINOR, oldest_of(everything)):
         reason = f"{len(everything)} delta files, the oldest of age"
+    elif look.is_settled and len(everything) > SETTLE_FILES and len(left := flat(_newest(segment))) > 1:
+        run, reason = _newest(segment), f"{len(left)} delta files, and nobody writes"
     else:
         waits.append((Age.MINOR, oldest_of(everything)))
+        if len(everything) > SETTLE_FILES and not look.is_settled:
+            waits.append((Age.SETTLE, look.last_added()))
         return None
     files = _within_bounds(look, run)
     return look.group(files, reason, outputs=1) if len(files) > 1 else None
 
 
-def _newest(segment: list[list[PlanFile]]) -> list[list[PlanFile]]:
+def _newest(segment: list[list[PlanFile]], *, settled: bool = True) -> list[list[PlanFile]]:
     """From the newest back, as long as what is older is not much larger than all that is newer."""
     taken: list[list[PlanFile]] = []
     size = 0
     for group in reversed(segment):
         group_bytes = size_of(group)
-        if taken and group_bytes > max(SMALL_BYTES, GROWTH * size):
+        if taken and is_much(group_bytes, size, settled=settled):
             break
         taken.append(group)
         size += group_bytes
@@ -105,7 +110,19 @@ def _keyed_major(look: Look, minor: GroupPlan | None, waits: list[Wait]) -> Grou
     if is_old(look, Age.MAJOR, oldest_of(deltas)):
         return look.group(files, f"{len(deltas)} delta files, the oldest of age", rows)
     waits.append((Age.MAJOR, oldest_of(deltas)))
+    small = [file for file in files if file.is_delta or look.is_small(file)]
+    if not is_worth_settling(len(files), size_of(small)):
+        return None
+    if look.is_settled and not is_much(size_of(bases), size_of(deltas), settled=True):
+        return look.group(files, f"{len(deltas)} delta files, and nobody writes", rows)
+    if not look.is_settled:
+        waits.append((Age.SETTLE, look.last_added()))
     return None
+
+
+def is_worth_settling(files: int, small_bytes: int) -> bool:
+    """Whether anybody would notice it: of deltas and small base files."""
+    return files > SETTLE_FILES or small_bytes >= SMALL_BYTES
 
 
 def _keyed_cluster(look: Look, waits: list[Wait]) -> GroupPlan | None:

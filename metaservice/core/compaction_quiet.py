@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from metaservice.core.plans import Ages, BucketPlan
+from metaservice.core.compaction_keyed import is_worth_settling
+from metaservice.core.plans import SETTLE_FILES, Ages, BucketPlan, Wait
 from metaservice.core.policy import Age, Policy
 
 NEVER: Final = 2**62
@@ -27,13 +28,19 @@ def quiet_plan(policy: Policy, ages: Ages, counts: Counts) -> BucketPlan | None:
     if counts.files < 2 or (counts.small < 2 and not counts.has_deltas):
         return BucketPlan(last_added=counts.last_added)
     oldest = counts.small_oldest
+    settles = counts.small > SETTLE_FILES or (
+        policy.keyed and counts.has_deltas and is_worth_settling(counts.files, counts.small_bytes)
+    )
     if (
         counts.small >= min(policy.minor_files, policy.cluster_files)
         or counts.small_bytes >= policy.minor_bytes
         or oldest <= max(ages.minor, ages.major, ages.cluster)
+        or (settles and counts.last_added <= ages.settle)
     ):
         return None
-    if not (policy.keyed or policy.options.order):
-        return BucketPlan(last_added=counts.last_added, waits=((Age.MINOR, oldest),))
-    waits = ((Age.MINOR, oldest), (Age.MAJOR, oldest), (Age.CLUSTER, oldest))
+    waits: tuple[Wait, ...] = ((Age.MINOR, oldest),)
+    if policy.keyed or policy.options.order:
+        waits = (*waits, (Age.MAJOR, oldest), (Age.CLUSTER, oldest))
+    if settles:
+        waits = (*waits, (Age.SETTLE, counts.last_added))
     return BucketPlan(last_added=counts.last_added, waits=waits)

@@ -14,6 +14,9 @@ from metaservice.core.policy import Age, Policy
 OPEN_COST_BYTES: Final = 4 << 20  # what opening a file costs a scan, in bytes read
 SMALL_BYTES: Final = 1 << 20  # so little may be written again each time
 GROWTH: Final = 2  # an older file is written again with newer ones that have half its bytes
+SETTLE_BYTES: Final = 32 << 20  # the same for what nobody writes to any more
+SETTLE_GROWTH: Final = 8
+SETTLE_FILES: Final = 3  # that many small ones may stay
 MINOR, MAJOR, CLUSTER = Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER
 
 
@@ -54,6 +57,7 @@ class Ages(NamedTuple):
     major: int = -1
     cluster: int = -1
     quiet: int = -1
+    settle: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,11 @@ class Look:
     def only(self) -> Operation | None:
         return self.policy.only
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody has written to it for long enough to put all in order that is cheap."""
+        return self.only is None and self.last_added() <= self.ages.settle
+
     def is_full(self, size_bytes: int) -> bool:
         return size_bytes >= self.policy.file_bytes_target
 
@@ -172,6 +181,11 @@ class Look:
 
 def is_old(look: Look, age: Age, version: int) -> bool:
     return look.only is not None or version <= look.ages[age]
+
+
+def is_much(size_bytes: int, others: int, *, settled: bool) -> bool:
+    """Whether an older file is too large to be written again with what is newer, `others` bytes."""
+    return size_bytes > (max(SETTLE_BYTES, SETTLE_GROWTH * others) if settled else max(SMALL_BYTES, GROWTH * others))
 
 
 def by_version(files: Iterable[PlanFile]) -> list[list[PlanFile]]:

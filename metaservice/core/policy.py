@@ -34,6 +34,7 @@ class Age(IntEnum):
     MAJOR = 1
     CLUSTER = 2
     QUIET = 3
+    SETTLE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Policy:
     minor_bytes: int
     major_percent: int
     cluster_files: int
-    ages_us: tuple[int, int, int, int]
+    ages_us: tuple[int, int, int, int, int]
     options: Options
     task_bytes: int
     task_files: int
@@ -93,6 +94,7 @@ def policy_of(meta: TableMeta) -> Policy:
         number("major.age.hours") * HOUR_US,
         number("cluster.age.hours") * HOUR_US,
         number("major.quiet.minutes") * MINUTE_US,
+        number("settle.minutes") * MINUTE_US,
     )
     return Policy(
         text_property(properties, "compaction.enabled") == "true",

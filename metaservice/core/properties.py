@@ -127,6 +127,14 @@ PROPERTIES: Final = (
         high=87_600,
     ),
     Property(
+        "compaction.settle.minutes",
+        "1",
+        "How long a bucket, or a partition without key, must have had no commit before what the thresholds left is "
+        "merged too, where that is cheap; 0: never.",
+        low=0,
+        high=87_600,
+    ),
+    Property(
         "compaction.cluster.files",
         "10",
         "Small base files of a bucket, or files of a partition that are not in the wanted order, from which on "

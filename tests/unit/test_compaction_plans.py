@@ -11,7 +11,7 @@ from metaservice.core.compaction import plan_bucket, plan_partition
 from metaservice.core.compaction_append import hidden_rows
 from metaservice.core.model import Operation
 from metaservice.core.plans import Ages, Bucket, GroupPlan, PlanFile, PlanSet, TaskPlan
-from metaservice.core.policy import Options, Policy, RowOrder
+from metaservice.core.policy import Age, Options, Policy, RowOrder
 
 MINOR, MAJOR, CLUSTER = Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER
 KIB, MIB = 1 << 10, 1 << 20
@@ -21,7 +21,7 @@ HOUR_US = 3_600_000_000
 
 def policy(*, keyed: bool = True, by_partition: bool = False, minor: int = 3, order: bool = False) -> Policy:
     options = Options(TARGET, RowOrder.SORT, ("id",)) if order else Options(TARGET)
-    ages = (HOUR_US, HOUR_US, HOUR_US, HOUR_US)
+    ages = (HOUR_US, HOUR_US, HOUR_US, HOUR_US, HOUR_US)
     return Policy(True, keyed, by_partition, minor, 64 * MIB, 30, minor, ages, options, 8 << 30, 1_000, 4, 0, (), ())
 
 
@@ -81,11 +81,62 @@ def test_age_alone_is_enough_and_is_waited_for() -> None:
     bucket = Bucket("p", 0, files_of("b4:100 d5 d6"))
     young = plan_bucket(policy(), Ages(), bucket)
     assert (young.minor, young.major) == (None, None)
-    waits = dict(young.waits)
-    assert set(waits.values()) == {5}
+    assert dict(young.waits) == {Age.MINOR: 5, Age.MAJOR: 5, Age.SETTLE: 6}
     old = plan_bucket(policy(), Ages(minor=5, major=5), bucket)
     assert chosen(old.minor) == "d5 d6"
     assert chosen(old.major) == "b4:100 d5 d6"
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted"),
+    [
+        ("b4:20 d5", "b4:20 d5"),
+        ("b4:0.1 d5:0.1 d6:0.1", ""),
+        ("b4:20 d5:0.1 d6:0.1 d7:0.1", "b4:20 d5:0.1 d6:0.1 d7:0.1"),
+        ("b4:900 d5 d6", ""),
+        ("b4:900 d5 d6 d7 d8", "d5 d6 d7 d8"),
+        ("b4:900 d5:60 d6:60", "b4:900 d5:60 d6:60"),
+        ("b4:900 d5:63 d6 d7 d8", "d6 d7 d8"),
+    ],
+)
+def test_what_nobody_writes_to_is_put_in_order_where_that_is_cheap(live: str, wanted: str) -> None:
+    bucket = Bucket("p", 0, [file._replace(rows=file.size_bytes // KIB) for file in files_of(live)])
+    relaxed = replace(policy(minor=10), minor_bytes=1 << 40)
+    last = max(file.added for file in bucket.files)
+    written = plan_bucket(relaxed, Ages(settle=last - 1), bucket)
+    settled = plan_bucket(relaxed, Ages(settle=last), bucket)
+    assert (written.major, written.minor) == (None, None)
+    assert chosen(settled.major or settled.minor) == wanted
+    if wanted:
+        assert (Age.SETTLE, last) in written.waits
+        assert "nobody writes" in (settled.major or settled.minor).reason  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted"),
+    [
+        ("a1 a2 a3", ""),
+        ("a1 a2 a3 a4", "a1 a2 a3 a4"),
+        ("a1:60 a2 a3 a4 a5", "a2 a3 a4 a5"),
+        ("a1:100 a2:100 a3:100 a4:100", ""),
+        ("a1:30 a2 a3 a4", "a2 a3 a4 a1:30"),
+    ],
+)
+def test_small_files_that_nobody_adds_to_go_together(live: str, wanted: str) -> None:
+    bucket = Bucket("", 0, files_of(live))
+    relaxed = policy(keyed=False, minor=10)
+    assert plan_bucket(relaxed, Ages(settle=3), bucket).minor is None
+    assert sorted(chosen(plan_bucket(relaxed, Ages(settle=5), bucket).minor).split()) == sorted(wanted.split())
+
+
+def test_hidden_rows_of_what_nobody_writes_to_go_where_that_is_cheap() -> None:
+    files = files_of("a1:100 a2:20")
+    for touched, wanted in ((files[0], ""), (files[1], "a2:20")):
+        bucket = Bucket("", 0, files, [PlanSet(1, 3, 3, (touched.path,))])
+        written = plan_bucket(policy(keyed=False), Ages(settle=2), bucket)
+        assert (written.minor, written.major) == (None, None)
+        assert (Age.SETTLE, 3) in written.waits
+        assert chosen(plan_bucket(policy(keyed=False), Ages(settle=3), bucket).minor) == wanted
 
 
 def test_small_files_of_like_size_go_together() -> None:
@@ -113,6 +164,14 @@ def test_files_out_of_order_are_clustered() -> None:
     plan = plan_bucket(policy(keyed=False, order=True), Ages(), bucket)
     assert chosen(plan.cluster) == "a1:100 a2:100 a3:100"
     assert plan.minor is None
+
+
+def test_files_out_of_order_that_nobody_adds_to_are_clustered_where_that_is_cheap() -> None:
+    relaxed = policy(keyed=False, minor=10, order=True)
+    bucket = Bucket("", 0, files_of("a1:100 a2:100? a3? a4? a5? a6"))
+    written = plan_bucket(relaxed, Ages(settle=5), bucket)
+    assert (written.cluster, (Age.SETTLE, 6) in written.waits) == (None, True)
+    assert sorted(chosen(plan_bucket(relaxed, Ages(settle=6), bucket).cluster).split()) == ["a3", "a4", "a5", "a6"]
 
 
 def test_small_base_files_are_clustered_with_what_lies_between() -> None:
@@ -162,7 +221,7 @@ def worlds(draw: st.DrawFn) -> tuple[Policy, Ages, list[Bucket]]:
     found = replace(found, task_files=draw(st.integers(2, 12)), task_bytes=draw(SIZES) * 3)
     if draw(st.booleans()):
         found = found.wanting(draw(st.sampled_from((MINOR, MAJOR, CLUSTER))))
-    ages = Ages(*draw(st.tuples(*[st.integers(-1, 13)] * 4)))
+    ages = Ages(*draw(st.tuples(*[st.integers(-1, 13)] * 5)))
     return found, ages, [draw(buckets(keyed=keyed))._replace(bucket=place) for place in range(2 if keyed else 1)]
 
 
@@ -222,6 +281,35 @@ def test_plans_converge(world: tuple[Policy, Ages, list[Bucket]]) -> None:
                 place = next(n for n, bucket in enumerate(live) if bucket.bucket == group.bucket)
                 live[place] = compacted(found, task.operation, group, live[place], version)
     assert tasks_of((found, ages, live)) == []
+
+
+@given(worlds())
+def test_who_waits_is_told_in_time(world: tuple[Policy, Ages, list[Bucket]]) -> None:
+    """Where nothing is due, what becomes due by the settling of a bucket is waited for."""
+    found, ages, live = world
+    for bucket in live:
+        young = plan_bucket(found, ages._replace(settle=-1), bucket)
+        settled = plan_bucket(found, ages._replace(settle=99), bucket)
+        if (young.major, young.minor, young.cluster) == (None, None, None) != (settled.major, settled.minor, None):
+            assert (Age.SETTLE, young.last_added) in young.waits
+
+
+@given(worlds())
+def test_a_settled_bucket_has_few_small_files(world: tuple[Policy, Ages, list[Bucket]]) -> None:
+    found, _, live = world
+    found = replace(found, by_partition=False, only=None, task_files=1_000, task_bytes=1 << 40)
+    settled = Ages(settle=99)
+    for version in range(20, 60):
+        for task in tasks_of((found, settled, live)):
+            for group in task.groups:
+                live = [
+                    compacted(found, task.operation, group, one, version) if one.bucket == group.bucket else one
+                    for one in live
+                ]
+    for bucket in live:
+        small = [file for file in bucket.files if file.is_delta or (not found.keyed and file.size_bytes * 2 < TARGET)]
+        if not found.options.order and not bucket.sets and len(small) > 3:
+            assert max(file.size_bytes for file in bucket.files) > 32 * MIB
 
 
 def compacted(found: Policy, operation: Operation, group: GroupPlan, bucket: Bucket, version: int) -> Bucket:

@@ -155,6 +155,20 @@ def test_time_is_enough(lake: Lake) -> None:
     assert task.operation is Operation.MAJOR_COMPACT  # the partition has been quiet
 
 
+def test_what_nobody_writes_to_is_tidied_up_soon(lake: Lake) -> None:
+    table = lake.create(major_quiet_minutes="0")
+    lake.insert(table)
+    lake.pass_time(HOUR_US // 120)
+    lake.insert(table)
+    lake.pass_time(HOUR_US // 120)
+    lake.scheduler.round()
+    assert lake.tasks() == []
+    lake.pass_time(HOUR_US // 120)
+    lake.scheduler.round()
+    (task,) = lake.tasks()
+    assert (task.operation, task.reason) == (Operation.MAJOR_COMPACT, "2 delta files, and nobody writes")
+
+
 def test_switched_off_nothing_is_planned(lake: Lake) -> None:
     table = lake.create(minor_files="2", enabled="false")
     for _ in range(3):
@@ -166,7 +180,7 @@ def test_switched_off_nothing_is_planned(lake: Lake) -> None:
 def test_the_schedule_plans_whatever_the_thresholds_say(lake: Lake) -> None:
     """START_US is 2027-01-15 08:00 UTC."""
     assert START_US // 1_000_000 % 86_400 == 8 * 3_600
-    table = lake.create(schedule="30 8 * * * minor", minor_age_minutes="0")
+    table = lake.create(schedule="30 8 * * * minor", minor_age_minutes="0", settle_minutes="0")
     for _ in range(2):
         lake.insert(table)
     lake.scheduler.round()
