@@ -17,7 +17,6 @@ from typing import NamedTuple
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.plan_tables import Loader, data_file, loader
 from benchmarks.serving import server
-from metaservice.core.plans import TaskPlan
 from metaservice.service.layouts import Layouts
 from metaservice.wiring import CHECK_PAUSE_S
 from protos.laketx.v1 import common_pb2
@@ -72,8 +71,7 @@ class Planner:
         """Seconds until the best tasks are known."""
         table = self._decider.state.get_table(self._table_id)
         start = time.perf_counter()
-        layout = self._layouts.refresh(table, time.time_ns() // 1_000)
-        found: list[TaskPlan] = layout.best(TASKS, frozenset())
+        found, _ = self._layouts.best(table, time.time_ns() // 1_000, TASKS, frozenset())
         taken_s = time.perf_counter() - start
         assert found, "nothing is due"
         return taken_s

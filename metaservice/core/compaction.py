@@ -1,6 +1,6 @@
 """What is worth compacting: pure, from the live entries of a bucket to tasks.
 
-A bucket is looked at by itself (`plan_bucket`; in most, `quiet_plan` sees that nothing is due), then the buckets of a
+A bucket is looked at by itself (`plan_bucket`; in most, `quiet_waits` sees that nothing is due), then the buckets of a
 partition together (`plan_partition`): under `maxcompute` two tasks in one partition would make each other lose, so
 there is one; elsewhere there is one a bucket.
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from metaservice.core.compaction_keyed import is_worth_settling
-from metaservice.core.plans import SETTLE_FILES, Ages, BucketPlan, Wait
+from metaservice.core.plans import OPEN_COST_BYTES, SETTLE_FILES, Ages, Wait
 from metaservice.core.policy import Age, Policy
 
 NEVER: Final = 2**62
 
 
 class Counts(NamedTuple):
-    """What is live in a bucket that has no delete sets and no files out of order; the small are deltas or below half
-    of the size aimed at."""
+    """What is live in a bucket; plain are those without delete sets and files out of order. The small are deltas or
+    below half of the size aimed at."""
 
     files: int
     small: int
@@ -21,26 +21,33 @@ class Counts(NamedTuple):
     small_oldest: int
     has_deltas: bool
     last_added: int
+    is_plain: bool
 
 
-def quiet_plan(policy: Policy, ages: Ages, counts: Counts) -> BucketPlan | None:
-    """What `plan_bucket` finds, where that is nothing; None where it isn't plain. It may wait for more than needed."""
-    if counts.files < 2 or (counts.small < 2 and not counts.has_deltas):
-        return BucketPlan(last_added=counts.last_added)
-    oldest = counts.small_oldest
-    settles = counts.small > SETTLE_FILES or (
-        policy.keyed and counts.has_deltas and is_worth_settling(counts.files, counts.small_bytes)
-    )
+def quiet_waits(policy: Policy, ages: Ages, counts: Counts) -> tuple[Wait, ...] | None:
+    """What `plan_bucket` waits for, or more, where that is all it finds; None where that can't be told from counts."""
+    files, small, small_bytes, oldest, has_deltas, last_added, is_plain = counts
+    if not is_plain:
+        return None
+    if files < 2 or (small < 2 and not has_deltas):
+        return ()
+    settles = small > SETTLE_FILES or (policy.keyed and has_deltas and is_worth_settling(files, small_bytes))
     if (
-        counts.small >= min(policy.minor_files, policy.cluster_files)
-        or counts.small_bytes >= policy.minor_bytes
-        or oldest <= max(ages.minor, ages.major, ages.cluster)
-        or (settles and counts.last_added <= ages.settle)
+        small >= policy.minor_files
+        or small >= policy.cluster_files
+        or small_bytes >= policy.minor_bytes
+        or oldest <= ages.minor
+        or oldest <= ages.major
+        or oldest <= ages.cluster
+        or (settles and last_added <= ages.settle)
     ):
         return None
     waits: tuple[Wait, ...] = ((Age.MINOR, oldest),)
     if policy.keyed or policy.options.order:
         waits = (*waits, (Age.MAJOR, oldest), (Age.CLUSTER, oldest))
-    if settles:
-        waits = (*waits, (Age.SETTLE, counts.last_added))
-    return BucketPlan(last_added=counts.last_added, waits=waits)
+    return (*waits, (Age.SETTLE, last_added)) if settles else waits
+
+
+def likely_score(counts: Counts) -> float:
+    """About what a task would bring for its bytes: files less to open."""
+    return (counts.files - 1) * OPEN_COST_BYTES / max(2 * counts.small_bytes, 1)

@@ -81,9 +81,7 @@ class MaintenanceCalls:
         busy = self.decider.state.tasks.busy(meta.table_id, by_partition=by_partition)
         if operation is not None:
             return self.layouts.wanted(table, operation, partitions, busy, options)
-        layout = self.layouts.refresh(table, self.clocks.now_us())
-        with layout.lock:
-            found = layout.all_tasks(busy)
+        found = self.layouts.all_tasks(table, self.clocks.now_us(), busy)
         return [one for one in found if not partitions or one.groups[0].partition in partitions]
 
     def _held_back(self, policy: Policy) -> str:

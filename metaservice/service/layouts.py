@@ -1,7 +1,9 @@
 """What the policies want of each table, kept up with its commits: looked at as a whole once, then where it changed.
 
 Any thread may ask; a table's layout has a lock of its own. A partition is looked at again when a commit touched it, and
-when an entry reaches an age that its plan waits for. Plans that nobody took yet are ranked, best first.
+when an entry reaches an age that its plan waits for. Plans that nobody took yet are ranked, best first. The first look
+at a table only counts: where something may be due, it guesses what that would bring, and plans are made when they are
+asked for, the best guesses first.
 
 A layout goes by what its cursor sees, and a task is looked at again when it is handed out: nothing here has to be
 exact.
@@ -11,27 +13,58 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
 from metaservice.core import limits
 from metaservice.core.compaction import by_gain, plan_bucket, plan_partition, without
-from metaservice.core.compaction_quiet import NEVER, quiet_plan
+from metaservice.core.compaction_quiet import NEVER, Counts, likely_score, quiet_waits
 from metaservice.core.errors import MetaError
 from metaservice.core.model import Operation, TableMeta
-from metaservice.core.plans import Ages, Bucket, BucketPlan, TaskPlan
+from metaservice.core.plans import Ages, Bucket, BucketPlan, TaskPlan, Wait
 from metaservice.core.policy import Age, Options, Policy, policy_of
 from metaservice.service.decider import Decider
 from metaservice.service.state import TableState, load_commit_footprint
 from metaservice.store import keys
-from metaservice.store.layout import bucket_of, count_entries, read_bucket, scan_entries, scan_partitions
+from metaservice.store.layout import read_bucket, scan_counts, scan_partitions
 from metaservice.store.port import Cursor, prefix_end
 
-PAUSE_PARTITIONS = 1_000
+PAUSE_PARTITIONS = 4_000
+LOOKS_MAX = 200  # plans made for guesses, each time that the best are asked for
 Dirty = dict[str, set[int]]
 AGES = tuple(Age)
 Busy = Collection[tuple[str, int]]
+
+
+@dataclass(slots=True)
+class Waits:
+    """Which version has to come of age before a partition is looked at again. What was put anew is left behind in the
+    queue of its old version."""
+
+    versions: dict[str, int] = field(default_factory=dict)
+    queues: dict[int, list[str]] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
+
+    def put(self, partition: str, version: int) -> None:
+        if self.versions.get(partition) == version:
+            return
+        self.versions[partition] = version
+        queue = self.queues.get(version)
+        if queue is None:
+            self.queues[version] = [partition]
+            heapq.heappush(self.order, version)
+        else:
+            queue.append(partition)
+
+    def take(self, version: int) -> Iterator[str]:
+        """Those that waited for versions up to this one."""
+        while self.order and self.order[0] <= version:
+            reached = heapq.heappop(self.order)
+            for partition in self.queues.pop(reached):
+                if self.versions.get(partition) == reached:
+                    del self.versions[partition]
+                    yield partition
 
 
 @dataclass(slots=True)
@@ -45,25 +78,26 @@ class Layout:
     looks: dict[str, dict[int, BucketPlan]] = field(default_factory=dict)
     tasks: dict[str, list[TaskPlan]] = field(default_factory=dict)
     ranking: list[tuple[float, str, int, int]] = field(default_factory=list)
+    guesses: set[str] = field(default_factory=set)
+    guessed: list[tuple[float, str]] = field(default_factory=list)
     serials: dict[str, int] = field(default_factory=dict)
-    waiting: tuple[dict[str, int], ...] = field(default_factory=lambda: tuple({} for _ in Age))
-    heaps: tuple[list[tuple[int, str]], ...] = field(default_factory=lambda: tuple([] for _ in Age))
+    waits: tuple[Waits, ...] = field(default_factory=lambda: tuple(Waits() for _ in Age))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look_at(self, partition: str, plans: dict[int, BucketPlan]) -> None:
         """Note what is wanted of a partition."""
+        self.guesses.discard(partition)
         tasks, waits = plan_partition(self.policy, self.ages, plans.values())
         for plan in plans.values():
             waits += plan.waits
         first: dict[Age, int] = {}
         for age, version in waits:
             first[age] = min(version, first.get(age, version))
-        for age, waiting in zip(AGES, self.waiting, strict=True):
-            if age not in first:
-                waiting.pop(partition, None)
-            elif waiting.get(partition) != first[age]:
-                waiting[partition] = first[age]
-                heapq.heappush(self.heaps[age], (first[age], partition))
+        for age, waiting in zip(AGES, self.waits, strict=True):
+            if age in first:
+                waiting.put(partition, first[age])
+            else:
+                waiting.versions.pop(partition, None)
         if tasks or waits:
             self.looks[partition] = plans
         else:
@@ -71,14 +105,24 @@ class Layout:
         if tasks or partition in self.tasks:
             self._rank(partition, tasks)
 
-    def rest(self, partition: str, plans: Iterable[BucketPlan]) -> None:
+    def rest(self, partition: str, waits: Iterable[Wait]) -> None:
         """Note that nothing is due in a partition that wasn't looked at yet. What is so isn't kept but read again."""
-        for plan in plans:
-            for age, version in plan.waits:
-                waiting = self.waiting[age]
-                if version < waiting.get(partition, NEVER):
-                    waiting[partition] = version
-                    heapq.heappush(self.heaps[age], (version, partition))
+        for age, version in waits:
+            waiting = self.waits[age]
+            if version < waiting.versions.get(partition, NEVER):
+                waiting.put(partition, version)
+
+    def guess(self, partition: str, score: float) -> None:
+        """Note that something may be due in a partition that wasn't looked at yet."""
+        self.guesses.add(partition)
+        self.guessed.append((-score, partition))
+
+    def clear(self) -> None:
+        for place in (self.looks, self.tasks, self.guesses):
+            place.clear()
+        for ranks in (self.ranking, self.guessed):
+            ranks.clear()
+        self.waits = tuple(Waits() for _ in Age)
 
     def _rank(self, partition: str, tasks: list[TaskPlan]) -> None:
         self.serials[partition] = self.serials.get(partition, 0) + 1
@@ -91,21 +135,21 @@ class Layout:
 
     def aged(self) -> set[str]:
         """Partitions in which something has come of age."""
-        found: set[str] = set()
-        for age in Age:
-            heap, waiting = self.heaps[age], self.waiting[age]
-            while heap and heap[0][0] <= self.ages[age]:
-                version, partition = heapq.heappop(heap)
-                if waiting.get(partition) == version:
-                    del waiting[partition]
-                    found.add(partition)
-        return found
+        return {one for waiting, version in zip(self.waits, self.ages, strict=True) for one in waiting.take(version)}
 
-    def best(self, count: int, busy: Busy) -> list[TaskPlan]:
-        """The best plans that nobody works on."""
+    def best(self, count: int, busy: Busy, look: Callable[[str], None]) -> list[TaskPlan]:
+        """The best plans that nobody works on; where there are guesses, the best of those that could be looked at."""
         found: list[TaskPlan] = []
         seen: list[tuple[float, str, int, int]] = []
-        while self.ranking and len(found) < count:
+        looks = LOOKS_MAX
+        while len(found) < count:
+            while looks and self.guessed and not (self.ranking and self.ranking[0][0] < self.guessed[0][0]):
+                _, partition = heapq.heappop(self.guessed)
+                if partition in self.guesses:
+                    look(partition)
+                    looks -= 1
+            if not self.ranking:
+                break
             rank = heapq.heappop(self.ranking)
             _, partition, serial, place = rank
             if self.serials.get(partition) != serial:
@@ -118,9 +162,22 @@ class Layout:
             heapq.heappush(self.ranking, rank)
         return found
 
-    def all_tasks(self, busy: Busy) -> list[TaskPlan]:
+    def all_tasks(self, busy: Busy, look: Callable[[str], None]) -> list[TaskPlan]:
+        for partition in list(self.guesses):
+            look(partition)
         found = (free(task, self.policy, busy) for tasks in self.tasks.values() for task in tasks)
         return sorted((task for task in found if task is not None), key=by_gain)
+
+
+def _count(layout: Layout, partition: str, held: list[Counts]) -> None:
+    waits: list[Wait] = []
+    for counts in held:
+        found = quiet_waits(layout.policy, layout.ages, counts)
+        if found is None:
+            layout.guess(partition, max(map(likely_score, held)))
+            return
+        waits += found
+    layout.rest(partition, waits)
 
 
 def free(plan: TaskPlan, policy: Policy, busy: Busy) -> TaskPlan | None:
@@ -146,7 +203,23 @@ class Layouts:
     def find(self, table_id: str) -> Layout | None:
         return self._layouts.get(table_id)
 
-    def refresh(self, table: TableState, now_us: int) -> Layout:
+    def best(self, table: TableState, now_us: int, count: int, busy: Busy) -> tuple[list[TaskPlan], bool]:
+        """The best plans that nobody works on, and whether there may be more."""
+        layout = self._refresh(table, now_us)
+        with layout.lock:
+            found = layout.best(count, busy, self._looking(layout, table))
+            return found, len(found) == count or bool(layout.guesses)
+
+    def all_tasks(self, table: TableState, now_us: int, busy: Busy) -> list[TaskPlan]:
+        layout = self._refresh(table, now_us)
+        with layout.lock:
+            return layout.all_tasks(busy, self._looking(layout, table))
+
+    def _looking(self, layout: Layout, table: TableState) -> Callable[[str], None]:
+        cursor = self._decider.state.store.cursor()
+        return lambda partition: self._look_again(layout, table, cursor, partition, set(), layout.version)
+
+    def _refresh(self, table: TableState, now_us: int) -> Layout:
         """The layout at what is durable; its lock is not held."""
         meta = table.durable_meta or table.meta
         layout = self._layouts.get(meta.table_id)
@@ -189,31 +262,14 @@ class Layouts:
         return found
 
     def _look_at_all(self, layout: Layout, table: TableState, cursor: Cursor, version: int) -> None:
-        layout.looks.clear()
-        layout.tasks.clear()
-        layout.ranking.clear()
-        for age in Age:
-            layout.waiting[age].clear()
-            layout.heaps[age].clear()
-        policy, ages = layout.policy, layout.ages
-        order, file_bytes = policy.options.row_order, policy.file_bytes_target
-        found = scan_entries(cursor, table.raw_id, every=bool(order))
+        layout.clear()
+        policy = layout.policy
+        found = scan_counts(cursor, table.raw_id, policy.file_bytes_target, policy.options.row_order, version)
         for place, (partition, held) in enumerate(found, start=1):
-            plans: dict[int, BucketPlan] = {}
-            is_quiet = True
-            for bucket, entries in held:
-                counts = count_entries(entries, file_bytes, order, version)
-                plan = quiet_plan(policy, ages, counts) if counts is not None else None
-                if plan is None:
-                    is_quiet = False
-                    plan = plan_bucket(policy, ages, bucket_of(partition, bucket, entries, order, version))
-                plans[bucket] = plan
-            if is_quiet:
-                layout.rest(partition, plans.values())
-            else:
-                layout.look_at(partition, plans)
+            _count(layout, partition, held)
             if place % PAUSE_PARTITIONS == 0:
                 self._pause()
+        heapq.heapify(layout.guessed)
 
     def _look_again(
         self, layout: Layout, table: TableState, cursor: Cursor, partition: str, buckets: set[int], version: int

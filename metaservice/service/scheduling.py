@@ -114,15 +114,12 @@ class Scheduler:
         layout = self._layouts.find(table_id)
         if layout is not None and layout.version == table.durable and now_ms < watch.due_ms:
             return
-        layout = self._layouts.refresh(table, now_us)
-        watch.due_ms = now_ms + AGES_LOOK_MS
         busy = self._busy(table_id, watch.policy)
-        with layout.lock:
-            plans = layout.best(min(TASKS_A_ROUND, self._room(table_id)), busy)
+        room = min(TASKS_A_ROUND, self._room(table_id))
+        plans, has_more = self._layouts.best(table, now_us, room, busy)
+        watch.due_ms = now_ms if has_more else now_ms + AGES_LOOK_MS
         if plans:
             self._decider.call(lambda: self._queue.enqueue(table_id, plans))
-        if len(plans) == TASKS_A_ROUND:
-            watch.due_ms = now_ms
 
     def _busy(self, table_id: str, policy: Policy) -> frozenset[tuple[str, int]]:
         return self._decider.state.tasks.busy(table_id, by_partition=policy.by_partition)

@@ -71,34 +71,47 @@ def bucket_of(partition: str, bucket: int, entries: Iterable[StoredEntry], row_o
     return Bucket(partition, bucket, files, sets)
 
 
-def count_entries(entries: Iterable[StoredEntry], file_bytes: int, row_order: str, version: int) -> Counts | None:
-    """None where there are delete sets or files out of order."""
+def count_entries(raws: Iterable[bytes], file_bytes: int, row_order: str, version: int) -> Counts:
     files = small = size = 0
-    oldest, last, has_deltas = NEVER, -1, False
-    for entry in entries:
+    oldest, last, has_deltas, is_plain = NEVER, -1, False, True
+    for raw in raws:
+        entry = decode_stored(raw)
         added = entry.added
         if added > version:
             continue
-        if entry.is_delete_set or (row_order and row_order_in(entry.payload) != row_order):
-            return None
+        if entry.is_delete_set:
+            is_plain = False
+            continue
+        if row_order and is_plain:
+            is_plain = row_order_in(entry.payload) == row_order
         files += 1
-        last = max(last, added)
+        if added > last:
+            last = added
         is_delta, entry_bytes = entry.kind == DELTA, entry.bytes
         if is_delta or entry_bytes * 2 < file_bytes:
             small += 1
             size += entry_bytes
-            oldest = min(oldest, added)
+            if added < oldest:
+                oldest = added
             has_deltas = has_deltas or is_delta
-    return Counts(files, small, size, oldest, has_deltas, last)
+    return Counts(files, small, size, oldest, has_deltas, last, is_plain)
 
 
-def scan_entries(
-    cursor: Cursor, table: bytes, *, partition: str | None = None, every: bool = False
-) -> Iterator[tuple[str, list[tuple[int, list[StoredEntry]]]]]:
-    """What each partition holds, by bucket; without `every` only partitions where a bucket has two entries.
+def scan_counts(
+    cursor: Cursor, table: bytes, file_bytes: int, row_order: str, version: int
+) -> Iterator[tuple[str, list[Counts]]]:
+    """What the buckets of each partition hold; where no order is wanted, only partitions with two entries in a bucket.
 
     Most partitions hold little that is worth a look: what is alone in its bucket isn't even parsed.
     """
+    for start, held in _scan(cursor, table, every=bool(row_order)):
+        yield keys.partition_of(start), [count_entries(raws, file_bytes, row_order, version) for _, raws in held]
+
+
+def _scan(
+    cursor: Cursor, table: bytes, *, partition: str | None = None, every: bool = False
+) -> Iterator[tuple[bytes, list[tuple[int, list[bytes]]]]]:
+    """Stored entries by partition and bucket; without `every` only partitions where a bucket has two."""
     prefix = keys.live_prefix(table, partition)
     place, start, path_at = b"", b"", 0
     held: list[tuple[int, list[bytes]]] = []
@@ -113,21 +126,18 @@ def scan_entries(
         path_at = len(place)
         if not (start and path_at == len(start) + 4 and place.startswith(start)):
             if held and many:
-                yield _decoded(start, held)
+                yield start, held
             start, held, many = place[:-4], [], every
         raws = [raw]
         held.append((int.from_bytes(place[-4:], "big"), raws))
     if held and many:
-        yield _decoded(start, held)
-
-
-def _decoded(start: bytes, held: list[tuple[int, list[bytes]]]) -> tuple[str, list[tuple[int, list[StoredEntry]]]]:
-    return keys.partition_of(start), [(bucket, list(map(decode_stored, raws))) for bucket, raws in held]
+        yield start, held
 
 
 def scan_partitions(
     cursor: Cursor, table: bytes, row_order: str, version: int, *, partition: str | None = None
 ) -> Iterator[list[Bucket]]:
     """The buckets of each partition, one partition after the other."""
-    for name, held in scan_entries(cursor, table, partition=partition, every=True):
-        yield [bucket_of(name, bucket, entries, row_order, version) for bucket, entries in held]
+    for start, held in _scan(cursor, table, partition=partition, every=True):
+        name = keys.partition_of(start)
+        yield [bucket_of(name, bucket, map(decode_stored, raws), row_order, version) for bucket, raws in held]

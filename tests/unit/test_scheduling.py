@@ -112,7 +112,7 @@ class Lake:
         return list(self.decider.state.tasks.tasks.values())
 
     def plans(self, layouts: Layouts, table: TableState) -> list[TaskPlan]:
-        return layouts.refresh(table, self.clock.us).all_tasks(frozenset())
+        return layouts.all_tasks(table, self.clock.us, frozenset())
 
 
 def _never(error: BaseException) -> None:
