@@ -162,9 +162,8 @@ class Layout:
             heapq.heappush(self.ranking, rank)
         return found
 
-    def all_tasks(self, busy: Busy, look: Callable[[str], None]) -> list[TaskPlan]:
-        for partition in list(self.guesses):
-            look(partition)
+    def all_tasks(self, busy: Busy) -> list[TaskPlan]:
+        """What is known to be due, where nobody works."""
         found = (free(task, self.policy, busy) for tasks in self.tasks.values() for task in tasks)
         return sorted((task for task in found if task is not None), key=by_gain)
 
@@ -213,7 +212,23 @@ class Layouts:
     def all_tasks(self, table: TableState, now_us: int, busy: Busy) -> list[TaskPlan]:
         layout = self._refresh(table, now_us)
         with layout.lock:
-            return layout.all_tasks(busy, self._looking(layout, table))
+            self._look_at_guesses(layout, table)
+            return layout.all_tasks(busy)
+
+    def _look_at_guesses(self, layout: Layout, table: TableState) -> None:
+        """At all of them; where they are many, by reading through the table."""
+        look = self._looking(layout, table)
+        if len(layout.guesses) <= LOOKS_MAX:
+            for partition in list(layout.guesses):
+                look(partition)
+            return
+        cursor, order = self._decider.state.store.cursor(), layout.policy.options.row_order
+        for place, buckets in enumerate(scan_partitions(cursor, table.raw_id, order, layout.version), start=1):
+            if buckets[0].partition in layout.guesses:
+                self._plan(layout, buckets)
+            if place % PAUSE_PARTITIONS == 0:
+                self._pause()
+        layout.guesses.clear()  # what is left is empty by now
 
     def _looking(self, layout: Layout, table: TableState) -> Callable[[str], None]:
         cursor = self._decider.state.store.cursor()

@@ -74,8 +74,8 @@ def bucket_of(partition: str, bucket: int, entries: Iterable[StoredEntry], row_o
 def count_entries(raws: Iterable[bytes], file_bytes: int, row_order: str, version: int) -> Counts:
     files = small = size = 0
     oldest, last, has_deltas, is_plain = NEVER, -1, False, True
-    for raw in raws:
-        entry = decode_stored(raw)
+    delta, half = DELTA, (file_bytes + 1) // 2
+    for entry in map(decode_stored, raws):
         added = entry.added
         if added > version:
             continue
@@ -87,13 +87,15 @@ def count_entries(raws: Iterable[bytes], file_bytes: int, row_order: str, versio
         files += 1
         if added > last:
             last = added
-        is_delta, entry_bytes = entry.kind == DELTA, entry.bytes
-        if is_delta or entry_bytes * 2 < file_bytes:
-            small += 1
-            size += entry_bytes
-            if added < oldest:
-                oldest = added
-            has_deltas = has_deltas or is_delta
+        entry_bytes = entry.bytes
+        if entry.kind == delta:
+            has_deltas = True
+        elif entry_bytes >= half:
+            continue
+        small += 1
+        size += entry_bytes
+        if added < oldest:
+            oldest = added
     return Counts(files, small, size, oldest, has_deltas, last, is_plain)
 
 
@@ -105,7 +107,8 @@ def scan_counts(
     Most partitions hold little that is worth a look: what is alone in its bucket isn't even parsed.
     """
     for start, held in _scan(cursor, table, every=bool(row_order)):
-        yield keys.partition_of(start), [count_entries(raws, file_bytes, row_order, version) for _, raws in held]
+        counts = [count_entries(raws, file_bytes, row_order, version) for _, raws in held]
+        yield keys.partition_of(start), counts
 
 
 def _scan(

@@ -133,7 +133,10 @@ BUGS = (
     Bug(
         "planning passes over a bucket with as many small files as its policy allows",
         CORE + "compaction_quiet.py",
-        (("counts.small >= min(", "counts.small > min("),),
+        (
+            ("small >= policy.minor_files", "small > policy.minor_files"),
+            ("small >= policy.cluster_files", "small > policy.cluster_files"),
+        ),
     ),
     Bug(
         "what was registered before the first write is not written",

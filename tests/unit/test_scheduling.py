@@ -13,7 +13,7 @@ from metaservice.core.schema import Column
 from metaservice.core.tasks import Task
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Decider
-from metaservice.service.layouts import Layouts
+from metaservice.service.layouts import LOOKS_MAX, Layouts
 from metaservice.service.maintenance import Claim, Maintenance
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.scheduling import Scheduler
@@ -226,3 +226,21 @@ def test_looking_where_it_changed_finds_what_looking_at_all_finds(lake: Lake, se
             lake.pass_time(rng.choice((HOUR_US, 30 * HOUR_US)))
         if rng.random() < 0.6:
             assert lake.plans(lake.layouts, table) == lake.plans(Layouts(lake.decider, lambda: None), table)
+
+
+def test_what_is_guessed_at_first_is_all_planned_in_the_end(lake: Lake) -> None:
+    table = lake.create(Profile.DELTA_SERIALIZABLE, minor_files="2")
+    partitions = {f"p={number:03}" for number in range(2 * LOOKS_MAX)}
+    for partition in partitions:
+        for _ in range(2 + (partition == "p=007")):
+            lake.insert(table, partition, 0, MIB)
+    layouts, busy = Layouts(lake.decider, lambda: None), set[tuple[str, int]]()
+    (first,), has_more = layouts.best(table, lake.clock.us, 1, busy)
+    assert (first.groups[0].partition, has_more) == ("p=007", True)  # where there is most to gain
+    while has_more:
+        found, has_more = layouts.best(table, lake.clock.us, 50, busy)
+        busy.update(plan.groups[0].place for plan in found)
+    assert busy == {(partition, 0) for partition in partitions}
+    every = lake.plans(Layouts(lake.decider, lambda: None), table)
+    assert {plan.groups[0].place for plan in every} == busy
+    assert lake.plans(layouts, table) == every
