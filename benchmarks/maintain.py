@@ -104,7 +104,7 @@ def add_planner_rows(bench: Benchmark, loaded: Loader, tables: Tables) -> None:
 
 def dry_run(address: str, table_id: str) -> Callable[[], float]:
     """Seconds of a command, its start included."""
-    command = [sys.executable, "-m", "metaservice.cli", "--server", address, "-o", "json"]
+    command = [sys.executable, "-m", "metaservice.cli", "--server", address, "-o", "json", "--timeout", "60"]
 
     def once() -> float:
         start = time.perf_counter()

@@ -25,7 +25,10 @@ class Counts(NamedTuple):
 
 
 def quiet_waits(policy: Policy, ages: Ages, counts: Counts) -> tuple[Wait, ...] | None:
-    """What `plan_bucket` waits for, or more, where that is all it finds; None where that can't be told from counts."""
+    """What `plan_bucket` waits for, where that is all it finds; None where that can't be told from counts.
+
+    Of what waits for the same version, only what comes first: the bucket is looked at then.
+    """
     files, small, small_bytes, oldest, has_deltas, last_added, is_plain = counts
     if not is_plain:
         return None
@@ -42,10 +45,10 @@ def quiet_waits(policy: Policy, ages: Ages, counts: Counts) -> tuple[Wait, ...] 
         or (settles and last_added <= ages.settle)
     ):
         return None
-    waits: tuple[Wait, ...] = ((Age.MINOR, oldest),)
-    if policy.keyed or policy.options.order:
-        waits = (*waits, (Age.MAJOR, oldest), (Age.CLUSTER, oldest))
-    return (*waits, (Age.SETTLE, last_added)) if settles else waits
+    first = policy.first_age
+    if settles:
+        return ((first, oldest), (Age.SETTLE, last_added))
+    return ((first, oldest),)
 
 
 def likely_score(counts: Counts) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 from metaservice.core.model import Operation, Profile, TableMeta
@@ -17,6 +18,7 @@ WORK: Final = {
 }
 MINUTE_US: Final = 60_000_000
 HOUR_US: Final = 60 * MINUTE_US
+NEVER_US: Final = 2**62
 
 
 class RowOrder(IntEnum):
@@ -51,7 +53,7 @@ class Options:
         return f"{self.order.name.lower()}({','.join(self.order_columns)})" if self.order else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """Thresholds and bounds; with `only`, what an operator wants whatever they are. An age of 0 is never reached."""
 
@@ -76,6 +78,11 @@ class Policy:
     @property
     def file_bytes_target(self) -> int:
         return self.options.file_bytes_target
+
+    @cached_property
+    def first_age(self) -> Age:
+        """Which of the ages of small files and deltas comes first."""
+        return min((Age.MINOR, Age.MAJOR, Age.CLUSTER), key=lambda age: self.ages_us[age] or NEVER_US)
 
     def wanting(self, operation: Operation, options: Options | None = None) -> Policy:
         """The policy of who wants an operation now."""
