@@ -18,7 +18,7 @@ from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.plan_tables import Loader, data_file, loader
 from benchmarks.serving import server
 from metaservice.service.layouts import Layouts
-from metaservice.wiring import CHECK_PAUSE_S
+from metaservice.wiring import CHECK_PAUSE_S, tune_interpreter
 from protos.laketx.v1 import common_pb2
 
 PARTITIONS = 100_000
@@ -127,6 +127,7 @@ def add_command_rows(bench: Benchmark, folder: Path, tables: Tables) -> None:
 
 
 def main() -> int:
+    tune_interpreter()  # the planner runs here as it does in the service
     bench = Benchmark("maintain", "Planning of table services", ["grpcio", "rocksdict", "protobuf"])
     with scratch() as folder:
         data = folder / "db"

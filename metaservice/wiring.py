@@ -186,12 +186,16 @@ class OpenState:
             raise
 
 
+def tune_interpreter() -> None:
+    gc.set_threshold(100_000, 20, 50)  # short-lived messages by the thousand; what lives long is no garbage
+    sys.setswitchinterval(0.001)  # whoever returns from a sync waits that long for its turn, not five times as long
+
+
 def serve(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT."""
     set_up_logging()
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # before any thread: only sigwait below takes them
-    gc.set_threshold(100_000, 20, 50)  # short-lived messages by the thousand; what lives long is no garbage
-    sys.setswitchinterval(0.001)  # whoever returns from a sync waits that long for its turn, not five times as long
+    tune_interpreter()
     try:
         service = build_service(OpenState(settings), RealClocks(), settings)
     except StoreUnusable as error:

@@ -29,7 +29,7 @@ from worker.errors import InputError
 from worker.required import explain, guarded
 from worker.row_sets import key_sets
 from worker.schema import PART, ROW_ID, quoted
-from worker.storage import remove_folder, storage
+from worker.storage import in_pages, remove_folder, storage
 from worker.values import raw_value, wire_value
 
 STATS_COLUMNS: Final = 32  # leading ones; key and partition columns always
@@ -333,7 +333,7 @@ def partition_of(meta: catalog_pb2.Table, entry: common_pb2.DataFile, files: Any
         elif one is not None and one.HasField("min") and one.min == one.max and one.nulls == 0:
             value.CopyFrom(one.min)
         else:
-            first = next(pq.ParquetFile(path, filesystem=files).iter_batches(batch_size=1, columns=[name]))
+            first = next(in_pages(path, files).iter_batches(batch_size=1, columns=[name]))
             value.CopyFrom(wire_value(first.column(0)[0].as_py(), column.type))
     return found
 
@@ -353,7 +353,7 @@ def first_duplicate(
 ) -> dict[str, Any] | None:
     """The first key that stands twice in a file sorted by key."""
     last: Any = None
-    for batch in pq.ParquetFile(path, filesystem=files).iter_batches(batch_size=rows_at_once, columns=list(keys)):
+    for batch in in_pages(path, files).iter_batches(batch_size=rows_at_once, columns=list(keys)):
         columns = [batch.column(batch.schema.get_field_index(name)) for name in keys]
         if last is not None and all(column[0] == before for column, before in zip(columns, last, strict=True)):
             return {name: column[0].as_py() for name, column in zip(keys, columns, strict=True)}

@@ -19,7 +19,7 @@ from protos.laketx.v1 import catalog_pb2
 from worker.jobs import tasks
 from worker.jobs.clustering import BITS_A_COLUMN, interleaved, rank_bounds
 from worker.jobs.digests import Digest, digest_of, row_hashes
-from worker.jobs.files import InputFile, Output
+from worker.jobs.files import InputFile, Output, read_batches
 from worker.jobs.merging import NotSortedError, Run, blocks, latest, without_tombstones
 from worker.jobs.shapes import ARROW_ID, arrow_schema, in_shape
 
@@ -98,6 +98,23 @@ def append(tmp_path: Path) -> Bench:
     own = [{**entry(at, "y", None), "_row_id": 7 + at if at else None} for at in range(5)]
     found.write(own, first_row_id=200, hidden=BitMap64([200, 9]))
     return found
+
+
+def test_a_file_is_read_in_little_memory(keyed: Bench) -> None:
+    """Whatever it holds: neither its row groups nor their bytes stay behind."""
+    path, groups, rows = keyed.folder / "large.parquet", 40, 20_000
+    schema = arrow_schema(keyed.table)
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+        for at in range(groups):
+            made = pl.select(a=pl.int_range(rows, dtype=pl.Int32) + at * rows, b=pl.lit("x" * 50), v=pl.lit(1.5))
+            writer.write_table(made.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema))
+    file = InputFile(str(path), 1, groups * rows, path.stat().st_size)
+    assert file.bytes > 40 << 20
+    before, most = pa.total_allocated_bytes(), 0
+    for batch in read_batches(file, schema, 2 << 20):
+        most = max(most, pa.total_allocated_bytes() - before)
+        assert batch.estimated_size() <= 3 << 20
+    assert most < 8 << 20
 
 
 # -- contents ----------------------------------------------------------------------------------------------------------

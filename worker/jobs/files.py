@@ -13,12 +13,12 @@ from pyroaring import BitMap64
 
 from worker.jobs.shapes import field_id, in_shape
 from worker.schema import OP, ROW_ID
-from worker.storage import storage
+from worker.storage import in_pages, storage
 
 ROW_GROUP_BYTES: Final = 128 << 20  # decoded
 ROWS_AT_LEAST: Final = 1 << 10
 SMALL_BYTES: Final = 4 << 20
-READ_BUFFER_BYTES: Final = 1 << 20
+PIECES: Final = 8  # decoding takes several times the memory of what is decoded at once
 CODECS: Final = {"uncompressed": "none"}  # pyarrow's words
 ZSTD_LEVEL: Final = 1
 
@@ -62,13 +62,14 @@ def _tables(stream: Any, opened: Any, names: list[str], rows_at_once: int) -> It
     if opened.metadata.num_rows <= rows_at_once:
         yield opened.read(names)
         return
-    for batch in _buffered(stream).iter_batches(rows_at_once, columns=names):
-        yield pa.Table.from_batches([batch])
-
-
-def _buffered(stream: Any) -> Any:
-    """Reads page by page; without a buffer a row group would be in memory as a whole."""
-    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", buffer_size=READ_BUFFER_BYTES)
+    pieces: list[pa.RecordBatch] = []
+    for piece in in_pages(stream).iter_batches(max(ROWS_AT_LEAST, rows_at_once // PIECES), columns=names):
+        pieces.append(piece)
+        if len(pieces) == PIECES:
+            yield pa.Table.from_batches(pieces)
+            pieces = []
+    if pieces:
+        yield pa.Table.from_batches(pieces)
 
 
 def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
@@ -77,7 +78,7 @@ def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
     rows = max(1, opened.metadata.num_rows)
     if sum(groups) < SMALL_BYTES:
         return float(max(1.0, sum(groups) / rows))
-    first = next(_buffered(stream).iter_batches(ROWS_AT_LEAST, columns=names))
+    first = next(in_pages(stream).iter_batches(ROWS_AT_LEAST, columns=names))
     return float(max(1.0, first.nbytes / max(1, len(first))))
 
 

@@ -26,7 +26,7 @@ from worker.staging import data_file
 
 SPILLED_ROWS: Final = 1 << 14
 RESULTS_DDL: Final = "result binary"
-MEMORY_BYTES: Final = 192 << 20  # of rows that wait for others, decoded
+MEMORY_BYTES: Final = 128 << 20  # of rows that wait for others, decoded
 MEMORY_BYTES_LEAST: Final = 1 << 20
 
 
