@@ -91,9 +91,9 @@ def add_major_rows(bench: Benchmark) -> None:
 
 
 def add_scan_rows(bench: Benchmark, lake: Lake, table: Table, folder: Path) -> None:
-    """The same rows as plain Parquet, in as many files, sorted alike."""
+    """The same rows as plain Parquet, in as many files, spread and sorted alike."""
     table.compact("major")
-    sorted_rows = table.read().repartitionByRange(BUCKETS, "id").sortWithinPartitions("id")
+    sorted_rows = table.read().repartition(BUCKETS, "id").sortWithinPartitions("id")
     sorted_rows.write.option("compression", "zstd").parquet(str(folder / "sorted"))
     read = table.read()
 

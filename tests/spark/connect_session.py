@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import common_pb2
+from tests.spark.sessions import SMALL
 from worker import ConflictError, InputError, Lake, Table, connect
 from worker.progress import counting
 from worker.spark_jobs import is_classic
@@ -44,17 +45,9 @@ def main(folder: Path, names: list[str]) -> None:
 
 def session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    found = (
-        SparkSession.builder.remote("local[2]")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.connect.grpc.binding.address", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.connect.progress.reportInterval", "50ms")
-        .getOrCreate()
-    )
-    found.conf.set("spark.sql.session.timeZone", "UTC")
+    own = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.progress.reportInterval": "50ms"}
+    found = SparkSession.builder.remote("local[2]").config(map={**SMALL, **own}).getOrCreate()
+    found.conf.set("spark.sql.session.timeZone", "UTC")  # of the session: the server's own isn't taken over
     return found
 
 

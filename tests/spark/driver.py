@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from metaservice.client import Transaction, meta_client
 from protos.laketx.v1 import common_pb2
 from tests.spark.jobs import SCHEMA, attempt, run
+from tests.spark.sessions import small_session
 from worker import Lake, connect
 
 Command = dict[str, Any]
@@ -155,21 +156,14 @@ def obey(lake: Lake, command: Command) -> None:
 
 def main(address: str, warehouse: str, master: str = "local[4,2]") -> None:  # a task may fail once
     faulthandler.register(signal.SIGQUIT, all_threads=True)  # what it waits for, as a JVM tells it
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     setattr(meta_client, "Transaction", StoppingTransaction)  # noqa: B010 - its transactions are to stop
-    spark = (
-        SparkSession.builder.master(master)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.speculation", "true")  # where there is more than one host
-        .config("spark.speculation.quantile", "0.4")
-        .config("spark.speculation.multiplier", "1.1")
-        .config("spark.speculation.minTaskRuntime", "200ms")
-        .getOrCreate()
-    )
+    speculation = {  # where there is more than one host
+        "spark.speculation": "true",
+        "spark.speculation.quantile": "0.4",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.minTaskRuntime": "200ms",
+    }
+    spark = small_session(master, speculation)
     with connect(f"laketx://{address}", spark, user="driver", warehouse=warehouse) as lake:
         say({"id": 0})
         for line in sys.stdin:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import signal
 import sys
@@ -29,6 +28,7 @@ from pyspark.sql import SparkSession
 from protos.laketx.v1 import common_pb2, maintenance_pb2
 from tests.integration.service import Service, free_address
 from tests.spark.oracle import Oracle, Rows, ViolationError, add_up, differences, rows_of
+from tests.spark.sessions import small_session
 from tests.spark.soak_daemons import Daemons
 from tests.spark.soak_writers import SCHEMA, Writer
 from worker import ConflictError, Lake, Table, connect
@@ -293,20 +293,13 @@ class Soak:
 @contextmanager
 def session(port: int) -> Iterator[SparkSession]:
     """A classic one, whose Spark serves Spark Connect too."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
-        .config("spark.connect.grpc.binding.address", "127.0.0.1")
-        .config("spark.connect.grpc.binding.port", str(port))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
+    served = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.showConsoleProgress": "false",
+    }
+    spark = small_session(more=served)
     yield spark
     spark.stop()
 
