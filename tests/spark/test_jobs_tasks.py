@@ -3,6 +3,8 @@
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,41 @@ def test_a_file_is_read_in_little_memory(keyed: Bench) -> None:
         most = max(most, pa.total_allocated_bytes() - before)
         assert batch.estimated_size() <= 3 << 20
     assert most < 8 << 20
+
+
+def test_columns_whose_values_repeat_get_a_dictionary(tmp_path: Path) -> None:
+    """All kinds of columns; a dictionary of values that don't repeat would make reads slower."""
+    many, now = 5_000, datetime(2026, 11, 1, tzinfo=UTC)
+    atoms: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
+        "long": (pa.int64(), int),
+        "real": (pa.float64(), float),
+        "text": (pa.string(), str),
+        "a.b": (pa.string(), str),
+        "raw": (pa.binary(), lambda at: str(at).encode()),
+        "day": (pa.date32(), lambda at: (now + timedelta(days=at)).date()),
+        "time": (pa.timestamp("us", "UTC"), lambda at: now + timedelta(seconds=at)),
+        "money": (pa.decimal128(38, 2), Decimal),
+    }
+    columns: dict[str, tuple[pa.DataType, list[Any]]] = {"none": (pa.int64(), [None] * many)}
+    for name, (kind, make) in atoms.items():
+        columns[f"{name} few"] = kind, [None if at % 9 == 5 else make(at % 9) for at in range(many)]
+        columns[f"{name} all"] = kind, [make(at) for at in range(many)]
+    columns["flag"] = pa.bool_(), [at % 2 == 0 for at in range(many)]
+    columns["nested"] = pa.struct([pa.field("x", pa.list_(pa.field("element", pa.int64())))]), [{"x": [1]}] * many
+    columns["map"] = pa.map_(pa.string(), pa.int64()), [[("a", 1)]] * many
+    schema = pa.schema([pa.field(name, kind) for name, (kind, _) in columns.items()])
+    table = pa.table([pa.array(values, kind) for kind, values in columns.values()], schema=schema)
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    output = Output(str(tmp_path), "out", schema, "zstd", 1 << 30)
+    output.write(frame)
+    (written,) = output.close()
+    assert pq.ParquetFile(tmp_path / written.path).read().equals(table)
+    group = written.metadata.row_group(0)
+    chunks = [group.column(at) for at in range(group.num_columns)]
+    with_one = {one.path_in_schema for one in chunks if "RLE_DICTIONARY" in one.encodings}
+    nested = {"nested.x.list.element", "map.key_value.key", "map.key_value.value"}
+    assert with_one == {"none", *nested, *(f"{name} few" for name in atoms)}
 
 
 # -- contents ----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ SMALL_BYTES: Final = 4 << 20
 PIECES: Final = 8  # decoding takes several times the memory of what is decoded at once
 CODECS: Final = {"uncompressed": "none"}  # pyarrow's words
 ZSTD_LEVEL: Final = 1
+DICTIONARY_BYTES: Final = 1 << 20  # beyond, pyarrow begins with a dictionary and goes on without
+REPEATS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +172,15 @@ class Output:
             return
         rows = pl.concat(self._waiting, rechunk=False)
         self._waiting, self._waiting_bytes = [], 0
+        if self._writer is None:
+            self._begin_file(repeating(rows, self._schema))
         table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self._schema)
         del rows
-        if self._writer is None:
-            self._begin_file()
         self._writer.write_table(table, row_group_size=len(table))
         if self._sink.tell() >= self._target:
             self._end_file()
 
-    def _begin_file(self) -> None:
+    def _begin_file(self, repeating: list[str]) -> None:
         path = f"{self._root}/{self._path(len(self.written))}"
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
         self._sink = self._files.open_output_stream(path)
@@ -187,6 +189,7 @@ class Output:
             self._schema,
             compression=self._codec,
             compression_level=ZSTD_LEVEL if self._codec == "zstd" else None,
+            use_dictionary=repeating,
             store_decimal_as_integer=True,
             store_schema=False,
         )
@@ -201,3 +204,28 @@ class Output:
         metadata = pq.read_metadata(f"{self._root}/{path}", filesystem=self._files)
         self.written.append(Written(path, size, metadata))
         self._sink = self._writer = None
+
+
+def repeating(rows: pl.DataFrame, schema: pa.Schema) -> list[str]:
+    """The columns that a dictionary makes smaller, as Parquet calls them. Others are read slower with one."""
+    found: list[str] = []
+    for one in schema:
+        if pa.types.is_nested(one.type):
+            found += _leaves(one.name, one.type)  # not looked into
+            continue
+        column = rows[one.name]
+        distinct = column.approx_n_unique()
+        value_bytes = column.estimated_size() / len(column)
+        if distinct * REPEATS <= len(column) and distinct * value_bytes <= DICTIONARY_BYTES:
+            found.append(one.name)
+    return found
+
+
+def _leaves(path: str, kind: pa.DataType) -> list[str]:
+    if pa.types.is_list(kind):
+        return _leaves(f"{path}.list.element", kind.value_type)
+    if pa.types.is_map(kind):
+        return _leaves(f"{path}.key_value.key", kind.key_type) + _leaves(f"{path}.key_value.value", kind.item_type)
+    if pa.types.is_struct(kind):
+        return [leaf for one in kind for leaf in _leaves(f"{path}.{one.name}", one.type)]
+    return [path]
