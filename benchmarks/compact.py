@@ -34,6 +34,7 @@ WORKER_MIB = 2_048
 COMMITS = 1_000
 COMMIT_ROWS = 1_000
 SETTLED_S = 90.0  # with no task for so long nothing more comes: compaction.settle.minutes is 1
+SETTLED_S_MAX = 1_800.0
 RUNS = 3
 MINOR, MAJOR = common_pb2.OPERATION_MINOR_COMPACT, common_pb2.OPERATION_MAJOR_COMPACT
 
@@ -168,14 +169,12 @@ def add_large_bucket_rows(bench: Benchmark) -> None:
         bench.add(what, [mib], unit="MiB", at_most=WORKER_MIB, note=note)
 
 
-def aggregate(table: Table) -> None:
-    aggregation(table.read())
-
-
 def settle(table: Table) -> None:
     """Until no task is left, and none has come for a while."""
-    last = time.monotonic()
+    start = last = time.monotonic()
     while time.monotonic() - last < SETTLED_S:
+        if time.monotonic() - start > SETTLED_S_MAX:
+            raise TimeoutError(f"the daemon has not settled in {SETTLED_S_MAX:.0f} s")
         if list(table.lake.client.list_tasks(table_id=table.table_id)):
             last = time.monotonic()
         time.sleep(1.0)

@@ -69,7 +69,7 @@ def _append_hidden(look: Look, waits: list[Wait]) -> tuple[GroupPlan | None, Gro
     elif look.is_settled and not is_much(size_of(file for file in files if file.path in hidden), 0, settled=True):
         reason = f"{gone} hidden rows, and nobody writes"
     else:
-        waits += [(Age.MAJOR, oldest), (Age.SETTLE, look.last_added())]
+        waits += [(Age.MAJOR, oldest), *look.settling()]
         return None, None
     major = look.group(files, reason, gone) if look.fits(files, whole=look.only is MAJOR) else None
     touched = sorted((file for file in files if file.path in hidden), key=lambda file: -hidden[file.path] / file.rows)
@@ -92,25 +92,25 @@ def _append_small(look: Look, waits: list[Wait]) -> GroupPlan | None:
     small = sorted((file for file in look.bucket.files if look.is_small(file)), key=attrgetter("size_bytes", "path"))
     if len(small) < 2:
         return None
-    largest = _widest(small, settled=False)
+    largest, left = _widest(small, settled=False), _widest(small, settled=True)
     if len(largest) >= policy.minor_files or (len(largest) > 1 and size_of(largest) >= policy.minor_bytes):
         chosen, reason = largest, f"{len(largest)} small files"
     elif len(small) >= 2 * policy.minor_files:
         chosen, reason = small, f"{len(small)} small files"
     elif is_old(look, Age.MINOR, oldest_of(small)):
         chosen, reason = small, f"{len(small)} small files, the oldest of age"
-    elif look.is_settled and len(small) > SETTLE_FILES and len(left := _widest(small)) > look.outputs(size_of(left)):
+    elif look.is_settled and len(small) > SETTLE_FILES and len(left) > look.outputs(size_of(left)):
         chosen, reason = left, f"{len(left)} small files, and nobody writes"
     else:
         waits.append((Age.MINOR, oldest_of(small)))
-        if len(small) > SETTLE_FILES and not look.is_settled:
-            waits.append((Age.SETTLE, look.last_added()))
+        if len(small) > SETTLE_FILES:
+            waits += look.settling()
         return None
     taken = _first_within(look, chosen)
     return look.group(taken, reason) if len(taken) > look.outputs(size_of(taken)) else None
 
 
-def _widest(small: Sequence[PlanFile], *, settled: bool = True) -> list[PlanFile]:
+def _widest(small: Sequence[PlanFile], *, settled: bool) -> list[PlanFile]:
     """Most files of like size: what is small isn't written again and again with what is large."""
     tiers: list[list[PlanFile]] = [[]]
     size = 0
@@ -133,9 +133,9 @@ def _append_cluster(look: Look, waits: list[Wait]) -> GroupPlan | None:
         return None
     reason = f"{len(astray)} files out of order" if astray else f"{len(small)} small files"
     if max(len(astray), len(small)) < look.policy.cluster_files and not is_old(look, Age.CLUSTER, oldest_of(chosen)):
-        left = _widest(sorted(chosen, key=attrgetter("size_bytes", "path")))
+        left = _widest(sorted(chosen, key=attrgetter("size_bytes", "path")), settled=True)
         if not look.is_settled or len(left) <= SETTLE_FILES:
-            waits += [(Age.CLUSTER, oldest_of(chosen)), (Age.SETTLE, look.last_added())]
+            waits += [(Age.CLUSTER, oldest_of(chosen)), *look.settling()]
             return None
         astray = [file for file in left if not file.ordered]
         chosen, reason = left, f"{len(left)} small files or files out of order, and nobody writes"

@@ -48,7 +48,7 @@ def _run_of(look: Look, segment: list[list[PlanFile]], waits: list[Wait]) -> Gro
     policy, everything = look.policy, flat(segment)
     if len(everything) < 2:
         return None
-    newest = _newest(segment, settled=False)
+    newest, left = _newest(segment, settled=False), _newest(segment, settled=True)
     run, reason = segment, f"{len(everything)} delta files"
     if sum(map(len, newest)) >= policy.minor_files:
         run, reason = newest, f"{sum(map(len, newest))} delta files"
@@ -58,18 +58,18 @@ def _run_of(look: Look, segment: list[list[PlanFile]], waits: list[Wait]) -> Gro
         run, reason = newest, f"{size_of(flat(newest))} bytes of delta files"
     elif is_old(look, Age.MINOR, oldest_of(everything)):
         reason = f"{len(everything)} delta files, the oldest of age"
-    elif look.is_settled and len(everything) > SETTLE_FILES and len(left := flat(_newest(segment))) > 1:
-        run, reason = _newest(segment), f"{len(left)} delta files, and nobody writes"
+    elif look.is_settled and len(everything) > SETTLE_FILES and len(flat(left)) > 1:
+        run, reason = left, f"{len(flat(left))} delta files, and nobody writes"
     else:
         waits.append((Age.MINOR, oldest_of(everything)))
-        if len(everything) > SETTLE_FILES and not look.is_settled:
-            waits.append((Age.SETTLE, look.last_added()))
+        if len(everything) > SETTLE_FILES:
+            waits += look.settling()
         return None
     files = _within_bounds(look, run)
     return look.group(files, reason, outputs=1) if len(files) > 1 else None
 
 
-def _newest(segment: list[list[PlanFile]], *, settled: bool = True) -> list[list[PlanFile]]:
+def _newest(segment: list[list[PlanFile]], *, settled: bool) -> list[list[PlanFile]]:
     """From the newest back, as long as what is older is not much larger than all that is newer."""
     taken: list[list[PlanFile]] = []
     size = 0
@@ -115,8 +115,7 @@ def _keyed_major(look: Look, minor: GroupPlan | None, waits: list[Wait]) -> Grou
         return None
     if look.is_settled and not is_much(size_of(bases), size_of(deltas), settled=True):
         return look.group(files, f"{len(deltas)} delta files, and nobody writes", rows)
-    if not look.is_settled:
-        waits.append((Age.SETTLE, look.last_added()))
+    waits += look.settling()
     return None
 
 

@@ -149,6 +149,10 @@ class Look:
         """Whether nobody has written to it for long enough to put all in order that is cheap."""
         return self.only is None and self.last_added() <= self.ages.settle
 
+    def settling(self) -> list[Wait]:
+        """What there is to wait for, where something is put in order once nobody writes."""
+        return [] if self.is_settled else [(Age.SETTLE, self.last_added())]
+
     def is_full(self, size_bytes: int) -> bool:
         return size_bytes >= self.policy.file_bytes_target
 

@@ -39,17 +39,22 @@ Busy = Collection[tuple[str, int]]
 
 @dataclass(slots=True)
 class Waits:
-    """Which version has to come of age before a partition is looked at again. What was put anew is left behind in the
-    queue of its old version."""
+    """Which version has to come of age before a partition is looked at again.
+
+    Who waits for a later one than before stays in the queue of the earlier, and is sent on when that is reached: a
+    partition that is written all day stands in one queue.
+    """
 
     versions: dict[str, int] = field(default_factory=dict)
+    queued: dict[str, int] = field(default_factory=dict)
     queues: dict[int, list[str]] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
 
     def put(self, partition: str, version: int) -> None:
-        if self.versions.get(partition) == version:
-            return
         self.versions[partition] = version
+        if self.queued.get(partition, NEVER) <= version:
+            return
+        self.queued[partition] = version
         queue = self.queues.get(version)
         if queue is None:
             self.queues[version] = [partition]
@@ -57,14 +62,22 @@ class Waits:
         else:
             queue.append(partition)
 
+    def drop(self, partition: str) -> None:
+        self.versions.pop(partition, None)
+
     def take(self, version: int) -> Iterator[str]:
         """Those that waited for versions up to this one."""
         while self.order and self.order[0] <= version:
             reached = heapq.heappop(self.order)
             for partition in self.queues.pop(reached):
-                if self.versions.get(partition) == reached:
-                    del self.versions[partition]
+                if self.queued.get(partition) != reached:
+                    continue  # it came to wait for an earlier one
+                del self.queued[partition]
+                wanted = self.versions.pop(partition, NEVER)
+                if wanted <= version:
                     yield partition
+                elif wanted < NEVER:
+                    self.put(partition, wanted)
 
 
 @dataclass(slots=True)
@@ -97,7 +110,7 @@ class Layout:
             if age in first:
                 waiting.put(partition, first[age])
             else:
-                waiting.versions.pop(partition, None)
+                waiting.drop(partition)
         if tasks or waits:
             self.looks[partition] = plans
         else:
@@ -207,7 +220,7 @@ class Layouts:
         layout = self._refresh(table, now_us)
         with layout.lock:
             found = layout.best(count, busy, self._looking(layout, table))
-            return found, len(found) == count or bool(layout.guesses)
+            return found, bool(count) and (len(found) == count or bool(layout.guesses))
 
     def all_tasks(self, table: TableState, now_us: int, busy: Busy) -> list[TaskPlan]:
         layout = self._refresh(table, now_us)
@@ -217,8 +230,8 @@ class Layouts:
 
     def _look_at_guesses(self, layout: Layout, table: TableState) -> None:
         """At all of them; where they are many, by reading through the table."""
-        look = self._looking(layout, table)
         if len(layout.guesses) <= LOOKS_MAX:
+            look = self._looking(layout, table)
             for partition in list(layout.guesses):
                 look(partition)
             return

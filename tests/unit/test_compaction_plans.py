@@ -295,6 +295,15 @@ def test_who_waits_is_told_in_time(world: tuple[Policy, Ages, list[Bucket]]) -> 
 
 
 @given(worlds())
+def test_nobody_waits_for_what_has_come(world: tuple[Policy, Ages, list[Bucket]]) -> None:
+    """It would be looked at again and again."""
+    found, ages, live = world
+    for some in (ages, Ages(settle=99)):
+        for bucket in live if found.only is None else []:
+            assert all(version > some[age] for age, version in plan_bucket(found, some, bucket).waits)
+
+
+@given(worlds())
 def test_a_settled_bucket_has_few_small_files(world: tuple[Policy, Ages, list[Bucket]]) -> None:
     found, _, live = world
     found = replace(found, by_partition=False, only=None, task_files=1_000, task_bytes=1 << 40)

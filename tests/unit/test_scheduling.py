@@ -13,7 +13,7 @@ from metaservice.core.schema import Column
 from metaservice.core.tasks import Task
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Decider
-from metaservice.service.layouts import LOOKS_MAX, Layouts
+from metaservice.service.layouts import LOOKS_MAX, Layouts, Waits
 from metaservice.service.maintenance import Claim, Maintenance
 from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.scheduling import Scheduler
@@ -226,6 +226,31 @@ def test_looking_where_it_changed_finds_what_looking_at_all_finds(lake: Lake, se
             lake.pass_time(rng.choice((HOUR_US, 30 * HOUR_US)))
         if rng.random() < 0.6:
             assert lake.plans(lake.layouts, table) == lake.plans(Layouts(lake.decider, lambda: None), table)
+
+
+def test_waits_are_as_many_as_partitions() -> None:
+    """However often what one waits for changes; and each is told once, when that has come."""
+    waits = Waits()
+    for version in range(1_000):
+        for partition in ("a", "b"):
+            waits.put(partition, version)
+    assert sum(map(len, waits.queues.values())) == 2
+    waits.put("b", 10)
+    waits.drop("a")
+    waits.put("c", 20)
+    assert (list(waits.take(9)), list(waits.take(10)), list(waits.take(998))) == ([], ["b"], ["c"])
+    waits.put("a", 1_000)
+    assert (list(waits.take(999)), list(waits.take(1_000)), list(waits.take(2_000))) == ([], ["a"], [])
+    assert (waits.versions, waits.queued, waits.queues, waits.order) == ({}, {}, {}, [])
+
+
+def test_a_full_queue_is_not_looked_at_all_the_time(lake: Lake) -> None:
+    table = lake.create(minor_files="2")
+    for _ in range(2):
+        lake.insert(table)
+    assert lake.layouts.best(table, lake.clock.us, 0, frozenset()) == ([], False)
+    found, has_more = lake.layouts.best(table, lake.clock.us, 2, frozenset())
+    assert (len(found), has_more) == (1, False)
 
 
 def test_what_is_guessed_at_first_is_all_planned_in_the_end(lake: Lake) -> None:

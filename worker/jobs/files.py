@@ -18,7 +18,6 @@ from worker.storage import in_pages, storage
 ROW_GROUP_BYTES: Final = 128 << 20  # decoded
 ROWS_AT_LEAST: Final = 1 << 10
 SMALL_BYTES: Final = 4 << 20
-PIECES: Final = 8  # decoding takes several times the memory of what is decoded at once
 CODECS: Final = {"uncompressed": "none"}  # pyarrow's words
 ZSTD_LEVEL: Final = 1
 DICTIONARY_BYTES: Final = 1 << 20  # beyond, pyarrow begins with a dictionary and goes on without
@@ -64,14 +63,8 @@ def _tables(stream: Any, opened: Any, names: list[str], rows_at_once: int) -> It
     if opened.metadata.num_rows <= rows_at_once:
         yield opened.read(names)
         return
-    pieces: list[pa.RecordBatch] = []
-    for piece in in_pages(stream).iter_batches(max(ROWS_AT_LEAST, rows_at_once // PIECES), columns=names):
-        pieces.append(piece)
-        if len(pieces) == PIECES:
-            yield pa.Table.from_batches(pieces)
-            pieces = []
-    if pieces:
-        yield pa.Table.from_batches(pieces)
+    for batch in in_pages(stream).iter_batches(rows_at_once, columns=names):
+        yield pa.Table.from_batches([batch])
 
 
 def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
@@ -137,7 +130,6 @@ class Output:
         self._waiting_bytes = 0
         self._sink: Any = None
         self._writer: Any = None
-        self._collected: list[Any] = []
 
     def write(self, rows: pl.DataFrame) -> None:
         if not len(rows):
