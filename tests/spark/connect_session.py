@@ -46,9 +46,7 @@ def main(folder: Path, names: list[str]) -> None:
 def session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     own = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.progress.reportInterval": "50ms"}
-    found = SparkSession.builder.remote("local[2]").config(map={**SMALL, **own}).getOrCreate()
-    found.conf.set("spark.sql.session.timeZone", "UTC")  # of the session: the server's own isn't taken over
-    return found
+    return SparkSession.builder.remote("local[2]").config(map={**SMALL, **own}).getOrCreate()
 
 
 def rows_of(frame: DataFrame) -> Rows:
