@@ -35,6 +35,7 @@ FIRST: Final = "_laketx_first"
 TAGS: Final = ("_laketx_tag0", "_laketx_tag1")
 HASH: Final = "_laketx_hash"
 SIZE: Final = "_laketx_size"
+IS_IMAGE: Final = f"coalesce({OP}, 0) != {mor.TOMBSTONE}"  # base files have no such column
 NUMBER: Final = "_laketx_number"
 PATHS_ONE_BY_ONE: Final = 10
 PRUNED: Final = "spark.sql.optimizer.nestedSchemaPruning.enabled"
@@ -82,7 +83,6 @@ class _Part:
     files: tuple[ScannedFile, ...]
     has_own_ids: bool = False
     alone: bool = False
-    is_delta: bool = False
 
     @property
     def told(self) -> Told:
@@ -217,9 +217,10 @@ class Frames:
                 clean += bucket  # within one version no key comes twice
             else:
                 dirty.append(bucket)
-        for part in self._parts(clean, apart_deltas=True):
-            rows = self._native(part, with_op=part.is_delta)
-            yield self._select(part, rows.filter(sf.col(OP) != mor.TOMBSTONE) if part.is_delta else rows)
+        for part in self._parts(clean):
+            has_op = any(one.file.kind == common_pb2.FILE_KIND_DELTA for one in part.files)
+            rows = self._native(part, with_op=has_op)
+            yield self._select(part, rows.filter(IS_IMAGE).drop(OP) if has_op else rows)
         if dirty:
             yield from self._merged(dirty)
 
@@ -238,6 +239,7 @@ class Frames:
         names = {column.column_id: column.name for column in self._layouts.columns_of(one.file)}
         return mor.KeyFile(
             self._path(one.file.path),
+            one.file.rows,
             one.data_version,
             mor.word_key(one.number, bits),
             tuple(names[column_id] for column_id in wanted),
@@ -265,18 +267,17 @@ class Frames:
         """The path as Spark shows it in a scan; where that isn't sure the entry's own, which never looks like it."""
         return self._path_prefix(file) + file.path if is_plain(file) else "/" + file.path
 
-    def _parts(self, files: Sequence[ScannedFile], *, apart_deltas: bool = False) -> list[_Part]:
+    def _parts(self, files: Sequence[ScannedFile]) -> list[_Part]:
         """Files that can be read together."""
         groups: dict[tuple[object, ...], list[ScannedFile]] = defaultdict(list)
         for one in files:
             layout = self._layouts.layout_of(one.file)
             alone = self._stands_alone(one)
-            is_delta = apart_deltas and one.file.kind == common_pb2.FILE_KIND_DELTA
-            key = (layout.tag, one.file.carries_row_ids, one.file.path if alone else "", is_delta, one.alike, one.told)
+            key = (layout.tag, one.file.carries_row_ids, one.file.path if alone else "", one.alike, one.told)
             groups[key].append(one)
         return [
-            _Part(self._layouts.layout_of(listed[0].file), tuple(listed), bool(own_ids), bool(alone), bool(is_delta))
-            for (_, own_ids, alone, is_delta, _, _), listed in groups.items()
+            _Part(self._layouts.layout_of(listed[0].file), tuple(listed), bool(own_ids), bool(alone))
+            for (_, own_ids, alone, _, _), listed in groups.items()
         ]
 
     def _stands_alone(self, one: ScannedFile) -> bool:
@@ -391,7 +392,6 @@ class Frames:
     def _without_facts(part: _Part, rows: DataFrame) -> DataFrame:
         """The columns that the scan gave, which are the table's, alone."""
         beside = [ROW_ID] if part.has_own_ids else []
-        beside += [OP] if part.is_delta else []
         if part.told is not Told.NOT:
             beside += {Told.BY_SIZE: [ROW_INDEX, SIZE], Told.BY_PATH: [ROW_INDEX, PATH, NUMBER]}.get(
                 part.told, [ROW_INDEX]

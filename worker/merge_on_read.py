@@ -9,14 +9,16 @@ positions whose bit is set:
 The number of a file is something that Spark knows of each row for free: the file's size, or else a hash of its path.
 
 Where the words come from is all that tells the tables apart. In an append table the driver makes them from the delete
-sets. In a primary-key table a task a bucket makes them from the key columns alone, with polars: an image is hidden by a
-newer one of its key, a tombstone hides itself. The other columns are read natively, with all that Spark can prune.
+sets. In a primary-key table a task a bucket makes them from the key columns alone, with polars, or the driver where
+there are few rows: an image is hidden by a newer one of its key, a tombstone hides itself. The other columns are read
+natively, with all that Spark can prune.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,6 +38,9 @@ BITS: Final = "_laketx_bits"
 WORDS: Final = pa.schema([(KEY, pa.int64()), (BITS, pa.int64())])
 WORDS_DDL: Final = f"{KEY} bigint, {BITS} bigint"
 TOMBSTONE: Final = 1
+FILES_HERE: Final = 64
+ROWS_HERE: Final = 1 << 20
+THREADS_HERE: Final = 16
 _MASK: Final = (1 << 64) - 1
 _PLACE: Final = "_at"
 _HASH: Final = "_hash"
@@ -146,6 +151,7 @@ class KeyFile:
     """A file of a bucket: where it lies, what hides what, its first word's key, and the key columns' names in it."""
 
     path: str
+    rows: int
     data_version: int
     first_key: int
     key_columns: tuple[str, ...]
@@ -160,7 +166,15 @@ class Bucket:
 
 
 def hidden_by_key(spark: SparkSession, buckets: Sequence[Bucket]) -> DataFrame:
-    """The words of the rows that newer images of their keys hide, and of tombstones: a task a bucket."""
+    """The words of the rows that newer images of their keys hide, and of tombstones: a task a bucket.
+
+    Few of them the driver makes itself, in less time than it takes to begin a job.
+    """
+    files = [file for bucket in buckets for file in bucket.files]
+    if len(files) <= FILES_HERE and sum(file.rows for file in files) <= ROWS_HERE:
+        with ThreadPoolExecutor(min(len(buckets), THREADS_HERE)) as pool:
+            found = pool.map(lambda bucket: words_table(hidden_in(bucket)), buckets)
+            return spark.createDataFrame(pa.concat_tables(found))
     work = pa.table({"bucket": pa.array([pickle.dumps(bucket) for bucket in buckets], pa.binary())})
     return spark.createDataFrame(work).mapInArrow(_hidden_in_batches, WORDS_DDL)
 

@@ -210,7 +210,7 @@ def hidden_in_files(files: list[tuple[int, dict[int, bool]]]) -> list[set[int]]:
             path = Path(folder) / f"{at}.parquet"
             columns = {"id": pa.array(list(rows), pa.int64()), "_op": pa.array(list(rows.values())).cast(pa.int8())}
             pq.write_table(pa.table(columns), path)
-            made.append(mor.KeyFile(str(path), version, at << 32, ("id",), is_delta=True))
+            made.append(mor.KeyFile(str(path), len(rows), version, at << 32, ("id",), is_delta=True))
         answers = list(mor.hidden_in(mor.Bucket(tuple(made))))
     found: list[set[int]] = [set() for _ in files]
     for keys, words in answers:
