@@ -173,8 +173,8 @@ def hidden_by_key(spark: SparkSession, buckets: Sequence[Bucket]) -> DataFrame:
     files = [file for bucket in buckets for file in bucket.files]
     if len(files) <= FILES_HERE and sum(file.rows for file in files) <= ROWS_HERE:
         with ThreadPoolExecutor(min(len(buckets), THREADS_HERE)) as pool:
-            found = pool.map(lambda bucket: words_table(hidden_in(bucket)), buckets)
-            return spark.createDataFrame(pa.concat_tables(found))
+            found = pool.map(lambda bucket: list(hidden_in(bucket)), buckets)
+            return spark.createDataFrame(words_table(part for parts in found for part in parts))
     work = pa.table({"bucket": pa.array([pickle.dumps(bucket) for bucket in buckets], pa.binary())})
     return spark.createDataFrame(work).mapInArrow(_hidden_in_batches, WORDS_DDL)
 

@@ -124,7 +124,7 @@ def test_files_from_outside_are_compacted_into_own_ones(
     before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*.parquet")}
     table = lake.import_parquet(tmp_path / "old", new_name())
     table.delete("id = 3")
-    table.rename_column("v", "word").add_columns("n int")
+    imported = table.rename_column("v", "word").add_columns("n int").refresh().meta.head_version
     want = sorted((at, word, p, None) for at, (word, p) in rows.items() if at != 3)
 
     def check(*, external: bool) -> None:
@@ -137,7 +137,30 @@ def test_files_from_outside_are_compacted_into_own_ones(
     check(external=True)
     table.compact("major", partition={"p": 1})
     check(external=False)
+    table.restore(version=imported)
+    check(external=True)
+    table.compact("cluster", sort_by=["id"])
+    check(external=False)
+    assert {file.file.row_order for file in live(table) if file.HasField("file")} == {"sort(id)"}
     assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_clustering_takes_older_schemas(lake: Lake, new_name: NewName, spark: SparkSession, keyed: bool) -> None:
+    table = lake.create_table(
+        new_name(), "id bigint, v int, s struct<a:int,b:int>, gone int", primary_key=["id"] if keyed else []
+    )
+    for start in (0, 4):
+        rows = spark.range(start, start + 4).selectExpr("id", "int(-id) v", "named_struct('a', 1, 'b', 2) s", "1 gone")
+        table.overwrite(rows.coalesce(1), partition="all") if start == 0 else table.insert(rows.coalesce(1))
+    table.drop_column("gone")
+    table.rename_column("v", "word").widen_column("word", "bigint").rename_column("s.a", "c").add_columns("n int")
+    want = sorted(map(tuple, table.read().collect()))
+    if keyed:
+        table.compact("major")
+    table.compact("cluster", sort_by=["id"] if keyed else ["word"])
+    assert sorted(map(tuple, table.read().collect())) == want
+    assert all(row["word"] is not None and row["s"]["c"] == 1 for row in table.read().collect())
 
 
 # -- the daemon --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import common_pb2
 from tests.spark.reading import Identity, LabLake, LabTable, Row, expected, open_lab, shown
 from tests.spark.stored import live
-from worker import Lake, scan
+from worker import Lake, merge_on_read, scan
 from worker.frames import PATHS_ONE_BY_ONE
 from worker.telling import ALIKE_MAX
 
@@ -150,6 +150,20 @@ def test_rows_of_external_files_are_hidden(
     assert {tuple(row) for row in table.read().select("id", "amount", "half").collect()} == wanted
     assert all(one.file.external for one in live(table) if one.HasField("file") and one.file.rows > 1)
     assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("rows_here", [0, 1 << 20])
+def test_buckets_of_which_few_hide_anything(
+    lake: Lake, spark: SparkSession, new_name: Callable[[], str], monkeypatch: pytest.MonkeyPatch, rows_here: int
+) -> None:
+    """Spark loses what follows an empty batch of an Arrow table."""
+    monkeypatch.setattr(merge_on_read, "ROWS_HERE", rows_here)
+    table = lake.create_table(new_name(), "id bigint, v int", primary_key=["id"], buckets=8)
+    table.insert(spark.range(100).selectExpr("id", "1 v").coalesce(1))
+    table.insert(spark.range(200).selectExpr("id", "2 v").where("id in (3, 70) or id >= 100").coalesce(1))
+    assert sorted((row["id"], row["v"]) for row in table.read().collect()) == [
+        (number, 2 if number in (3, 70) or number >= 100 else 1) for number in range(200)
+    ]
 
 
 def test_files_without_a_match_are_not_opened(lake: Lake, spark: SparkSession, new_name: Callable[[], str]) -> None:

@@ -205,7 +205,8 @@ class Histories:
 def check(histories: Histories, count: int) -> None:
     for _ in range(count):
         histories.play()
-    assert min(histories.committed, histories.refused) >= count // 3, (histories.committed, histories.refused)
+    assert histories.committed >= count, histories.committed
+    assert histories.refused >= count // 8, histories.refused
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["primary-key", "append"])
