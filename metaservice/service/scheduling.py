@@ -1,7 +1,9 @@
 """Evaluates policies after commits and on a clock, and queues what they want.
 
 A round asks each table whether it changed, or whether time did its part; where neither did, that is all it costs. It
-runs on a thread of its own: reading layouts is no work for the decider, which is only asked to queue tasks.
+runs on a thread of its own: reading layouts is no work for the decider, which is only asked to queue tasks. But what it
+reads it reads at the decider's expense, for one thread runs at a time: a table that is written all day, and whose
+partitions are large, is looked at the less often the longer a look takes.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from metaservice.store import keys
 
 AGES_LOOK_MS = 10_000
 TASKS_A_ROUND = 50
+REST_TIMES = 20  # after a look that found nothing to do: so many times what it took
 
 
 @dataclass(slots=True)
@@ -34,6 +37,7 @@ class Watch:
     meta: TableMeta
     policy: Policy
     due_ms: int = 0  # ages are looked at again
+    rest_ms: int = 0  # nothing is looked at before
     next_us: int = -1  # the schedule's next entry; -1: not known yet
     pending: list[TaskPlan] = field(default_factory=list)
 
@@ -114,12 +118,17 @@ class Scheduler:
         layout = self._layouts.find(table_id)
         if layout is not None and layout.version == table.durable and now_ms < watch.due_ms:
             return
+        if now_ms < watch.rest_ms:
+            return
         busy = self._busy(table_id, watch.policy)
         room = min(TASKS_A_ROUND, self._room(table_id))
         plans, has_more = self._layouts.best(table, now_us, room, busy)
         watch.due_ms = now_ms if has_more else now_ms + AGES_LOOK_MS
         if plans:
             self._decider.call(lambda: self._queue.enqueue(table_id, plans))
+        elif not has_more:
+            done_ms = self._clocks.mono_ms()
+            watch.rest_ms = done_ms + REST_TIMES * (done_ms - now_ms)
 
     def _busy(self, table_id: str, policy: Policy) -> frozenset[tuple[str, int]]:
         return self._decider.state.tasks.busy(table_id, by_partition=policy.by_partition)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.layouts import LOOKS_MAX, Layouts, Waits
 from metaservice.service.maintenance import Claim, Maintenance
 from metaservice.service.requests import Append, Begin, Commit, Intent
-from metaservice.service.scheduling import Scheduler
+from metaservice.service.scheduling import REST_TIMES, Scheduler
 from metaservice.service.state import State, TableState
 from metaservice.service.transactions import Transactions
 from metaservice.store.memory import MemoryStore
@@ -269,3 +270,30 @@ def test_what_is_guessed_at_first_is_all_planned_in_the_end(lake: Lake) -> None:
     every = lake.plans(Layouts(lake.decider, lambda: None), table)
     assert {plan.groups[0].place for plan in every} == busy
     assert lake.plans(layouts, table) == every
+
+
+def test_a_look_that_takes_long_and_finds_nothing_is_seldom_repeated(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create(minor_files="6")
+    looks: list[int] = []
+    best = lake.layouts.best
+
+    def take_long(*asked: Any) -> tuple[list[TaskPlan], bool]:
+        looks.append(table.head)
+        lake.clock.ms += 500
+        return best(*asked)
+
+    monkeypatch.setattr(lake.layouts, "best", take_long)
+    for _ in range(5):
+        lake.insert(table)  # a second passes
+        lake.scheduler.round()
+    assert looks == [1]
+    lake.pass_time(REST_TIMES * 500_000)
+    lake.insert(table)
+    lake.scheduler.round()
+    assert looks == [1, 6]
+    assert len(lake.tasks()) == 1
+    lake.insert(table)
+    lake.scheduler.round()  # that one found something
+    assert looks == [1, 6, 7]
