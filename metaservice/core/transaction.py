@@ -27,7 +27,7 @@ class TxnState(IntEnum):
 
 @dataclass(slots=True)
 class TxnTable:
-    """One table of a transaction; `staged` is by path."""
+    """One table of a transaction; `staged` is by path, its data files hold `staged_rows`."""
 
     table_id: str
     operation: Operation
@@ -37,6 +37,7 @@ class TxnTable:
     staged: dict[str, Entry] = field(default_factory=dict)
     chunks: int = 0
     adopted: int = 0
+    staged_rows: int = 0
 
 
 @dataclass(slots=True)

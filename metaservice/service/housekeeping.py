@@ -360,7 +360,7 @@ class Housekeeping:
                 this.floors[mine.table_id] = min(floor, mine.read_version)
         else:
             for mine in txn.tables.values():
-                mine.staged = {}
+                mine.staged, mine.staged_rows = {}, 0
             for page in self._pages(staged, prefix_end(staged)):
                 for key, value in page:
                     self._state.batch.put(keys.dying_key(key), value)

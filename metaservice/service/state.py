@@ -208,6 +208,7 @@ class State:
                 table.chunks += 1
                 for entry in decode_chunk(raw):
                     table.staged[entry.path] = entry
+            table.staged_rows = rows_of(table.staged.values())
 
     def load_staged(self, txn: Txn) -> None:
         """The staged entries of an ended transaction, for an adoption."""
@@ -341,13 +342,14 @@ class State:
             self._put_chunk(txn, mine, entries)
         for entry in entries:
             mine.staged[entry.path] = entry
+        mine.staged_rows += rows_of(entries)
         txn.files += len(entries)
 
     def drop_staged(self, txn: Txn) -> None:
         for mine in txn.tables.values():
             for chunk in range(mine.chunks):
                 self.batch.delete(keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk))
-            mine.staged, mine.chunks = {}, 0
+            mine.staged, mine.staged_rows, mine.chunks = {}, 0, 0
 
     def _put_staged(self, txn: Txn) -> None:
         for mine in txn.tables.values():
@@ -378,6 +380,11 @@ class State:
         table.footprints[footprint.version] = footprint
         while len(table.footprints) > limits.FOOTPRINTS_KEPT:
             table.footprints.popitem(last=False)
+
+
+def rows_of(entries: Iterable[Entry]) -> int:
+    """Of data files: a delete set's are counted with the files that hold them."""
+    return sum(entry.rows for entry in entries if not entry.is_delete_set)
 
 
 def load_commit_footprint(cursor: Cursor, raw_id: bytes, version: int) -> Footprint:

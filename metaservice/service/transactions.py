@@ -28,7 +28,7 @@ from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.marks import apply_moves, check_moves
 from metaservice.service.requests import Append, Begin, Commit, Intent
-from metaservice.service.state import State, TableState
+from metaservice.service.state import State, TableState, rows_of
 from metaservice.store import keys
 from metaservice.store.records import encode_added, encode_commit, encode_live, join_chunk
 from metaservice.store.row_records import encode_rows
@@ -157,15 +157,13 @@ class Transactions:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
         self._give_row_ids(mine.table_id, fresh)
         self._state.stage(txn, mine, fresh)
-        staged = [e for t in txn.tables.values() for e in t.staged.values()] if len(txn.tables) > 1 else mine.staged
-        rows = sum(e.rows for e in (staged.values() if isinstance(staged, dict) else staged) if not e.is_delete_set)
-        return txn.files, rows
+        return txn.files, sum(table.staged_rows for table in txn.tables.values())
 
     def _give_row_ids(self, table_id: str, entries: Sequence[Entry]) -> None:
         table = self._state.get_table(table_id)
         if table.meta.keyed:
             return
-        wanted = sum(entry.rows for entry in entries if not entry.is_delete_set)
+        wanted = rows_of(entries)
         if table.next_row_id + wanted > limits.ROW_ID_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "ROW_IDS_EXHAUSTED", next=table.next_row_id, wanted=wanted)
         given = False
@@ -223,7 +221,7 @@ class Transactions:
             staged = list(mine.staged.values())
             if files is not None and files != len(staged):
                 raise invalid("REGISTRATION_INCOMPLETE", "files are missing", expected=files, registered=len(staged))
-            if rows is not None and rows != sum(e.rows for e in staged if not e.is_delete_set):
+            if rows is not None and rows != mine.staged_rows:
                 raise invalid("REGISTRATION_INCOMPLETE", "rows are missing", expected=rows)
             for entry in change.adds:
                 if entry.path in mine.staged:
