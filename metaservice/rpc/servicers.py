@@ -14,6 +14,7 @@ from metaservice.rpc.calls import Calls
 from metaservice.rpc.paging import page_size, page_start, page_token
 from metaservice.rpc.session import Sessions
 from metaservice.rpc.watching import Watches
+from metaservice.service.decider import Asked
 from protos.laketx.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -42,12 +43,15 @@ class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
         return self._ask(self._calls.begin, request)
 
     def RegisterFiles(self, request_iterator: Iterable[Any], context: grpc.ServicerContext) -> Any:
-        answer: Any = None
+        under_way: Asked | None = None
         for part in request_iterator:
-            answer = self._calls.decider.call(self._register(part))
-        if answer is None:
+            job = self._register(part)  # converted while the part before is made durable
+            if under_way is not None:
+                under_way.wait()
+            under_way = self._calls.decider.ask(job)
+        if under_way is None:
             raise invalid("REGISTRATION_EMPTY", "the stream held nothing")
-        return answer
+        return under_way.wait()
 
     def _register(self, part: Any) -> Callable[[], Any]:
         entries = self._calls.entries(part)

@@ -63,6 +63,28 @@ class Mailbox(Generic[T]):
         return items
 
 
+class Asked:
+    """A job that was handed over; its durable answer can be waited for, once."""
+
+    __slots__ = ("_answer", "_done")
+
+    def __init__(self) -> None:
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._answer: object = None
+
+    def put(self, given: Sequence[Answer]) -> None:
+        self._answer = given[0][1]
+        self._done.release()
+
+    def wait(self) -> object:
+        """Raises the refusal where it was refused."""
+        self._done.acquire()
+        if isinstance(self._answer, MetaError):
+            raise self._answer
+        return self._answer
+
+
 class Decider:
     """Owns the state's thread."""
 
@@ -94,22 +116,15 @@ class Decider:
         if not self._inbox.put(jobs):
             _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor"))
 
+    def ask(self, run: Callable[[], object]) -> Asked:
+        """Hand over one job; jobs of one thread run in their order."""
+        asked = Asked()
+        self.submit([(asked.put, None, run)])
+        return asked
+
     def call(self, run: Callable[[], object]) -> object:
         """Run one job and wait for its durable answer."""
-        done = threading.Lock()
-        done.acquire()
-        answers: list[Answer] = []
-
-        def sink(given: Sequence[Answer]) -> None:
-            answers.extend(given)
-            done.release()
-
-        self.submit([(sink, None, run)])
-        done.acquire()
-        result = answers[0][1]
-        if isinstance(result, MetaError):
-            raise result
-        return result
+        return self.ask(run).wait()
 
     def stop(self) -> None:
         """Answer what waits, then end and close the store."""
