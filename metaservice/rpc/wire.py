@@ -252,59 +252,69 @@ def reads(messages: Sequence[common_pb2.Read], meta: TableMeta) -> tuple[Read, .
 # -- entries -----------------------------------------------------------------------------------------------------
 
 
-def entry_path(path: str, txn: str, *, external: bool) -> str:
+def check_path(path: str, txn: str, *, external: bool) -> None:
     if not path or len(path) > limits.PATH_CHARS_MAX or "\x00" in path:
         raise invalid("PATH_INVALID", path=path[:128])
     if external:
-        return path
-    if path[:37] == f"{txn}/" and PLAIN_NAME.match(path, 37):
-        return path
+        return
     parts = path.split("/")
     if len(parts) < 2 or parts[0] != txn or any(part in ("", ".", "..") for part in parts) or "\\" in path:
         raise invalid("PATH_OUTSIDE_TRANSACTION", "staged files lie in the transaction's own folder", path=path[:128])
-    return path
 
 
 KEYED_KINDS = {int(kind): kind for kind in (FileKind.BASE, FileKind.DELTA)}
 APPEND_KINDS = {int(FileKind.APPEND): FileKind.APPEND}
 
 
-def data_file(message: common_pb2.DataFile, meta: TableMeta, txn: str, operation: Operation) -> Entry:
-    external = message.external
-    path = entry_path(message.path, txn, external=external)
-    if message.HasField("first_row_id"):
-        raise invalid("ROW_ID_SET", "first_row_id is the server's", path=path)
-    keyed = meta.keyed
-    bucket_number = message.bucket
-    if bucket_number and not 0 < bucket_number < (meta.buckets if keyed else 1):
-        raise invalid("BUCKET_OUT_OF_RANGE", path=path, bucket=bucket_number, buckets=meta.buckets if keyed else 1)
-    kind = (KEYED_KINDS if keyed else APPEND_KINDS).get(message.kind)
-    if kind is None:
-        raise invalid("FILE_KIND_INVALID", path=path, kind=message.kind)
-    if not 0 <= message.schema_version <= meta.schema_version:
-        raise invalid("SCHEMA_VERSION_INVALID", path=path, asked=message.schema_version, newest=meta.schema_version)
-    changes_data = operation not in COMPACTIONS
-    if operation is Operation.CUSTOM and message.HasField("data_change"):
-        changes_data = message.data_change
-    entry = Entry(
-        path,
-        partition(message.partition, meta.partitioning),
-        bucket_number,
-        kind,
-        count(message.rows, "rows", limits.FILE_COUNT_MAX),
-        count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
-        message.SerializeToString() + (b"" if message.schema_version else schema_mark(meta.schema_version)),
-        changes_data,
-        external=external,
-    )
-    if message.carries_row_ids:
-        entry.carries_row_ids = True
-        if message.HasField("row_id_min") and message.HasField("row_id_max"):
-            low, high = count(message.row_id_min, "row_id_min"), count(message.row_id_max, "row_id_max")
-            if low > high:
-                raise invalid("ROW_ID_RANGE_INVALID", path=path)
-            entry.row_id_min, entry.row_id_max = low, high
-    return entry
+def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: str, operation: Operation) -> list[Entry]:
+    """There may be very many: what they have in common is worked out once."""
+    folder, newest, partitioning = f"{txn}/", meta.schema_version, meta.partitioning
+    mark, is_partitioned = schema_mark(newest), bool(partitioning.columns)
+    kinds, buckets = (KEYED_KINDS, meta.buckets) if meta.keyed else (APPEND_KINDS, 1)
+    changes_data, says_itself = operation not in COMPACTIONS, operation is Operation.CUSTOM
+    found: list[Entry] = []
+    for message in messages:
+        path, external = message.path, message.external
+        plain = path.startswith(folder) and PLAIN_NAME.match(path, len(folder)) and len(path) <= limits.PATH_CHARS_MAX
+        if external or not plain:
+            check_path(path, txn, external=external)
+        if message.HasField("first_row_id"):
+            raise invalid("ROW_ID_SET", "first_row_id is the server's", path=path)
+        bucket_number, schema_version = message.bucket, message.schema_version
+        if bucket_number and not 0 < bucket_number < buckets:
+            raise invalid("BUCKET_OUT_OF_RANGE", path=path, bucket=bucket_number, buckets=buckets)
+        kind = kinds.get(message.kind)
+        if kind is None:
+            raise invalid("FILE_KIND_INVALID", path=path, kind=message.kind)
+        if not 0 <= schema_version <= newest:
+            raise invalid("SCHEMA_VERSION_INVALID", path=path, asked=schema_version, newest=newest)
+        is_placed = is_partitioned or message.HasField("partition")
+        entry = Entry(
+            path,
+            partition(message.partition, partitioning) if is_placed else "",
+            bucket_number,
+            kind,
+            count(message.rows, "rows", limits.FILE_COUNT_MAX),
+            count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
+            message.SerializeToString() if schema_version else message.SerializeToString() + mark,
+            message.data_change if says_itself and message.HasField("data_change") else changes_data,
+            False,
+            False,
+            external,
+        )
+        if message.carries_row_ids:
+            _carry_row_ids(entry, message)
+        found.append(entry)
+    return found
+
+
+def _carry_row_ids(entry: Entry, message: common_pb2.DataFile) -> None:
+    entry.carries_row_ids = True
+    if message.HasField("row_id_min") and message.HasField("row_id_max"):
+        low, high = count(message.row_id_min, "row_id_min"), count(message.row_id_max, "row_id_max")
+        if low > high:
+            raise invalid("ROW_ID_RANGE_INVALID", path=entry.path)
+        entry.row_id_min, entry.row_id_max = low, high
 
 
 @lru_cache(maxsize=1_024)
@@ -314,7 +324,8 @@ def schema_mark(schema_version: int) -> bytes:
 
 
 def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operation: Operation) -> Entry:
-    path = entry_path(message.path, txn, external=False)
+    path = message.path
+    check_path(path, txn, external=False)
     if meta.keyed:
         raise invalid("DELETE_SET_NOT_ALLOWED", "primary-key tables hide rows by key", path=path)
     if message.bitmap:
@@ -361,7 +372,7 @@ def entries(
 ) -> list[Entry]:
     if len(files) + len(delete_sets) > limits.FILES_PER_MESSAGE_MAX:
         raise invalid("TOO_MANY_FILES_IN_MESSAGE", count=len(files), most=limits.FILES_PER_MESSAGE_MAX)
-    found = [data_file(one, meta, txn, operation) for one in files]
+    found = data_files(files, meta, txn, operation)
     found += [delete_set(one, meta, txn, operation) for one in delete_sets]
     if len(found) > 1 and len({entry.path for entry in found}) != len(found):
         raise invalid("PATH_TWICE", "a path stands twice in one message")
