@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from google.protobuf import any_pb2
@@ -77,20 +78,22 @@ def conflict(one: Conflict) -> common_pb2.Conflict:
 
 
 def committed(txn: Txn) -> common_pb2.Committed:
-    time_us = txn.commit_time_us
-    return common_pb2.Committed(
-        commit_time_us=time_us,
-        tables=[
-            common_pb2.TableCommit(
-                table_id=one.table_id,
-                version=one.version,
-                time_version_us=time_us if one.logical and not one.already_applied else None,
-                rebased_over=one.rebased_over,
-                already_applied=one.already_applied,
-            )
-            for one in txn.outcomes
-        ],
-    )
+    answer = common_pb2.Committed()
+    fill_committed(answer, txn)
+    return answer
+
+
+def fill_committed(answer: common_pb2.Committed, txn: Txn) -> None:
+    """Into the place where it is to stand: a message that is handed to another one is copied."""
+    answer.commit_time_us = time_us = txn.commit_time_us
+    for one in txn.outcomes:
+        table = answer.tables.add(table_id=one.table_id, version=one.version)
+        if one.already_applied:
+            table.already_applied = True
+        elif one.logical:
+            table.time_version_us = time_us
+        if one.rebased_over:
+            table.rebased_over = one.rebased_over
 
 
 def would_commit(commits: list[TableCommit]) -> common_pb2.Committed:
@@ -125,26 +128,37 @@ def begun(txn: Txn, lease_ms: int) -> transaction_pb2.BeginTransactionResponse:
     )
 
 
-def commit_answer(txn: Txn) -> transaction_pb2.CommitTransactionResponse:
+Outcome = transaction_pb2.CommitTransactionResponse | transaction_pb2.AppendResponse | transaction_pb2.BatchItem
+
+
+def fill_outcome(answer: Outcome, txn: Txn) -> None:
+    """How a transaction ended that was decided."""
     if txn.conflict is not None:
-        return transaction_pb2.CommitTransactionResponse(conflict=conflict(txn.conflict))
-    return transaction_pb2.CommitTransactionResponse(committed=committed(txn))
+        answer.conflict.CopyFrom(conflict(txn.conflict))
+    else:
+        fill_committed(answer.committed, txn)
+
+
+def commit_answer(txn: Txn) -> transaction_pb2.CommitTransactionResponse:
+    answer = transaction_pb2.CommitTransactionResponse()
+    fill_outcome(answer, txn)
+    return answer
 
 
 def append_answer(txn: Txn) -> transaction_pb2.AppendResponse:
-    if txn.conflict is not None:
-        return transaction_pb2.AppendResponse(conflict=conflict(txn.conflict))
-    return transaction_pb2.AppendResponse(committed=committed(txn))
+    answer = transaction_pb2.AppendResponse()
+    fill_outcome(answer, txn)
+    return answer
 
 
-def batch_item(result: object) -> transaction_pb2.BatchItem:
-    if isinstance(result, MetaError):
-        return transaction_pb2.BatchItem(error=status(result))
-    if not isinstance(result, Txn):
-        raise TypeError(type(result))
-    if result.conflict is not None:
-        return transaction_pb2.BatchItem(conflict=conflict(result.conflict))
-    return transaction_pb2.BatchItem(committed=committed(result))
+def batch_answer(results: Iterable[Txn | MetaError]) -> transaction_pb2.CommitBatchResponse:
+    answer = transaction_pb2.CommitBatchResponse()
+    for result in results:
+        if isinstance(result, MetaError):
+            answer.items.add(error=status(result))
+        else:
+            fill_outcome(answer.items.add(), result)
+    return answer
 
 
 def transaction(txn: Txn) -> transaction_pb2.Transaction:

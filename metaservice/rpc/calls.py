@@ -113,8 +113,7 @@ class Calls:
     def batch(self, request: transaction_pb2.CommitBatchRequest) -> transaction_pb2.CommitBatchResponse:
         if len(request.appends) > limits.APPENDS_PER_BATCH_MAX:
             raise invalid("BATCH_TOO_LARGE", count=len(request.appends), most=limits.APPENDS_PER_BATCH_MAX)
-        items = [answers.batch_item(one) for one in self.append_many(request.appends)]
-        return transaction_pb2.CommitBatchResponse(items=items)
+        return answers.batch_answer(self.append_many(request.appends))
 
     def abort(self, request: transaction_pb2.AbortTransactionRequest) -> transaction_pb2.AbortTransactionResponse:
         self.transactions.abort(wire.txn_id(request.txn_id), wire.text(request.reason, "reason"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -119,20 +119,18 @@ def _refuse() -> object:
 
 
 def _frame(given: Iterable[tuple[Any, Any]]) -> bytes:
-    replies: list[pb.SessionReply] = []
+    frame = pb.SessionResponse()
+    replies: Any = frame.replies  # each answer is written, or copied once, to where it stands
     for (call_id, kind), result in given:
         if kind == "appends":
-            results = [result] * len(call_id) if isinstance(result, MetaError) else result
-            replies += [_append_reply(one, found) for one, found in zip(call_id, results, strict=True)]
+            results: Sequence[Txn | MetaError] = [result] * len(call_id) if isinstance(result, MetaError) else result
+            for number, found in zip(call_id, results, strict=True):
+                if isinstance(found, MetaError):
+                    replies.add(call_id=number, error=answers.status(found))
+                else:
+                    answers.fill_outcome(replies.add(call_id=number).append, found)
         elif isinstance(result, MetaError):
-            replies.append(pb.SessionReply(call_id=call_id, error=answers.status(result)))
+            replies.add(call_id=call_id, error=answers.status(result))
         else:
-            answer: Any = {kind: result}
-            replies.append(pb.SessionReply(call_id=call_id, **answer))
-    return pb.SessionResponse(replies=replies).SerializeToString()
-
-
-def _append_reply(call_id: int, result: Txn | MetaError) -> pb.SessionReply:
-    if isinstance(result, MetaError):
-        return pb.SessionReply(call_id=call_id, error=answers.status(result))
-    return pb.SessionReply(call_id=call_id, append=answers.append_answer(result))
+            replies.add(call_id=call_id, **{kind: result})
+    return frame.SerializeToString()
