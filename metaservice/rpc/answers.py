@@ -87,7 +87,8 @@ def fill_committed(answer: common_pb2.Committed, txn: Txn) -> None:
     """Into the place where it is to stand: a message that is handed to another one is copied."""
     answer.commit_time_us = time_us = txn.commit_time_us
     for one in txn.outcomes:
-        table = answer.tables.add(table_id=one.table_id, version=one.version)
+        table = answer.tables.add()
+        table.table_id, table.version = one.table_id, one.version
         if one.already_applied:
             table.already_applied = True
         elif one.logical:
