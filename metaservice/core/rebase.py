@@ -38,7 +38,7 @@ from metaservice.core.profiles import writers_look_at
 from metaservice.core.row_level import check_key_sets
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Author:
     """Whose change it is."""
 

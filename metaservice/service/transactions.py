@@ -241,25 +241,24 @@ class Transactions:
         author = Author(txn.txn_id, txn.principal)
         commits = []
         for table, change in zip(tables, changes, strict=True):
-            if self._applied(table, change):
-                footprint = Footprint(table.head, table.last_time_us, txn.txn_id, change.operation, txn.principal)
-                done = TableCommit(table.head, table.last_time_us, change, 0, footprint, [], [], already_applied=True)
-                commits.append(done)
-                continue
-            if change.operation is Operation.RESTORE and change.restore_version >= 0:
-                state.check_retained(table, change.restore_version)
-            winners = state.winners(table, change.read_version)
-            snapshots = state.snapshots(table)
-            decision = decide(change, table.meta, winners, snapshots, author, table.head, time_us)
+            decision = self._decide_one(table, change, author, time_us)
             if isinstance(decision, Conflict):
                 return decision
             decision.footprint.shared = len(changes) > 1
             commits.append(decision)
         return commits
 
+    def _decide_one(self, table: TableState, change: Change, author: Author, time_us: int) -> Conflict | TableCommit:
+        state = self._state
+        if change.app_versions and self._applied(table, change):
+            footprint = Footprint(table.head, table.last_time_us, author.txn_id, change.operation, author.principal)
+            return TableCommit(table.head, table.last_time_us, change, 0, footprint, [], [], already_applied=True)
+        if change.operation is Operation.RESTORE and change.restore_version >= 0:
+            state.check_retained(table, change.restore_version)
+        winners = state.winners(table, change.read_version)
+        return decide(change, table.meta, winners, state.snapshots(table), author, table.head, time_us)
+
     def _applied(self, table: TableState, change: Change) -> bool:
-        if not change.app_versions:
-            return False
         self._state.flush()
         for app_id, version in change.app_versions:
             raw = self._state.store.get(keys.app_key(table.raw_id, app_id))
@@ -327,9 +326,9 @@ class Transactions:
             past = keys.past_key(raw, commit.version, entry.partition, entry.bucket, entry.path)
             batch.put(past, encode_live(live, commit.version))
             batch.put(keys.span_key(raw, live.added, commit.version, entry.partition, entry.bucket, entry.path), b"")
-        places = ((live.entry.partition, live.entry.bucket, live.entry.path) for live in commit.added)
-        for key, encoded in zip(keys.live_keys(raw, places), added, strict=True):
-            batch.put(key, encoded)
+        for live, encoded in zip(commit.added, added, strict=True):
+            entry = live.entry
+            batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), encoded)
         for app_id, version in commit.change.app_versions:
             batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
         if commit.change.operation is Operation.RESTORE:
@@ -385,34 +384,35 @@ class Transactions:
                 results.append(txn)
             except MetaError as refusal:
                 results.append(refusal)
-        won: list[tuple[Txn, list[TableCommit]]] = []
+        won: list[tuple[Txn, TableCommit]] = []
         for place, txn, change in begun:
             try:
                 decision = self._decide_append(txn, change)
             except MetaError as refusal:
                 results[place] = refusal
                 continue
-            if decision:
+            if decision is not None:
                 won.append((txn, decision))
-        for txn, commits in won:
-            for commit in commits:
-                if not commit.already_applied:
-                    self._write_commit(txn, commit)
-        for txn, commits in won:
-            self._end_won(txn, commits)
+        for txn, commit in won:
+            if not commit.already_applied:
+                self._write_commit(txn, commit)
+        for txn, commit in won:
+            self._end_won(txn, (commit,))
         return results
 
-    def _decide_append(self, txn: Txn, change: Change) -> list[TableCommit]:
+    def _decide_append(self, txn: Txn, change: Change) -> TableCommit | None:
         """What is to be written; nothing where it has lost."""
         self._give_row_ids(change.table_id, change.adds)
-        change.read_version = self._state.tables[change.table_id].head
-        decision = self._decide(txn, [change])
+        state = self._state
+        table = state.tables[change.table_id]
+        change.read_version = table.head
+        time_us = next_commit_time(self._clocks.now_us(), table.last_time_us, state.answered_us)
+        decision = self._decide_one(table, change, Author(txn.txn_id, txn.principal), time_us)
         if isinstance(decision, Conflict):
             self._lose(txn, decision, [change])
-            return []
-        for commit in decision:
-            if not commit.already_applied:
-                self._advance(commit)
+            return None
+        if not decision.already_applied:
+            self._advance(decision)
         return decision
 
     def _begin_append(self, request: Append) -> tuple[Txn, Change | None]:

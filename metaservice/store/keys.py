@@ -38,7 +38,8 @@ r table                    until when the table's schedule was looked at
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 
 CEILING = b"C"
 NAMES = b"N"
@@ -129,19 +130,14 @@ def live_prefix(table: bytes, partition: str | None = None, bucket: int | None =
     return start if bucket is None else start + struct.pack(">I", bucket)
 
 
+@lru_cache(maxsize=1_024)  # neighbours often share it
+def bucket_prefix(table: bytes, partition: str, bucket: int) -> bytes:
+    """What the keys of a bucket's live entries begin with: their paths follow."""
+    return live_prefix(table, partition, bucket)
+
+
 def live_key(table: bytes, partition: str, bucket: int, path: str) -> bytes:
-    return live_prefix(table, partition, bucket) + path.encode()
-
-
-def live_keys(table: bytes, places: Iterable[tuple[str, int, str]]) -> Iterator[bytes]:
-    """`live_key` of many entries by partition, bucket and path; neighbours often share the first two."""
-    last: tuple[str, int] | None = None
-    prefix = b""
-    for partition, bucket, path in places:
-        if (partition, bucket) != last:
-            last = (partition, bucket)
-            prefix = live_prefix(table, partition, bucket)
-        yield prefix + path.encode()
+    return bucket_prefix(table, partition, bucket) + path.encode()
 
 
 def past_prefix(table: bytes) -> bytes:
