@@ -28,6 +28,7 @@ from metaservice.store import keys
 AGES_LOOK_MS = 10_000
 TASKS_A_ROUND = 50
 REST_TIMES = 20  # after a look that found nothing to do: so many times what it took
+REST_MS_MAX = 30_000
 
 
 @dataclass(slots=True)
@@ -128,7 +129,7 @@ class Scheduler:
             self._decider.call(lambda: self._queue.enqueue(table_id, plans))
         elif not has_more:
             done_ms = self._clocks.mono_ms()
-            watch.rest_ms = done_ms + REST_TIMES * (done_ms - now_ms)
+            watch.rest_ms = done_ms + min(REST_TIMES * (done_ms - now_ms), REST_MS_MAX)
 
     def _busy(self, table_id: str, policy: Policy) -> frozenset[tuple[str, int]]:
         return self._decider.state.tasks.busy(table_id, by_partition=policy.by_partition)
