@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import statistics
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
+from benchmarks.peers.environment import ensure_delta_spark, ensure_python, said
 from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, interleaved, over, rows, session
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2
@@ -36,6 +38,7 @@ COMMIT_ROWS = 1_000
 SETTLED_S = 90.0  # with no task for so long nothing more comes: compaction.settle.minutes is 1
 SETTLED_S_MAX = 1_800.0
 RUNS = 3
+ROUNDS = 5
 MINOR, MAJOR = common_pb2.OPERATION_MINOR_COMPACT, common_pb2.OPERATION_MAJOR_COMPACT
 
 
@@ -127,6 +130,78 @@ def add_minor_rows(bench: Benchmark) -> None:
         ratios = over(times["LakeTX"], times["plain"])
         work = f"minor compaction of {deltas} deltas of {SMALL_ROWS:,} rows, the base files deleted"
         bench.add(work, ratios, unit="times plain", at_most=2.0)
+
+
+def add_peer_rows(bench: Benchmark) -> None:
+    """Many small files of an append table become few; and a user's deletes that cross that, both ways."""
+    count, rounds = scaled(SMALL_DELTAS, 10), ROUNDS
+    with scratch() as folder, connect(folder / "lake", session()) as lake:
+        frame = rows(lake.spark, count * SMALL_ROWS, files=count)
+        frame.write.option("compression", "zstd").parquet(str(folder / "small"))
+        small = sorted(str(path) for path in (folder / "small").glob("*.parquet"))
+        table = lake.create_table("bench.many", SCHEMA, profile="row_level")
+        for path in small:
+            table.insert(lake.spark.read.parquet(path).coalesce(1))
+        ways = {
+            "plain": plain_copy(lake, paths(table), folder / "plain"),
+            "LakeTX": compaction(table, MINOR, verify=True),
+        }
+        times = interleaved(ways, runs=RUNS, warm_ups=1)
+        user, service = crossings(table, small, rounds)
+        table.compact("minor")
+        mib = sum(entry.file.bytes for entry in lake.client.list_files(table.table_id)) / 2**20
+        lake.spark.stop()
+        peers = measure_peers(folder, rounds)
+    what = f"{count} files of {SMALL_ROWS:,} rows become few"
+    seconds = {name: statistics.median(found["seconds"]) for name, found in peers.items()}
+    bench.add(what, times["LakeTX"], unit="s", peers=seconds, note="ours with digests; delta-rs without Spark")
+    ratios = over(times["LakeTX"], times["plain"])
+    of_plain = over(peers["Delta on Spark"]["seconds"], peers["Delta on Spark"]["plain"])
+    bench.add(
+        f"{what}, over plain Spark", ratios, unit="times plain", peers={"Delta on Spark": statistics.median(of_plain)}
+    )
+    bench.add(
+        f"{what}: written", [mib], unit="MiB", peers={name: found["bytes"][0] / 2**20 for name, found in peers.items()}
+    )
+    refused = peers["delta-rs"]
+    for who, ours, theirs in (("users", user, "user refused"), ("compactions", service, "optimize refused")):
+        bench.add(
+            f"{who} refused, of {rounds} that a {'compaction' if who == 'users' else 'delete of a row'} passed",
+            [float(ours)],
+            unit="refused",
+            at_most=0,
+            peers={"delta-rs": refused[theirs][0]},
+        )
+
+
+def crossings(table: Table, small: Sequence[str], rounds: int) -> tuple[int, int]:
+    """Refused of as many deletes of a row, and of as many compactions, that began before the other ended."""
+    user = service = 0
+    spark = table.lake.spark
+    for number in range(rounds):
+        for place in (number, number + 1):
+            table.insert(spark.read.parquet(small[place]).coalesce(1))
+        try:
+            with table.lake.transaction() as txn:
+                txn.table(table.name).delete(f"id = {number}")
+                assert table.compact("minor") is not None
+        except ConflictError:
+            user += 1
+        table.insert(spark.read.parquet(small[number]).coalesce(1))
+        with staged(table, MINOR, options=Options()) as job:
+            assert job.groups, "there is nothing to compact"
+            table.delete(f"id = {rounds + number}")
+            try:
+                job.commit()
+            except ConflictError:
+                service += 1
+    return user, service
+
+
+def measure_peers(folder: Path, rounds: int) -> dict[str, dict[str, list[float]]]:
+    on_spark = [str(ensure_delta_spark()), "-m", "benchmarks.peers.compact_delta_spark", str(folder), str(RUNS)]
+    delta_rs = [str(ensure_python()), "-W", "ignore", "-m", "benchmarks.peers.compact_delta_rs", str(folder), str(RUNS)]
+    return {"Delta on Spark": said(on_spark), "delta-rs": said([*delta_rs, str(rounds)])}
 
 
 ALONE = """
@@ -228,6 +303,7 @@ GROUPS: dict[str, Callable[[Benchmark], None]] = {
     "minor": add_minor_rows,
     "large": add_large_bucket_rows,
     "soak": add_soak_rows,
+    "peers": add_peer_rows,
 }
 
 

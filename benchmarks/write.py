@@ -7,10 +7,8 @@ turns. Peers run in processes of their own, one after the other, on the same row
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,8 +21,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from benchmarks.frame import ROOT, Benchmark, scaled, scratch
-from benchmarks.peers.environment import ensure_delta_spark, ensure_python
+from benchmarks.frame import Benchmark, scaled, scratch
+from benchmarks.peers.environment import ensure_delta_spark, ensure_python, said
 from benchmarks.spark_data import FILES, ROWS, SCHEMA, interleaved, over, rows, session
 from worker import Lake, Table, connect
 
@@ -183,12 +181,6 @@ def measure_peers(folder: Path) -> Peers:
         [*delta_spark, str(folder), str(scaled(ROWS)), str(RUNS)]
     )  # it leaves the rows that the other takes
     return {"Delta on Spark": on_spark, "delta-rs": said([*delta_rs, str(folder), str(RUNS)])}
-
-
-def said(command: list[str]) -> dict[str, list[float]]:
-    text = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found: dict[str, list[float]] = json.loads(text.strip().splitlines()[-1])
-    return found
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import subprocess
 import sys
@@ -24,6 +25,13 @@ def ensure_python() -> Path:
 def ensure_delta_spark() -> Path:
     """The same for Delta on Spark, which brings a Spark of its own. Its jars come when its session starts."""
     return _ensure("delta-spark", DELTA_SPARK, PINS / "constraints-delta-spark.txt")
+
+
+def said(command: list[str]) -> dict[str, list[float]]:
+    """What a peer's process prints as JSON in its last line."""
+    text = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, list[float]] = json.loads(text.strip().splitlines()[-1])
+    return found
 
 
 def _ensure(name: str, requirements: tuple[str, ...], constraints: Path) -> Path:
