@@ -38,6 +38,7 @@ SIZE: Final = "_laketx_size"
 IS_IMAGE: Final = f"coalesce({OP}, 0) != {mor.TOMBSTONE}"  # base files have no such column
 NUMBER: Final = "_laketx_number"
 PATHS_ONE_BY_ONE: Final = 10
+FACTS_IN_TEXT: Final = 64  # of more files they are joined
 PRUNED: Final = "spark.sql.optimizer.nestedSchemaPruning.enabled"
 VECTORED_IO: Final = "parquet.hadoop.vectored.io.enabled"
 LISTED_IN_DRIVER: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -336,20 +337,21 @@ class Frames:
         if part.is_tagged:
             tags = [one.tag or (0, 0) for one in part.files]
             facts |= {name: [tag[at] for tag in tags] for at, name in enumerate(TAGS)}
-        for name, values in facts.items():
-            if len(set(values)) == 1:
-                rows = rows.withColumn(name, sf.lit(values[0]).cast("bigint"))
+        texts = [f"{values[0]}L as {name}" for name, values in facts.items() if len(set(values)) == 1]
         differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
-        if not differing:
-            return rows
-        if part.told is Told.BY_SIZE:
-            file_keys, row_key = [one.file.bytes for one in part.files], sf.col(SIZE)
-        else:
-            file_keys, row_key = [mor.xxhash64(self._spelled(one.file)) for one in part.files], sf.xxhash64(PATH)
-        if len(set(file_keys)) < len(file_keys):
-            raise AssertionError("two files of one key")
-        known = self._spark.createDataFrame(pa.table({HASH: pa.array(file_keys, pa.int64()), **differing}))
-        return rows.join(sf.broadcast(known), row_key == known[HASH]).drop(HASH)
+        if differing:
+            if part.told is Told.BY_SIZE:
+                file_keys, row_key = [one.file.bytes for one in part.files], SIZE
+            else:
+                file_keys, row_key = [mor.xxhash64(self._spelled(one.file)) for one in part.files], f"xxhash64({PATH})"
+            if len(set(file_keys)) < len(file_keys):
+                raise AssertionError("two files of one key")
+            if len(file_keys) > FACTS_IN_TEXT:
+                known = self._spark.createDataFrame(pa.table({HASH: pa.array(file_keys, pa.int64()), **differing}))
+                rows = rows.join(sf.broadcast(known), sf.expr(f"{row_key} = {HASH}")).drop(HASH)
+            else:
+                texts += [f"{_looked_up(row_key, file_keys, values)} as {name}" for name, values in differing.items()]
+        return rows.selectExpr("*", *texts) if texts else rows
 
     def _word(self, part: _Part, position: str, bits: int) -> str:
         """The key of a row's word."""
@@ -372,21 +374,25 @@ class Frames:
     def _select(self, part: _Part, rows: DataFrame, *, with_op: bool = False) -> DataFrame:
         if part.layout.is_target and not (self._is_shown(part) or with_op):
             return self._without_facts(part, rows)
-        own = [sf.col(quoted(one.name)) for one in self.target.fields] if part.layout.is_target else []
-        columns = [*own, *part.layout.columns]
+        beside = []
         if self._with_origin:
-            if part.alone:
-                columns.append(sf.lit(part.files[0].file.path).alias(FILE))
-            else:
-                begin = len(self._path_prefix(part.files[0].file)) + 1
-                columns.append(sf.substring(sf.col(PATH), begin, 1 << 20).alias(FILE))
+            beside.append(f"{self._file_text(part)} as {FILE}")
             if not self._meta.primary_key:
-                columns.append(sf.expr(self._row_id(part)).alias(ROW_ID))
+                beside.append(f"{self._row_id(part)} as {ROW_ID}")
         if part.is_tagged:
-            columns += [sf.col(name) for name in TAGS]
+            beside += TAGS
         if with_op:
-            columns.append(sf.col(OP))
-        return rows.select(*columns)
+            beside.append(OP)
+        if part.layout.is_target:
+            return rows.selectExpr(*[quoted(one.name) for one in self.target.fields], *beside)
+        return rows.select(*part.layout.columns, *map(sf.expr, beside))
+
+    def _file_text(self, part: _Part) -> str:
+        """The path in the entry, of a row."""
+        file = part.files[0].file
+        if part.alone:  # it may be spelled in any way: as bytes it needs no quotes
+            return f"decode(X'{file.path.encode().hex()}', 'UTF-8')"
+        return f"substring({PATH}, {len(self._path_prefix(file)) + 1})"
 
     @staticmethod
     def _without_facts(part: _Part, rows: DataFrame) -> DataFrame:
@@ -419,6 +425,11 @@ class Frames:
 
     def _path_hash(self, file: common_pb2.DataFile) -> int:
         return mor.xxhash64(self._spelled(file))
+
+
+def _looked_up(key: str, keys: Sequence[int], values: Sequence[int]) -> str:
+    """Spark's words for the value that belongs to a key."""
+    return f"map({', '.join(f'{one}L, {value}L' for one, value in zip(keys, values, strict=True))})[{key}]"
 
 
 def read_files(spark: SparkSession, schema: t.StructType, paths: Sequence[str]) -> DataFrame:

@@ -23,9 +23,11 @@ _NEVER: Final = -1
 def guarded(rows: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
     """The same rows; the job fails where one lacks what the table asks for. `explain` says it in words."""
     for at, field in enumerate(table_schema(meta).fields):
+        if not isinstance(field.dataType, (t.StructType, t.ArrayType, t.MapType)):
+            continue
         column = sf.col(f"`{field.name.replace('`', '``')}`")
         missing = list(_missing(column, field.dataType))
-        if not field.nullable and isinstance(field.dataType, (t.StructType, t.ArrayType, t.MapType)):
+        if not field.nullable:
             missing.append(column.isNull())
         if missing:
             error = sf.raise_error(sf.lit(f"{MARK}{at};")).cast("boolean")

@@ -6,7 +6,8 @@ the rows they replace. A primary-key table writes upserts and tombstones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count
@@ -30,7 +31,7 @@ from worker.schema import FILE, OP, ROW_ID, quoted, table_schema
 from worker.staging import Stage, Staged
 from worker.storage import storage
 from worker.transaction import Write
-from worker.writes import TOMBSTONE, UPSERT, fitted
+from worker.writes import TOMBSTONE, fitted, upserts
 
 if TYPE_CHECKING:
     from worker.table import Table
@@ -66,6 +67,10 @@ def plan_update(table: Table, settings: Settings, where: str | None) -> Write:
 
     def stage(stage: Stage) -> Staged:
         rows, files = target_of(table, stage, where)
+        if meta.primary_key and not moves(
+            meta, values
+        ):  # nothing is looked at twice: no row is hidden but by its image
+            return stage.write_keyed(upserts(fitting(meta, rows, values)), may_repeat=False)
         before = rows.localCheckpoint()
         return replace_rows(stage, before, fitting(meta, before, values), files)
 
@@ -102,21 +107,31 @@ def checked_settings(meta: catalog_pb2.Table, settings: Settings) -> dict[str, C
     return found
 
 
+def moves(meta: catalog_pb2.Table, names: Collection[str]) -> bool:
+    """Whether rows may leave their partition where these columns are set."""
+    return any(name in names for name in meta.partition_columns)
+
+
 def fitting(meta: catalog_pb2.Table, rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
     """The new images of these rows, in the table's shape; of rows with an id its `_row_id` is the old one."""
-    images = [values.get(column.name, sf.col(quoted(column.name))).alias(column.name) for column in meta.columns]
-    return shaped(meta, rows, images)
+    with refused_values(meta):
+        return shaped(meta, rows.withColumns(dict(values)).drop(FILE))
 
 
-def shaped(meta: catalog_pb2.Table, rows: DataFrame, images: Sequence[Column]) -> DataFrame:
+def shaped(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
+    """With `_row_id` where it is there."""
     schema = table_schema(meta, nullable=True)
-    ids = [name for name in (ROW_ID,) if name in rows.columns]
+    ids = [row_id_field()] if ROW_ID in rows.columns else []
+    return fitted(rows, t.StructType([*schema.fields, *ids]))
+
+
+@contextmanager
+def refused_values(meta: catalog_pb2.Table) -> Iterator[None]:
+    """Says of values that Spark refuses that they don't fit."""
     try:
-        whole = t.StructType([*schema.fields, *[row_id_field() for _ in ids]])
-        found = fitted(rows.select(*images, *ids), whole)
+        yield
     except AnalysisException as error:
         raise InputError("VALUE_INVALID", f"a value doesn't fit {meta.name}: {error.getMessage()}") from error
-    return found
 
 
 def row_id_field() -> t.StructField:
@@ -127,11 +142,11 @@ def row_id_field() -> t.StructField:
 
 
 def target_of(table: Table, stage: Stage, where: str | None = None) -> tuple[DataFrame, Files]:
-    """The rows that a change looks at, with their origin, and the files that they may lie in."""
+    """The rows that a change looks at, and the files that they may lie in; with their origin in an append table."""
     version = stage.read_version
     meta = table.lake.client.get_table(table_id=table.table_id, version=version)
     entries = scan.plan(table, meta, version, where)
-    rows = frame_of(table, meta, entries, with_origin=True)
+    rows = frame_of(table, meta, entries, with_origin=not meta.primary_key)
     files = {entry.file.path: entry.file.partition for entry in entries if entry.HasField("file")}
     return rows if where is None else rows.filter(where), files
 
@@ -156,31 +171,24 @@ def with_new_ids(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -
     """A row that left its partition gets a new id."""
     if not meta.partition_columns:
         return after
-    old = before.select(sf.col(ROW_ID), *map(quoted, meta.partition_columns)).alias("old")
+    old = before.selectExpr(ROW_ID, *map(quoted, meta.partition_columns)).alias("old")
     new = after.alias("new")
-    stays = reduce(
-        lambda a, b: a & b,
-        [sf.col(f"old.{quoted(n)}").eqNullSafe(sf.col(f"new.{quoted(n)}")) for n in meta.partition_columns],
-    )
-    kept = sf.when(stays, sf.col(f"new.{ROW_ID}")).alias(ROW_ID)
-    columns = [sf.col(f"new.{quoted(column.name)}") for column in meta.columns]
-    return new.join(old, sf.col(f"new.{ROW_ID}") == sf.col(f"old.{ROW_ID}"), "left").select(*columns, kept)
+    kept = f"case when {same('old', 'new', meta.partition_columns)} then new.{ROW_ID} end as {ROW_ID}"
+    columns = [f"new.{quoted(column.name)}" for column in meta.columns]
+    return new.join(old, sf.expr(f"new.{ROW_ID} = old.{ROW_ID}"), "left").selectExpr(*columns, kept)
 
 
 def tombstones(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
     """The keys of these rows; what the key doesn't need is NULL, unless the table takes none."""
     schema = table_schema(meta, nullable=True)
     kept = {*meta.primary_key, *meta.partition_columns, *[c.name for c in meta.columns if not c.nullable]}
-    columns = [
-        sf.col(quoted(field.name)) if field.name in kept else sf.lit(None).cast(field.dataType).alias(field.name)
-        for field in schema.fields
-    ]
-    return fitted(rows.select(*columns), schema).withColumn(OP, sf.lit(TOMBSTONE).cast("tinyint"))
+    keys = rows.selectExpr(*[quoted(field.name) for field in schema.fields if field.name in kept])
+    return fitted(keys, schema).selectExpr("*", f"{TOMBSTONE}Y as {OP}")
 
 
 def delete_sets(stage: Stage, rows: DataFrame, files: Files) -> list[common_pb2.DeleteSet]:
     """Their row ids, a set for each partition. What travels to the driver are numbers: a row's id, its file's hash."""
-    found = rows.select(sf.xxhash64(FILE).alias(FILE), ROW_ID).toArrow()
+    found = rows.selectExpr(f"xxhash64({FILE}) as {FILE}", ROW_ID).toArrow()
     order = np.argsort(found.column(FILE).to_numpy(), kind="stable")
     hashes, begins = np.unique(found.column(FILE).to_numpy()[order], return_index=True)
     by_file = np.split(found.column(ROW_ID).to_numpy()[order], begins[1:])
@@ -244,8 +252,7 @@ class Merge:
 def plan_merge(table: Table, merge: Merge) -> Write:
     meta = table.meta
     shape = table.lake.spark.createDataFrame([], table_schema(meta, nullable=True))
-    ids = [] if meta.primary_key else [sf.lit(None).cast("bigint").alias(ROW_ID)]
-    empty = shape.select("*", *ids, sf.lit("").alias(FILE))
+    empty = shape if meta.primary_key else shape.selectExpr("*", f"cast(null as bigint) as {ROW_ID}", f"'' as {FILE}")
     for clause, rows in clause_rows(merge, joined(meta, merge, empty)):
         if clause.action != "delete":
             merge_images(meta, merge, clause, rows)
@@ -283,7 +290,7 @@ def stage_merge(stage: Stage, merge: Merge, target: DataFrame, files: Files) -> 
     ]
     hides = [number for number, clause in enumerate(merge.clauses) if clause.when != "not_matched"]
     origin = [ROW_ID, FILE] if not meta.primary_key else []
-    before = touched.where(sf.col(CLAUSE).isin(hides)).select(f"{TARGET}.*", *origin)
+    before = touched.where(f"{CLAUSE} in ({', '.join(map(str, hides)) or 'null'})").select(f"{TARGET}.*", *origin)
     after = reduce(DataFrame.unionByName, images) if images else None
     if after is None:
         return hide(stage, before, files) if hides else Staged()
@@ -297,18 +304,22 @@ def stage_merge(stage: Stage, merge: Merge, target: DataFrame, files: Files) -> 
 def delta(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataFrame:
     """Upserts, and tombstones for rows that were deleted or left their partition."""
     where = [*meta.partition_columns, *meta.primary_key]
-    old, new = tombstones(meta, before).alias("old"), after.select(*map(quoted, where)).alias("new")
-    same = [sf.col(f"old.{quoted(name)}").eqNullSafe(sf.col(f"new.{quoted(name)}")) for name in where]
-    gone = old.join(new, reduce(lambda a, b: a & b, same), "left_anti")
-    return after.withColumn(OP, sf.lit(UPSERT).cast("tinyint")).unionByName(gone)
+    old, new = tombstones(meta, before).alias("old"), after.selectExpr(*map(quoted, where)).alias("new")
+    gone = old.join(new, sf.expr(same("old", "new", where)), "left_anti")
+    return upserts(after).unionByName(gone)
+
+
+def same(left: str, right: str, names: Sequence[str]) -> str:
+    """Whether two sides agree in these columns."""
+    return " and ".join(f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in names)
 
 
 def joined(meta: catalog_pb2.Table, merge: Merge, target: DataFrame) -> DataFrame:
     """`target` and `source` as structs, NULL where a side has no row, and the number of the clause that applies."""
-    columns = [sf.col(quoted(column.name)) for column in meta.columns]
-    origin = [sf.col(name) for name in (ROW_ID, FILE) if name in target.columns]
-    left = target.select(sf.struct(*columns).alias(TARGET), *origin)
-    right = merge.source.select(sf.struct("*").alias(SOURCE))
+    columns = ", ".join(quoted(column.name) for column in meta.columns)
+    origin = [name for name in (ROW_ID, FILE) if name in target.columns]
+    left = target.selectExpr(f"struct({columns}) as {TARGET}", *origin)
+    right = merge.source.selectExpr(f"struct(*) as {SOURCE}")
     kinds = {clause.when for clause in merge.clauses}
     how = {
         (True, True): "full",
@@ -318,7 +329,7 @@ def joined(meta: catalog_pb2.Table, merge: Merge, target: DataFrame) -> DataFram
     }["by_source" in kinds, "not_matched" in kinds]
     try:
         both = left.join(right, sf.expr(on_condition(meta, merge)), how)
-        found = both.withColumn(CLAUSE, clause_number(merge)).where(sf.col(CLAUSE).isNotNull())
+        found = both.withColumn(CLAUSE, clause_number(merge)).where(f"{CLAUSE} is not null")
         _ = found.schema
     except AnalysisException as error:
         raise InputError("CONDITION_INVALID", error.getMessage() or "the merge's condition") from error
@@ -341,11 +352,14 @@ def on_columns(meta: catalog_pb2.Table, on: str | list[str]) -> list[str] | None
 
 
 def clause_number(merge: Merge) -> Column:
-    there, given = sf.col(TARGET).isNotNull(), sf.col(SOURCE).isNotNull()
-    kinds = {"matched": there & given, "not_matched": ~there & given, "by_source": there & ~given}
+    kinds = {
+        "matched": f"{TARGET} is not null and {SOURCE} is not null",
+        "not_matched": f"{TARGET} is null and {SOURCE} is not null",
+        "by_source": f"{TARGET} is not null and {SOURCE} is null",
+    }
     found: Column | None = None
     for number, clause in enumerate(merge.clauses):
-        holds = kinds[clause.when]
+        holds = sf.expr(kinds[clause.when])
         if clause.condition is not None:
             holds = holds & sf.coalesce(sf.expr(clause.condition), sf.lit(False))
         found = sf.when(holds, number) if found is None else found.when(holds, number)
@@ -354,33 +368,40 @@ def clause_number(merge: Merge) -> Column:
 
 
 def clause_rows(merge: Merge, touched: DataFrame) -> list[tuple[Clause, DataFrame]]:
-    return [(clause, touched.where(sf.col(CLAUSE) == number)) for number, clause in enumerate(merge.clauses)]
+    return [(clause, touched.where(f"{CLAUSE} = {number}")) for number, clause in enumerate(merge.clauses)]
 
 
 def merge_images(meta: catalog_pb2.Table, merge: Merge, clause: Clause, rows: DataFrame) -> DataFrame:
-    values = clause_values(meta, merge, clause)
+    taken = taken_columns(meta, merge, clause) if clause.settings is None else {}
+    values = {} if clause.settings is None else clause_values(meta, clause, clause.settings)
     is_new = clause.when == "not_matched"
     images = []
     for column in meta.columns:
-        old = sf.lit(None) if is_new else sf.col(f"{TARGET}.{quoted(column.name)}")
-        images.append(values.get(column.name, old).alias(column.name))
-    return shaped(meta, rows, images)
+        name = quoted(column.name)
+        kept = "null" if is_new else f"{TARGET}.{name}"
+        text = taken.get(column.name, kept)
+        images.append(values[column.name].alias(column.name) if column.name in values else sf.expr(f"{text} as {name}"))
+    with refused_values(meta):
+        ids = [name for name in (ROW_ID,) if name in rows.columns]
+        return shaped(meta, rows.select(*images, *ids))
 
 
-def clause_values(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> dict[str, Column]:
-    if clause.settings is None:
-        there = {name.lower(): name for name in merge.source.columns}
-        fixed = () if clause.when == "not_matched" else meta.primary_key
-        names = [column.name for column in meta.columns if column.name.lower() in there and column.name not in fixed]
-        found = {name: sf.col(f"{SOURCE}.{quoted(there[name.lower()])}") for name in names}
-        if not found:
-            raise InputError("SETTINGS_EMPTY", "the source has no column of the table")
-        return found
+def taken_columns(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> dict[str, str]:
+    """What the source has of the table's columns, where nothing is said of values."""
+    there = {name.lower(): name for name in merge.source.columns}
+    fixed = () if clause.when == "not_matched" else meta.primary_key
+    names = [column.name for column in meta.columns if column.name.lower() in there and column.name not in fixed]
+    if not names:
+        raise InputError("SETTINGS_EMPTY", "the source has no column of the table")
+    return {name: f"{SOURCE}.{quoted(there[name.lower()])}" for name in names}
+
+
+def clause_values(meta: catalog_pb2.Table, clause: Clause, settings: Settings) -> dict[str, Column]:
     if clause.when != "not_matched":
-        return checked_settings(meta, clause.settings)
+        return checked_settings(meta, settings)
     keys = list(meta.primary_key)
-    given = {name.lower(): value for name, value in clause.settings.items()}
-    others = {name: value for name, value in clause.settings.items() if name.lower() not in {k.lower() for k in keys}}
+    given = {name.lower(): value for name, value in settings.items()}
+    others = {name: value for name, value in settings.items() if name.lower() not in {k.lower() for k in keys}}
     found = checked_settings(meta, others) if others else {}
     for key in keys:
         value = given.get(key.lower())

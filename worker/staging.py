@@ -171,17 +171,18 @@ class Stage:
 # -- where a row goes --------------------------------------------------------------------------------------------------
 
 
-def bucket_of(meta: catalog_pb2.Table) -> Column:
-    return sf.pmod(sf.xxhash64(*[sf.col(quoted(name)) for name in meta.primary_key]), sf.lit(meta.buckets)).cast("int")
+def bucket_of(meta: catalog_pb2.Table) -> str:
+    """Spark's words for a row's bucket."""
+    return f"cast(pmod(xxhash64({', '.join(map(quoted, meta.primary_key))}), {meta.buckets}) as int)"
 
 
 def bucket_tasks(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
     """A task a bucket, of the bucket's number, sorted by the key alone: half the work of sorting by folder and key."""
     bucket = bucket_of(meta)
-    astray = sf.raise_error(sf.concat(sf.lit("LAKETX_BUCKET "), bucket.cast("string"))).cast("boolean")
+    astray = f"cast(raise_error(concat('LAKETX_BUCKET ', cast({bucket} as string))) as boolean)"
     return (
-        rows.repartitionById(meta.buckets, bucket)
-        .where(sf.when(bucket == sf.spark_partition_id(), sf.lit(True)).otherwise(astray))
+        rows.repartitionById(meta.buckets, sf.expr(bucket))
+        .where(f"case when {bucket} = spark_partition_id() then true else {astray} end")
         .sortWithinPartitions(*[quoted(name) for name in meta.primary_key])
     )
 
@@ -189,11 +190,12 @@ def bucket_tasks(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
 def bucket_folders(meta: catalog_pb2.Table, rows: DataFrame, tasks: int) -> DataFrame:
     """With the folder of a partition and bucket each in PART, sorted by it and the key."""
     bucket = bucket_of(meta)
-    part = bucket
+    part = sf.expr(bucket)
     if meta.partition_columns:  # never NULL: Spark would put a step between the sort and the writer
-        part = sf.coalesce(sf.concat(bucket.cast("string"), sf.lit("-"), partition_text(meta)), sf.lit(""))
+        part = sf.coalesce(sf.concat(part.cast("string"), sf.lit("-"), partition_text(meta)), sf.lit(""))
     tasks = min(meta.buckets, tasks)
-    parted = rows.withColumn(PART, part).repartitionById(tasks, sf.pmod(bucket, sf.lit(tasks)).cast("int"))
+    task = sf.expr(f"cast(pmod({bucket}, {tasks}) as int)")
+    parted = rows.withColumn(PART, part).repartitionById(tasks, task)
     return parted.sortWithinPartitions(PART, *[quoted(name) for name in meta.primary_key])
 
 

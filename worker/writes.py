@@ -26,10 +26,14 @@ Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Literal["all", "d
 UPSERT, TOMBSTONE = 0, 1
 
 
+def upserts(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr("*", f"{UPSERT}Y as {OP}")
+
+
 def plan_insert(table: Table, df: DataFrame, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
     if meta.primary_key:
-        rows = aligned(latest_of_each_key(df, meta, order_by), meta).withColumn(OP, sf.lit(UPSERT).cast("tinyint"))
+        rows = upserts(aligned(latest_of_each_key(df, meta, order_by), meta))
     else:
         ordered = df if order_by is None else df.orderBy(*columns_of(order_by))
         rows = aligned(ordered, meta)
@@ -127,11 +131,25 @@ def fitted(df: DataFrame, schema: t.StructType) -> DataFrame:
     """In this shape, ids of fields included. The names come first: `to` alone loses the ids of columns that fit."""
     for path in unknown_fields(df.schema, schema):
         raise InputError("COLUMN_UNKNOWN", f"there is no field {path}")  # `to` alone leaves its values out
+    if [_shape(field) for field in df.schema.fields] == [_shape(field) for field in schema.fields]:
+        return df
     ids = {field.name.lower(): field.metadata or {} for field in schema.fields}
-    known = [sf.col(quoted(name)).alias(name, metadata=ids.get(name.lower(), {})) for name in df.columns]
+    known = []
+    for field in df.schema.fields:
+        wanted = ids.get(field.name.lower(), {})
+        as_is = (field.metadata or {}) == wanted
+        known.append(sf.expr(quoted(field.name)) if as_is else _with_metadata(field.name, wanted))
     found = df.select(*known).to(schema)
     _ = found.select("*").schema  # a Connect session says only now what is wrong; of `to` itself it asks nobody
     return found
+
+
+def _shape(field: t.StructField) -> tuple[str, t.DataType, Mapping[str, Any]]:
+    return field.name, field.dataType, field.metadata or {}
+
+
+def _with_metadata(name: str, metadata: dict[str, Any]) -> Column:
+    return sf.expr(quoted(name)).alias(name, metadata=metadata)
 
 
 def unknown_fields(given: t.DataType, wanted: t.DataType, path: str = "") -> Iterator[str]:

@@ -110,7 +110,7 @@ def ordered(meta: catalog_pb2.Table, rows: DataFrame, order: Order, files_wanted
 
 def part_of(meta: catalog_pb2.Table) -> Column | None:
     """The word for a row's bucket and partition that its folder is named by."""
-    parts = [bucket_of(meta).cast("string")] if meta.primary_key else []
+    parts = [sf.expr(f"cast({bucket_of(meta)} as string)")] if meta.primary_key else []
     if meta.partition_columns:
         parts.append(partition_text(meta))
     return sf.coalesce(sf.concat_ws("-", *parts), sf.lit("")) if parts else None
