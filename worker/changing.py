@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pyspark.sql import Column, DataFrame
 
 from worker.errors import InputError
-from worker.row_changes import Merge, Settings, plan_delete, plan_merge, plan_update
+from worker.merges import Merge, plan_merge
+from worker.row_changes import Settings, plan_delete, plan_update
 from worker.transaction import OnConflict, Write
 from worker.writes import (
     OrderBy,

@@ -10,11 +10,12 @@ matches (`when_not_matched_by_source…`) everything is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.predicates import to_wire
@@ -45,20 +46,26 @@ def of_condition(condition: str, meta: catalog_pb2.Table, spark: SparkSession) -
 
 def shared_partitions(meta: catalog_pb2.Table, on: Sequence[str], source: DataFrame) -> list[tuple[str, str]]:
     """Partition columns that a MERGE goes by, each with the source's name for it; those whose types are the same."""
-    types = {column.name: column.type for column in meta.columns}
     there = {field.name.lower(): field for field in source.schema.fields}
     asked = {name.strip().lower() for name in on}
-    found = []
-    for name in meta.partition_columns:
-        field = there.get(name.lower())
-        if (
-            name.lower() in asked
-            and field is not None
-            and types[name] in EXACT
-            and type_text(field.dataType) == types[name]
-        ):
-            found.append((name, field.name))
-    return found
+    return [
+        (name, there[name.lower()].name)
+        for name in meta.partition_columns
+        if name.lower() in asked and of_same_types(meta, [name], source)
+    ]
+
+
+def of_same_types(meta: catalog_pb2.Table, names: Iterable[str], source: DataFrame) -> bool:
+    """Whether the source has these columns with the table's types, and values that are equal are the same."""
+    types = {column.name.lower(): column.type for column in meta.columns}
+    there = {field.name.lower(): field.dataType for field in source.schema.fields}
+    return all(
+        name.lower() in there
+        and types[name.lower()] in EXACT
+        and isinstance(there[name.lower()], t.AtomicType)
+        and type_text(there[name.lower()]) == types[name.lower()]
+        for name in names
+    )
 
 
 def partitions_of(
