@@ -7,6 +7,7 @@ anti-joined (`merge_on_read`). How each file is read is in `layouts`, how a row'
 from __future__ import annotations
 
 import re
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -65,6 +66,9 @@ class TableLike(Protocol):
     def folder(self) -> str: ...
 
 
+_prefixes: weakref.WeakKeyDictionary[SparkSession, dict[str, str]] = weakref.WeakKeyDictionary()
+
+
 def frame_of(
     table: TableLike,
     meta: catalog_pb2.Table,
@@ -104,7 +108,6 @@ class Frames:
         self._with_origin = with_origin
         self._layouts = Layouts(meta, self._schemas)
         self.target = self._layouts.target
-        self._prefix: str | None = None
 
     # -- what a table shows
 
@@ -322,8 +325,11 @@ class Frames:
             wanted[SIZE] = "file_size"
         if part.told is Told.BY_PATH or is_shown:
             wanted[PATH] = "file_path"
-        origin = rows.metadataColumn("_metadata")
-        rows = rows.select("*", *[origin.getField(field).alias(name) for name, field in wanted.items()])
+        if any(field.name.lower() == "_metadata" for field in part.layout.schema.fields):
+            origin = rows.metadataColumn("_metadata")
+            rows = rows.select("*", *[origin.getField(field).alias(name) for name, field in wanted.items()])
+        else:
+            rows = rows.selectExpr("*", *[f"_metadata.{field} as {name}" for name, field in wanted.items()])
         if part.told is Told.BY_PATH:
             rows = rows.withColumn(NUMBER, self._number_of_path(part))
         needs_first = not self._meta.primary_key and (self._with_origin or (part.has_own_ids and is_told))
@@ -411,13 +417,15 @@ class Frames:
 
     def _path_prefix(self, file: common_pb2.DataFile) -> str:
         """What Spark puts before the path of every file of the table."""
-        if self._prefix is None:
+        known = _prefixes.setdefault(self._spark, {})
+        if self._table.folder not in known:
             shown = read_files(self._spark, self.target, [self._path(file.path)]).inputFiles()[0]
             if not shown.endswith(file.path):
                 raise AssertionError(f"Spark calls {file.path} {shown}")
             prefix = shown.removesuffix(file.path)
-            self._prefix = re.sub(r"\Afile:///", "file:/", prefix)  # a listing and a scan spell it differently
-        return self._prefix
+            # a listing and a scan spell it differently
+            known[self._table.folder] = re.sub(r"\Afile:///", "file:/", prefix)
+        return known[self._table.folder]
 
     def _schemas(self) -> dict[int, Sequence[catalog_pb2.Column]]:
         listed = self._table.lake.client.list_schemas(self._table.table_id)

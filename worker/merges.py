@@ -18,7 +18,9 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import merge_reads
 from worker.errors import InputError
+from worker.few import few_of
 from worker.row_changes import (
+    Files,
     Settings,
     checked_settings,
     delete_sets,
@@ -70,7 +72,7 @@ class Merge:
 
 def plan_merge(table: Table, merge: Merge) -> Write:
     meta = table.meta
-    shape = table.lake.spark.createDataFrame([], table_schema(meta, nullable=True))
+    shape = table.shape()
     empty = shape if meta.primary_key else shape.selectExpr("*", f"cast(null as bigint) as {ROW_ID}", f"'' as {FILE}")
     rows = joined(meta, merge, empty)
     for clause in merge.clauses:
@@ -113,7 +115,7 @@ def stage_merge(table: Table, stage: Stage, merge: Merge, near: Column | None = 
     target, files = target_of(table, stage)
     there, new = touched(meta, merge, target if near is None else target.where(near))
     if meta.primary_key:
-        return stage_keyed(stage, merge, there, new)
+        return stage_keyed(stage, merge, there, new, files)
     after = images_of(meta, merge, there, new)
     if not any(clause.when != "not_matched" for clause in merge.clauses):
         return Staged() if after is None else stage.write_append(with_new_ids(meta, there_rows(there), after))
@@ -126,18 +128,18 @@ def stage_merge(table: Table, stage: Stage, merge: Merge, near: Column | None = 
     return staged
 
 
-def stage_keyed(stage: Stage, merge: Merge, there: DataFrame, new: DataFrame) -> Staged:
-    meta = stage.meta
+def stage_keyed(stage: Stage, merge: Merge, there: DataFrame, new: DataFrame, files: Files) -> Staged:
+    meta, few = stage.meta, few_of(files.values())
     after = images_of(meta, merge, there, new)
     if after is not None and not leaves_tombstones(meta, merge):
         try:
-            return stage.write_keyed(upserts(after))
+            return stage.write_keyed(upserts(after), few=few)
         except InputError:
             refuse_key_twice(meta, there)  # this would be the cause
             raise
     refuse_key_twice(meta, there)
     before = there_rows(there)
-    return hide(stage, before, {}) if after is None else stage.write_keyed(delta(meta, before, after))
+    return hide(stage, before, files) if after is None else stage.write_keyed(delta(meta, before, after), few=few)
 
 
 def leaves_tombstones(meta: catalog_pb2.Table, merge: Merge) -> bool:

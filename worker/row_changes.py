@@ -22,6 +22,7 @@ from pyspark.sql import types as t
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import scan
 from worker.errors import InputError
+from worker.few import few_of
 from worker.frames import frame_of
 from worker.merge_on_read import xxhash64
 from worker.predicates import to_wire
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from worker.table import Table
 
 Settings = Mapping[str, str | Column]
-Files = Mapping[str, common_pb2.Partition]  # by path
+Files = Mapping[str, common_pb2.DataFile]  # by path
 INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
 
 
@@ -59,15 +60,14 @@ def plan_update(table: Table, settings: Settings, where: str | None) -> Write:
     read = condition_read(table, where)
     read.changes_all = read.changes_all and changes_all(*settings.values())
     values = checked_settings(meta, settings)
-    shape = table.lake.spark.createDataFrame([], table_schema(meta, nullable=True))
-    fitting(meta, shape, values)
+    fitting(meta, table.shape(), values)
 
     def stage(stage: Stage) -> Staged:
         rows, files = target_of(table, stage, where)
         if meta.primary_key and not moves(
             meta, values
         ):  # nothing is looked at twice: no row is hidden but by its image
-            return stage.write_keyed(upserts(fitting(meta, rows, values)), may_repeat=False)
+            return stage.write_keyed(upserts(fitting(meta, rows, values)), may_repeat=False, few=few_of(files.values()))
         before = rows.localCheckpoint()
         return replace_rows(stage, before, fitting(meta, before, values), files)
 
@@ -78,12 +78,11 @@ def condition_read(table: Table, where: str | None) -> common_pb2.Read:
     """What is read, for the service; a condition that the columns don't bear is refused."""
     if where is None:
         return common_pb2.Read(predicate=common_pb2.Predicate(literal=True), changes_all=True)
-    spark, meta = table.lake.spark, table.meta
     try:
-        _ = spark.createDataFrame([], table_schema(meta, nullable=True)).where(where).schema
+        _ = table.shape().where(where).schema
     except AnalysisException as error:
         raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
-    return common_pb2.Read(predicate=to_wire(where, meta, spark), changes_all=changes_all(where))
+    return common_pb2.Read(predicate=to_wire(where, table.meta, table.lake.spark), changes_all=changes_all(where))
 
 
 def checked_settings(meta: catalog_pb2.Table, settings: Settings) -> dict[str, Column]:
@@ -144,13 +143,13 @@ def target_of(table: Table, stage: Stage, where: str | None = None) -> tuple[Dat
     meta = table.lake.client.get_table(table_id=table.table_id, version=version)
     entries = scan.plan(table, meta, version, where)
     rows = frame_of(table, meta, entries, with_origin=not meta.primary_key)
-    files = {entry.file.path: entry.file.partition for entry in entries if entry.HasField("file")}
+    files = {entry.file.path: entry.file for entry in entries if entry.HasField("file")}
     return rows if where is None else rows.filter(where), files
 
 
 def hide(stage: Stage, rows: DataFrame, files: Files) -> Staged:
     if stage.meta.primary_key:
-        return stage.write_keyed(tombstones(stage.meta, rows), may_repeat=False)
+        return stage.write_keyed(tombstones(stage.meta, rows), may_repeat=False, few=few_of(files.values()))
     return Staged(delete_sets=delete_sets(stage, ids_of(rows), files))
 
 
@@ -161,7 +160,7 @@ def replace_rows(stage: Stage, before: DataFrame, after: DataFrame, files: Files
         staged = Staged(delete_sets=delete_sets(stage, ids_of(before), files))
         staged.add(stage.write_append(with_new_ids(meta, before, after)))
         return staged
-    return stage.write_keyed(delta(meta, before, after))
+    return stage.write_keyed(delta(meta, before, after), few=few_of(files.values()))
 
 
 def with_new_ids(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataFrame:
@@ -211,7 +210,7 @@ def delete_sets(stage: Stage, found: pa.Table, files: Files) -> list[common_pb2.
     touched: dict[bytes, set[str]] = {}
     for of_file, row_ids in zip(hashes.tolist(), by_file, strict=False):
         path = by_hash[of_file]
-        key = files[path].SerializeToString(deterministic=True)
+        key = files[path].partition.SerializeToString(deterministic=True)
         ids.setdefault(key, BitMap64()).update(row_ids.tolist())
         touched.setdefault(key, set()).add(path)
     numbers = count()

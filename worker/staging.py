@@ -26,6 +26,7 @@ from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
+from worker.few import collected, write_few
 from worker.required import explain, guarded
 from worker.row_sets import key_sets
 from worker.schema import PART, ROW_ID, quoted
@@ -91,22 +92,38 @@ class Stage:
             rows = rows.withColumn(PART, partition_text(self.meta))
         return Staged(files=self._write(rows, parted, common_pb2.FILE_KIND_UNSPECIFIED))
 
-    def write_keyed(self, rows: DataFrame, *, is_base: bool = False, may_repeat: bool = True) -> Staged:
+    def write_keyed(self, rows: DataFrame, *, is_base: bool = False, may_repeat: bool = True, few: int = 0) -> Staged:
         """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's.
 
-        A key that stands there twice is an error; where none can, `may_repeat` saves looking.
+        A key that stands there twice is an error; where none can, `may_repeat` saves looking. Up to `few` rows are
+        written by the driver.
         """
         rows = guarded(rows, self.meta)
         kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
-        tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
-        if self.meta.partition_columns or self.meta.buckets > max(TASKS_LEAST, tasks):
-            files = self._write(bucket_folders(self.meta, rows, tasks), True, kind)
-        else:
-            files = self._write(bucket_tasks(self.meta, rows), False, kind)
+        files = self._write_few(rows, few, kind) if few else None
+        if files is None:
+            files = self._write_buckets(rows, kind)
         if may_repeat:
             self._check_duplicates(files)
         keys = [] if is_base else key_sets(self.meta, rows.sparkSession, self.table_folder, files)
         return Staged(files=files, key_sets=keys)
+
+    def _write_buckets(self, rows: DataFrame, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
+        tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+        if self.meta.partition_columns or self.meta.buckets > max(TASKS_LEAST, tasks):
+            return self._write(bucket_folders(self.meta, rows, tasks), True, kind)
+        return self._write(bucket_tasks(self.meta, rows), False, kind)
+
+    def _write_few(
+        self, rows: DataFrame, few: int, kind: common_pb2.FileKind.ValueType
+    ) -> list[common_pb2.DataFile] | None:
+        """None where there are more rows."""
+        found = collected(rows.withColumn(PART, bucket_folder(self.meta)), few)
+        if found is None:
+            return None
+        name = self.next_name()
+        write_few(self.meta, found, self.table_folder, name)
+        return self._entries(name, kind)
 
     def write_ordered(self, rows: DataFrame, kind: common_pb2.FileKind.ValueType) -> Staged:
         """Rows as they lie in their Spark partitions, by PART where it is there; a base's with it."""
@@ -189,14 +206,21 @@ def bucket_tasks(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
 
 def bucket_folders(meta: catalog_pb2.Table, rows: DataFrame, tasks: int) -> DataFrame:
     """With the folder of a partition and bucket each in PART, sorted by it and the key."""
-    bucket = bucket_of(meta)
-    part = sf.expr(bucket)
-    if meta.partition_columns:  # never NULL: Spark would put a step between the sort and the writer
-        part = sf.coalesce(sf.concat(part.cast("string"), sf.lit("-"), partition_text(meta)), sf.lit(""))
     tasks = min(meta.buckets, tasks)
-    task = sf.expr(f"cast(pmod({bucket}, {tasks}) as int)")
-    parted = rows.withColumn(PART, part).repartitionById(tasks, task)
+    task = sf.expr(f"cast(pmod({bucket_of(meta)}, {tasks}) as int)")
+    parted = rows.withColumn(PART, bucket_folder(meta)).repartitionById(tasks, task)
     return parted.sortWithinPartitions(PART, *[quoted(name) for name in meta.primary_key])
+
+
+def bucket_folder(meta: catalog_pb2.Table) -> Column:
+    """A row's bucket, with a word for its partition where there are some; never NULL.
+
+    Spark would put a step between the sort and the writer.
+    """
+    bucket = sf.expr(bucket_of(meta))
+    if not meta.partition_columns:
+        return bucket
+    return sf.coalesce(sf.concat(bucket.cast("string"), sf.lit("-"), partition_text(meta)), sf.lit(""))
 
 
 def bucket_in(path: str) -> int:

@@ -69,6 +69,14 @@ class Table(Changes[Commit]):
     def __init__(self, lake: Lake, meta: catalog_pb2.Table) -> None:
         self.lake = lake
         self.meta = meta
+        self._shape: tuple[int, DataFrame] | None = None
+
+    def shape(self) -> DataFrame:
+        """No rows, of the newest columns that are known: what is asked of the table is tried on it."""
+        version, spark = self.meta.schema_version, self.lake.spark
+        if self._shape is None or self._shape[0] != version or self._shape[1].sparkSession is not spark:
+            self._shape = version, spark.createDataFrame([], table_schema(self.meta, nullable=True))
+        return self._shape[1]
 
     def __repr__(self) -> str:
         return f"Table({self.meta.name!r}, version {self.meta.head_version})"
