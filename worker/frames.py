@@ -221,21 +221,30 @@ class Frames:
                 clean += bucket  # within one version no key comes twice
             else:
                 dirty.append(bucket)
+        if dirty:
+            merged = self._merged(dirty)
+            if merged is None:
+                clean += [one for bucket in dirty for one in bucket]
+            else:
+                yield from merged
         for part in self._parts(clean):
             has_op = any(one.file.kind == common_pb2.FILE_KIND_DELTA for one in part.files)
             rows = self._native(part, with_op=has_op)
             yield self._select(part, rows.filter(IS_IMAGE).drop(OP) if has_op else rows)
-        if dirty:
-            yield from self._merged(dirty)
 
-    def _merged(self, buckets: list[list[ScannedFile]]) -> Iterator[DataFrame]:
+    def _merged(self, buckets: list[list[ScannedFile]]) -> list[DataFrame] | None:
+        """None where it is known that no row is hidden."""
         bits = (max(one.file.rows for bucket in buckets for one in bucket) >> 6).bit_length()
         parts = self._told_parts([one for bucket in buckets for one in bucket])
         told = {id(one.file): one for part, _ in parts for one in part.files}
         work = [mor.Bucket(tuple(self._key_file(told[id(one.file)], bits) for one in bucket)) for bucket in buckets]
         words = mor.hidden_by_key(self._spark, work)
-        for part, rows in parts:
-            yield self._select(part, mor.without_hidden(rows, words, self._word(part, ROW_INDEX, bits), ROW_INDEX))
+        if words is None:
+            return None
+        return [
+            self._select(part, mor.without_hidden(rows, words, self._word(part, ROW_INDEX, bits), ROW_INDEX))
+            for part, rows in parts
+        ]
 
     def _key_file(self, one: ScannedFile, bits: int) -> mor.KeyFile:
         ids = {column.name: column.column_id for column in self._meta.columns}

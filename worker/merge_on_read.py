@@ -165,16 +165,17 @@ class Bucket:
     files: tuple[KeyFile, ...]
 
 
-def hidden_by_key(spark: SparkSession, buckets: Sequence[Bucket]) -> DataFrame:
+def hidden_by_key(spark: SparkSession, buckets: Sequence[Bucket]) -> DataFrame | None:
     """The words of the rows that newer images of their keys hide, and of tombstones: a task a bucket.
 
-    Few of them the driver makes itself, in less time than it takes to begin a job.
+    Few of them the driver makes itself, in less time than it takes to begin a job; None where there are none.
     """
     files = [file for bucket in buckets for file in bucket.files]
     if len(files) <= FILES_HERE and sum(file.rows for file in files) <= ROWS_HERE:
         with ThreadPoolExecutor(min(len(buckets), THREADS_HERE)) as pool:
             found = pool.map(lambda bucket: list(hidden_in(bucket)), buckets)
-            return spark.createDataFrame(words_table(part for parts in found for part in parts))
+            words = words_table(part for parts in found for part in parts)
+        return spark.createDataFrame(words) if len(words) else None
     work = pa.table({"bucket": pa.array([pickle.dumps(bucket) for bucket in buckets], pa.binary())})
     return spark.createDataFrame(work).mapInArrow(_hidden_in_batches, WORDS_DDL)
 

@@ -166,6 +166,17 @@ def test_buckets_of_which_few_hide_anything(
     ]
 
 
+def test_new_keys_hide_nothing(lake: Lake, spark: SparkSession, new_name: Callable[[], str]) -> None:
+    table = lake.create_table(new_name(), "id bigint, v int", primary_key=["id"], buckets=2)
+    for start in (0, 10):
+        table.insert(spark.range(start, start + 10).selectExpr("id", "1 v").coalesce(1))
+    found = table.read()
+    assert sorted(row["id"] for row in found.collect()) == list(range(20))
+    plan = str(found._jdf.queryExecution().optimizedPlan().toString())
+    assert plan.count("Relation") == 1
+    assert "Join" not in plan
+
+
 def test_files_without_a_match_are_not_opened(lake: Lake, spark: SparkSession, new_name: Callable[[], str]) -> None:
     table = lake.create_table(new_name(), "id bigint, word string")
     table.insert(spark.range(0, 800, 1, 8).selectExpr("id", "concat('w', id) as word"))
