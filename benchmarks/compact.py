@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -39,6 +40,12 @@ SETTLED_S = 90.0  # with no task for so long nothing more comes: compaction.sett
 SETTLED_S_MAX = 1_800.0
 RUNS = 3
 ROUNDS = 5
+SOAKED = (
+    ("append", "delta_write_serializable"),
+    ("append", "row_level"),
+    ("key", "row_level"),
+    ("key", "maxcompute"),
+)
 MINOR, MAJOR = common_pb2.OPERATION_MINOR_COMPACT, common_pb2.OPERATION_MAJOR_COMPACT
 
 
@@ -255,17 +262,12 @@ def settle(table: Table) -> None:
         time.sleep(1.0)
 
 
-def add_soak_rows(bench: Benchmark) -> None:
+def add_soak_rows(bench: Benchmark, kinds: Sequence[tuple[str, str]] = SOAKED) -> None:
     """Small inserts while the daemon compacts beside them; read right after the last, and when all has settled."""
     commits = scaled(COMMITS, 20)
-    kinds: list[tuple[str, str, list[str]]] = [
-        ("append", "delta_write_serializable", []),
-        ("append", "row_level", []),
-        ("key", "row_level", ["id"]),
-        ("key", "maxcompute", ["id"]),
-    ]
     with scratch() as folder, connect(folder / "lake", session()) as lake:
-        for kind, profile, key in kinds:
+        for kind, profile in kinds:
+            key = ["id"] if kind == "key" else []
             properties = {"compaction.major.quiet.minutes": "1"} if profile == "maxcompute" else {}
             table = lake.create_table(
                 f"bench.{kind}_{profile}", SCHEMA, primary_key=key, profile=profile, properties=properties
@@ -303,13 +305,14 @@ GROUPS: dict[str, Callable[[Benchmark], None]] = {
     "minor": add_minor_rows,
     "large": add_large_bucket_rows,
     "soak": add_soak_rows,
+    **{f"soak-{kind}-{profile}": partial(add_soak_rows, kinds=[(kind, profile)]) for kind, profile in SOAKED},
     "peers": add_peer_rows,
 }
 
 
 def main(chosen: Sequence[str]) -> int:
     bench = Benchmark("compact", "Compactions", packages=["pyspark", "polars", "pyarrow"])
-    for name in chosen or GROUPS:
+    for name in chosen or [name for name in GROUPS if not name.startswith("soak-")]:
         GROUPS[name](bench)
     return 0 if bench.finish() else 1
 
