@@ -154,9 +154,9 @@ def add_peer_rows(bench: Benchmark) -> None:
             "LakeTX": compaction(table, MINOR, verify=True),
         }
         times = interleaved(ways, runs=RUNS, warm_ups=1)
+        with staged(table, MINOR, options=Options()) as job:
+            mib = sum(file.bytes for outcome in job.outcomes for file in outcome.files) / 2**20
         user, service = crossings(table, small, rounds)
-        table.compact("minor")
-        mib = sum(entry.file.bytes for entry in lake.client.list_files(table.table_id)) / 2**20
         lake.spark.stop()
         peers = measure_peers(folder, rounds)
     what = f"{count} files of {SMALL_ROWS:,} rows become few"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 from delta.tables import DeltaTable  # type: ignore[import-not-found, unused-ignore]
@@ -40,7 +41,7 @@ def main() -> None:
 def measured(
     spark: SparkSession, folder: Path, source: DataFrame, updates: DataFrame, runs: int
 ) -> dict[str, list[float]]:
-    table = str(folder / "table")
+    made = str(folder / "made")
 
     def plain() -> None:
         source.write.mode("overwrite").parquet(str(folder / "plain"))
@@ -49,24 +50,25 @@ def measured(
         source.write.format("delta").mode("overwrite").save(str(folder / "fresh"))
         shutil.rmtree(folder / "fresh")
 
-    def merge() -> None:
+    def merge(table: str) -> None:
         found = DeltaTable.forPath(spark, table).alias("target").merge(updates.alias("source"), "target.id = source.id")
         found.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
 
-    def scan() -> None:
+    def scan(_: str) -> None:
         spark.read.parquet(str(folder / "rows")).where("amount < 10").select("id").collect()
 
-    def delete() -> None:
+    def delete(table: str) -> None:
         DeltaTable.forPath(spark, table).delete("amount < 10")
 
     found = interleaved({"plain": plain, "insert": insert}, runs=runs, warm_ups=1)
-    source.write.format("delta").save(table)
-    changes = {"merge": [merge], "scan": [scan], "delete": [delete]}
-    for name, (work,) in changes.items():
+    source.write.format("delta").save(made)
+    for name, work in {"merge": merge, "scan": scan, "delete": delete}.items():
         found[name] = []
         for run in range(-1, runs):
-            DeltaTable.forPath(spark, table).restoreToVersion(0)
-            seconds = interleaved({name: work}, runs=1, warm_ups=0)[name]
+            table = str(folder / f"{name}{run}")  # Delta remembers what it knows of a path
+            shutil.copytree(made, table)
+            seconds = interleaved({name: partial(work, table)}, runs=1, warm_ups=0)[name]
+            shutil.rmtree(table)
             found[name] += seconds if run >= 0 else []
     return found
 
