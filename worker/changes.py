@@ -31,7 +31,8 @@ from pyspark.sql import types as t
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker import merge_on_read as mor
 from worker.errors import InputError
-from worker.frames import TAGS, Frames, TableLike
+from worker.file_scans import TAGS, TableLike
+from worker.frames import Frames
 from worker.layouts import plain
 from worker.pins import pins_of
 from worker.scan import plan, time_us_of

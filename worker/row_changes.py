@@ -64,9 +64,7 @@ def plan_update(table: Table, settings: Settings, where: str | None) -> Write:
 
     def stage(stage: Stage) -> Staged:
         rows, files = target_of(table, stage, where)
-        if meta.primary_key and not moves(
-            meta, values
-        ):  # nothing is looked at twice: no row is hidden but by its image
+        if meta.primary_key and not moves(meta, values):  # no row is hidden but by its image: none is looked at twice
             return stage.write_keyed(upserts(fitting(meta, rows, values)), may_repeat=False, few=few_of(files.values()))
         before = rows.localCheckpoint()
         return replace_rows(stage, before, fitting(meta, before, values), files)

@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from metaservice.client import InvalidError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
-from worker.frames import TableLike, frame_of
+from worker.file_scans import TableLike
+from worker.frames import frame_of
 from worker.pins import Pins, pins_of
 from worker.predicates import EPOCH, MICROSECOND, renamed, session_zone, to_wire
 

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from delta.tables import DeltaTable  # type: ignore[import-not-found, unused-ignore]
 
-from benchmarks.peers.environment import ROOT
-from benchmarks.peers.write_delta_spark import SETTINGS
+from benchmarks.peers.environment import DELTA_SETTINGS
 from benchmarks.spark_data import interleaved, session
 
 
 def main() -> None:
     folder, runs = Path(sys.argv[1]), int(sys.argv[2])
-    spark = session("4g", **SETTINGS, **{"spark.jars.ivy": str(ROOT / ".bench" / "ivy")})
+    spark = session("4g", **DELTA_SETTINGS)
     small = sorted(str(path) for path in (folder / "small").glob("*.parquet"))
     table, copy, target = folder / "delta-spark", str(folder / "delta-spark-copy"), str(folder / "plain-there")
     for path in small:

@@ -15,6 +15,14 @@ PINS = Path(__file__).resolve().parent
 REQUIREMENTS = ("deltalake", "pyiceberg[sql-sqlite,pyarrow]")
 DELTA_SPARK = ("delta-spark", "setuptools")
 DELTA_JAR = "io.delta:delta-spark_4.2_2.13:4.4.0"  # by Spark's and Scala's version
+DELTA_SETTINGS = {  # of its Spark session; deletion vectors, which serve it best
+    "spark.jars.packages": DELTA_JAR,
+    "spark.jars.ivy": str(ROOT / ".bench" / "ivy"),
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
 
 
 def ensure_python() -> Path:

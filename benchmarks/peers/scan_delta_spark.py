@@ -15,17 +15,9 @@ from pathlib import Path
 from delta.tables import DeltaTable  # type: ignore[import-not-found, unused-ignore]
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.peers.environment import DELTA_JAR, ROOT
+from benchmarks.peers.environment import DELTA_SETTINGS
 from benchmarks.spark_data import SCHEMA, aggregation, all_columns, interleaved, over, rows, session
 
-SETTINGS = {
-    "spark.jars.packages": DELTA_JAR,
-    "spark.jars.ivy": str(ROOT / ".bench" / "ivy"),
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
-    "spark.sql.parquet.compression.codec": "zstd",
-}
 WORKS = {"deleted": "append table, 1 % deleted", "one": "keyed, one delta", "ten": "keyed, ten deltas"}
 MERGES = {"deleted": 0, "one": 1, "ten": 10}
 Use = Callable[[DataFrame], None]
@@ -34,7 +26,7 @@ HUNDREDTH = "pmod(xxhash64(id, {}), 100) = 0"
 
 def main() -> None:
     folder, count, runs, groups = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
-    spark = session(**SETTINGS)
+    spark = session(**DELTA_SETTINGS)
     plain = str(folder / "plain")
     rows(spark, count).write.parquet(plain)
     found = {}

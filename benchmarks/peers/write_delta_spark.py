@@ -15,22 +15,13 @@ from pathlib import Path
 from delta.tables import DeltaTable  # type: ignore[import-not-found, unused-ignore]
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.peers.environment import DELTA_JAR
+from benchmarks.peers.environment import DELTA_SETTINGS
 from benchmarks.spark_data import interleaved, rows, session
-
-SETTINGS = {
-    "spark.jars.packages": DELTA_JAR,
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
-    "spark.sql.parquet.compression.codec": "zstd",
-}
 
 
 def main() -> None:
     folder, count, runs = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    ivy = Path(__file__).resolve().parent.parent.parent / ".bench" / "ivy"
-    spark = session("4g", **SETTINGS, **{"spark.jars.ivy": str(ivy)})
+    spark = session("4g", **DELTA_SETTINGS)
     rows(spark, count).write.parquet(str(folder / "rows"))
     rows(spark, count // 100, step=100, edition=1).write.parquet(str(folder / "updates"))
     source, updates = (spark.read.parquet(str(folder / name)) for name in ("rows", "updates"))

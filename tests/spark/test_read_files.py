@@ -13,7 +13,7 @@ from protos.laketx.v1 import common_pb2
 from tests.spark.reading import Identity, LabLake, LabTable, Row, expected, open_lab, shown
 from tests.spark.stored import live
 from worker import Lake, merge_on_read, scan
-from worker.frames import PATHS_ONE_BY_ONE
+from worker.file_scans import PATHS_ONE_BY_ONE
 from worker.telling import ALIKE_MAX
 
 COLUMNS = {"id": "bigint", "amount": "double"}

@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import DataFrame
 
 from metaservice.client import ConflictError
+from tests.model import programs
+from tests.model.world import Rows
 from worker import Lake, Table
 from worker.multi_table import MultiTableTransaction, TableInTransaction
 
@@ -20,23 +22,10 @@ VALUES = 10
 HISTORIES = 4
 MORE_HISTORIES = 40
 MORE_SEEDS = 4
-Rows = dict[tuple[str, int], int]
 
 
-@dataclass(frozen=True)
-class Search:
-    """Rows whose value lies in a range, in one partition or all."""
-
-    low: int
-    high: int
-    partition: str | None
-
-    def of(self, rows: Rows) -> Rows:
-        return {
-            place: value
-            for place, value in rows.items()
-            if self.low <= value <= self.high and self.partition in (None, place[0])
-        }
+class Search(programs.Search):
+    """The same in SQL."""
 
     @property
     def sql(self) -> str:
