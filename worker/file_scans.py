@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
@@ -24,15 +24,13 @@ from worker import merge_on_read as mor
 from worker.layouts import Layout, Layouts
 from worker.schema import FILE, OP, ROW_ID, ROW_INDEX, quoted
 from worker.spark_jobs import is_classic
-from worker.telling import BY_NAME, NUMBER_BITS, ScannedFile, Told, by_path, by_size, is_plain
+from worker.telling import BY_NAME, ScannedFile, Told, by_path, by_size, is_plain
 
 PATH: Final = "_laketx_path"
 FIRST: Final = "_laketx_first"
 TAGS: Final = ("_laketx_tag0", "_laketx_tag1")
 HASH: Final = "_laketx_hash"
 SIZE: Final = "_laketx_size"
-NUMBER: Final = "_laketx_number"
-TOLD_WITH: Final = {Told.BY_SIZE: [SIZE], Told.BY_PATH: [PATH, NUMBER]}
 PATHS_ONE_BY_ONE: Final = 10
 FACTS_IN_TEXT: Final = 64  # of more files they are joined
 PRUNED: Final = "spark.sql.optimizer.nestedSchemaPruning.enabled"
@@ -78,6 +76,12 @@ class Part:
         return self.files[0].told
 
     @property
+    def sizes_by_name(self) -> list[int]:
+        """The smallest and the largest size of files that go by a hash of their path; none if sizes alone will do."""
+        sizes = sorted(one.file.bytes for one in self.files if one.is_by_name)
+        return [sizes[0], sizes[-1]] if sizes else []
+
+    @property
     def is_tagged(self) -> bool:
         return self.files[0].tag is not None
 
@@ -118,11 +122,11 @@ class FileScans:
         for one in files:
             layout = self.layouts.layout_of(one.file)
             alone = self._stands_alone(one)
-            key = (layout.tag, one.file.carries_row_ids, one.file.path if alone else "", one.alike, one.told)
+            key = (layout.tag, one.file.carries_row_ids, one.file.path if alone else "", one.told)
             groups[key].append(one)
         return [
             Part(self.layouts.layout_of(listed[0].file), tuple(listed), bool(own_ids), bool(alone))
-            for (_, own_ids, alone, _, _), listed in groups.items()
+            for (_, own_ids, alone, _), listed in groups.items()
         ]
 
     def _stands_alone(self, one: ScannedFile) -> bool:
@@ -164,15 +168,13 @@ class FileScans:
         wanted = {} if self._places_by_name(part) else {ROW_INDEX: "row_index"}
         if part.told is Told.BY_SIZE:
             wanted[SIZE] = "file_size"
-        if part.told is Told.BY_PATH or is_shown:
+        if is_shown or (part.told is not Told.ALONE and part.sizes_by_name):
             wanted[PATH] = "file_path"
         if any(field.name.lower() == "_metadata" for field in part.layout.schema.fields):
             origin = rows.metadataColumn("_metadata")
             rows = rows.select("*", *[origin.getField(field).alias(name) for name, field in wanted.items()])
         else:
             rows = rows.selectExpr("*", *[f"_metadata.{field} as {name}" for name, field in wanted.items()])
-        if part.told is Told.BY_PATH:
-            rows = rows.withColumn(NUMBER, self._number_of_path(part))
         needs_first = not self._meta.primary_key and (self._with_origin or (part.has_own_ids and is_told))
         return self._with_facts(part, rows, needs_first=needs_first)
 
@@ -187,8 +189,8 @@ class FileScans:
         texts = [f"{values[0]}L as {name}" for name, values in facts.items() if len(set(values)) == 1]
         differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
         if differing:
-            if part.told is Told.BY_SIZE:
-                file_keys, row_key = [one.file.bytes for one in part.files], SIZE
+            if part.told in (Told.BY_SIZE, Told.BY_PATH):
+                file_keys, row_key = [one.number for one in part.files], self._number(part)
             else:
                 file_keys, row_key = [mor.xxhash64(self._spelled(one.file)) for one in part.files], f"xxhash64({PATH})"
             if len(set(file_keys)) < len(file_keys):
@@ -208,21 +210,26 @@ class FileScans:
 
     def word(self, part: Part, position: str, bits: int) -> str:
         """The key of a row's word."""
-        match part.told:
-            case Told.BY_SIZE:
-                number = f"{SIZE} + {part.files[0].alike << NUMBER_BITS}L" if part.files[0].alike else SIZE
-            case Told.BY_PATH:
-                number = NUMBER
-            case _:
-                number = f"{part.files[0].number}L"
-        return f"shiftleft({number}, {bits}) ^ shiftright({position}, 6)"
+        return f"shiftleft({self._number(part)}, {bits}) ^ shiftright({position}, 6)"
 
-    def _number_of_path(self, part: Part) -> Column:
+    def _number(self, part: Part) -> str:
+        """The number of a row's file."""
+        match part.told:
+            case Told.BY_SIZE if part.sizes_by_name:
+                smallest, largest = part.sizes_by_name
+                return f"if({SIZE} between {smallest}L and {largest}L, {self._hash_of_path(part)}, {SIZE})"
+            case Told.BY_SIZE:
+                return SIZE
+            case Told.BY_PATH:
+                return self._hash_of_path(part)
+            case _:
+                return f"{part.files[0].number}L"
+
+    def _hash_of_path(self, part: Part) -> str:
         """Were Spark to spell a path in another way, hidden rows would show: it fails instead."""
-        path, prefix = sf.col(PATH), self._path_prefix(part.files[0].file)
-        as_known = sf.when(sf.startswith(path, sf.lit(prefix)), path)
-        known = as_known.otherwise(sf.raise_error(sf.concat(sf.lit("LAKETX_PATH "), path)))
-        return sf.xxhash64(known).bitwiseAND(sf.lit((1 << NUMBER_BITS) - 1)).bitwiseOR(sf.lit(BY_NAME))
+        prefix = literal(self._path_prefix(part.files[0].file))
+        known = f"if(startswith({PATH}, {prefix}), {PATH}, raise_error(concat('LAKETX_PATH ', {PATH})))"
+        return f"((xxhash64({known}) & {BY_NAME - 1}L) | {BY_NAME}L)"
 
     def select(self, part: Part, rows: DataFrame, *, with_op: bool = False) -> DataFrame:
         """The table's columns of a scan, and what is to be shown beside them."""
@@ -244,8 +251,8 @@ class FileScans:
     def _file_text(self, part: Part) -> str:
         """The path in the entry, of a row."""
         file = part.files[0].file
-        if part.alone:  # it may be spelled in any way: as bytes it needs no quotes
-            return f"decode(X'{file.path.encode().hex()}', 'UTF-8')"
+        if part.alone:
+            return literal(file.path)
         return f"substring({PATH}, {len(self._path_prefix(file)) + 1})"
 
     @staticmethod
@@ -253,9 +260,9 @@ class FileScans:
         """The columns that the scan gave, which are the table's, alone."""
         beside = [ROW_ID] if part.has_own_ids else []
         if part.told is not Told.NOT:
-            beside += [ROW_INDEX, *TOLD_WITH.get(part.told, [])]
+            beside += [ROW_INDEX, SIZE, PATH]
             beside += [FIRST] if part.has_own_ids else []
-        return rows.drop(*beside) if beside else rows
+        return rows.drop(*beside) if beside else rows  # what isn't there it doesn't mind
 
     def path(self, path: str) -> str:
         """Where an entry lies: an external one's path is whole."""
@@ -279,6 +286,11 @@ class FileScans:
 
     def _path_hash(self, file: common_pb2.DataFile) -> int:
         return mor.xxhash64(self._spelled(file))
+
+
+def literal(text: str) -> str:
+    """In Spark's words: as bytes it needs no quotes."""
+    return f"decode(X'{text.encode().hex()}', 'UTF-8')"
 
 
 def _looked_up(key: str, keys: Sequence[int], values: Sequence[int]) -> str:

@@ -43,6 +43,7 @@ ROWS_HERE: Final = 1 << 20
 THREADS_HERE: Final = 16
 _MASK: Final = (1 << 64) - 1
 _PLACE: Final = "_at"
+_OTHER: Final = "_other"
 _HASH: Final = "_hash"
 
 Flags = np.ndarray[Any, np.dtype[Any]]
@@ -212,15 +213,23 @@ def is_first(keys: pl.DataFrame) -> pl.Series:
 
 
 def places_among(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
-    """Where the keys that are among others stand. Of composite ones most are told apart by a hash."""
+    """Where the keys that are among others stand. Composite ones are found by a hash, then compared."""
     if keys.schema != latest.schema:  # the one or the other from before a widening
         kinds = pl.concat([keys.head(0), latest.head(0)], how="vertical_relaxed").schema
         keys, latest = keys.cast(kinds), latest.cast(kinds)
-    rows = keys.with_row_index(_PLACE)
     if keys.width > 1 and not any(kind.is_float() for kind in keys.dtypes):
-        rows = rows.with_columns(keys.hash_rows().alias(_HASH))
-        rows = rows.join(latest.hash_rows().unique().to_frame(_HASH), on=_HASH, how="semi")
-    return rows.join(latest, on=latest.columns, how="semi")[_PLACE].to_numpy()
+        return _places_by_hash(keys, latest)
+    return keys.with_row_index(_PLACE).join(latest, on=latest.columns, how="semi")[_PLACE].to_numpy()
+
+
+def _places_by_hash(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
+    rows, others = (
+        one.hash_rows().to_frame(_HASH).with_row_index(at) for one, at in ((keys, _PLACE), (latest, _OTHER))
+    )
+    pairs = rows.join(others, on=_HASH)
+    ours, theirs = keys[pairs[_PLACE]], latest[pairs[_OTHER]]
+    same = pl.select(pl.all_horizontal([ours[name].eq(theirs[name]) for name in keys.columns])).to_series()
+    return pairs[_PLACE].filter(same).to_numpy()
 
 
 def _words(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> Iterator[tuple[Any, Any]]:

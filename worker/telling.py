@@ -1,7 +1,8 @@
 """How a row's file is told in a scan: by a number that Spark knows of each row.
 
-The number is the file's size, which costs nothing, if what the entries say of sizes is what Spark finds; or else a hash
-of the file's path. Files that neither tells apart have a scan of their own.
+The number is the file's size, which costs nothing, if what the entries say of sizes is what Spark finds; of files whose
+size is not theirs alone, or if sizes won't do, a hash of the path. Files that neither tells apart have scans of their
+own.
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ from pyroaring import BitMap64
 from protos.laketx.v1 import common_pb2
 
 NUMBER_BITS: Final = 32
-ALIKE_MAX: Final = 3  # files of one size: each has a scan of its own then
-BY_NAME: Final = ALIKE_MAX << NUMBER_BITS
-KEY_BITS: Final = NUMBER_BITS + ALIKE_MAX.bit_length()
-WIDE_ROW_ID: Final = (64 << 64 - KEY_BITS) - 1
+BY_NAME: Final = 1 << NUMBER_BITS  # a bit of the numbers that are hashes
+WIDE_ROW_ID: Final = (64 << 64 - BY_NAME.bit_length()) - 1
 _SAFE: Final = re.compile(r"[A-Za-z0-9._=/-]+\Z")
 
 Tag = tuple[int, int]  # two numbers that a file's rows are to carry
@@ -32,8 +31,8 @@ class Told(Enum):
     """How a row's file is told in a scan, where that matters."""
 
     NOT = auto()
-    BY_SIZE = auto()  # Spark knows it as a number, for free; files of one size are of different scans
-    BY_PATH = auto()  # by a hash of it
+    BY_SIZE = auto()  # Spark knows it as a number, for free; between some sizes by a hash of the path
+    BY_PATH = auto()  # all by a hash of it
     ALONE = auto()  # the only file of its scan
 
 
@@ -49,24 +48,23 @@ class ScannedFile:
     tag: Tag | None = None
 
     @property
-    def alike(self) -> int:
-        """How many files of its size come before it."""
-        return self.number >> NUMBER_BITS if self.told is Told.BY_SIZE else 0
+    def is_by_name(self) -> bool:
+        """Whether its number is a hash of its path."""
+        return self.number >= BY_NAME
 
 
 def by_size(files: Sequence[ScannedFile], path_hash: PathHash) -> list[ScannedFile]:
-    """All of them with numbers: sizes, but where that won't do."""
-    seen: Counter[int] = Counter()
+    """All of them with numbers: sizes, but from the smallest to the largest that won't do; hashes of paths there."""
+    counts = Counter(one.file.bytes for one in files)
+    shared = [size for size, count in counts.items() if count > 1 or size >= BY_NAME] or [0]
     found, others = [], []
     for one in files:
-        size = one.file.bytes
-        wide = size >> NUMBER_BITS or (one.file.carries_row_ids and row_ids(one.file)[1] > WIDE_ROW_ID)
-        if wide or seen[size] >= ALIKE_MAX:
+        if min(shared) <= one.file.bytes <= max(shared) or _is_wide(one.file):
             others.append(one)
         else:
-            found.append(replace(one, told=Told.BY_SIZE, number=seen[size] << NUMBER_BITS | size))
-            seen[size] += 1
-    return found + by_path(others, path_hash)
+            found.append(replace(one, told=Told.BY_SIZE, number=one.file.bytes))
+    hashed = by_path(others, path_hash)
+    return found + [replace(one, told=Told.BY_SIZE) if one.told is Told.BY_PATH else one for one in hashed]
 
 
 def by_path(files: Sequence[ScannedFile], path_hash: PathHash) -> list[ScannedFile]:
@@ -74,9 +72,8 @@ def by_path(files: Sequence[ScannedFile], path_hash: PathHash) -> list[ScannedFi
     taken: set[int] = set()
     found = []
     for one in files:
-        wide = one.file.carries_row_ids and row_ids(one.file)[1] > WIDE_ROW_ID
         number = path_hash(one.file) & ((1 << NUMBER_BITS) - 1) if is_plain(one.file) else len(taken)
-        told = Told.ALONE if wide or number in taken or not is_plain(one.file) else Told.BY_PATH
+        told = Told.ALONE if _is_wide(one.file) or number in taken or not is_plain(one.file) else Told.BY_PATH
         while number in taken:
             number = (number + 1) % (1 << NUMBER_BITS)
         taken.add(number)
@@ -87,6 +84,11 @@ def by_path(files: Sequence[ScannedFile], path_hash: PathHash) -> list[ScannedFi
 def is_plain(file: common_pb2.DataFile) -> bool:
     """Whether Spark spells the path as the entry does."""
     return not file.external and _SAFE.match(file.path) is not None
+
+
+def _is_wide(file: common_pb2.DataFile) -> bool:
+    """Whether its row ids leave no room for a number."""
+    return file.carries_row_ids and row_ids(file)[1] > WIDE_ROW_ID
 
 
 def row_ids(file: common_pb2.DataFile) -> tuple[int, int]:

@@ -14,7 +14,6 @@ from tests.spark.reading import Identity, LabLake, LabTable, Row, expected, open
 from tests.spark.stored import live
 from worker import Lake, merge_on_read, scan
 from worker.file_scans import PATHS_ONE_BY_ONE
-from worker.telling import ALIKE_MAX
 
 COLUMNS = {"id": "bigint", "amount": "double"}
 ROWS = 10
@@ -84,7 +83,7 @@ def live_files(table: LabTable) -> list[common_pb2.LiveEntry]:
 def test_files_of_one_size(lab: LabLake, keyed: bool, kind: type[LabTable]) -> None:
     made = lab.create(f"alike_{keyed}_{kind.__name__}", COLUMNS, key=["id"] if keyed else [], buckets=1)
     table = kind(lab, made.meta)
-    fill(table, ALIKE_MAX + 3)
+    fill(table, 6)
     assert shown(scan.read(table)) == expected(table, table.head)
 
 
