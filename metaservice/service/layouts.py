@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -61,6 +62,15 @@ class Waits:
             heapq.heappush(self.order, version)
         else:
             queue.append(partition)
+
+    def put_all(self, by_version: Mapping[int, list[str]]) -> None:
+        """Of partitions that don't wait yet; who is there twice waits for the earlier."""
+        for version in sorted(by_version, reverse=True):
+            partitions = by_version[version]
+            for place in (self.versions, self.queued):
+                place.update(dict.fromkeys(partitions, version))
+            self.queues[version] = partitions
+        self.order = sorted(by_version)
 
     def drop(self, partition: str) -> None:
         self.versions.pop(partition, None)
@@ -118,13 +128,6 @@ class Layout:
         if tasks or partition in self.tasks:
             self._rank(partition, tasks)
 
-    def rest(self, partition: str, waits: Iterable[Wait]) -> None:
-        """Note that nothing is due in a partition that wasn't looked at yet. What is so isn't kept but read again."""
-        for age, version in waits:
-            waiting = self.waits[age]
-            if version < waiting.versions.get(partition, NEVER):
-                waiting.put(partition, version)
-
     def guess(self, partition: str, score: float) -> None:
         """Note that something may be due in a partition that wasn't looked at yet."""
         self.guesses.add(partition)
@@ -181,15 +184,15 @@ class Layout:
         return sorted((task for task in found if task is not None), key=by_gain)
 
 
-def _count(layout: Layout, partition: str, held: list[Counts]) -> None:
+def _quiet(layout: Layout, held: list[Counts]) -> list[Wait] | None:
+    """What a partition waits for in which nothing is due; None where that can't be told."""
     waits: list[Wait] = []
     for counts in held:
         found = quiet_waits(layout.policy, layout.ages, counts)
         if found is None:
-            layout.guess(partition, max(map(likely_score, held)))
-            return
+            return None
         waits += found
-    layout.rest(partition, waits)
+    return waits
 
 
 def free(plan: TaskPlan, policy: Policy, busy: Busy) -> TaskPlan | None:
@@ -293,10 +296,18 @@ class Layouts:
         layout.clear()
         policy = layout.policy
         found = scan_counts(cursor, table.raw_id, policy.file_bytes_target, policy.options.row_order, version)
+        resting: tuple[dict[int, list[str]], ...] = tuple(defaultdict(list) for _ in Age)
         for place, (partition, held) in enumerate(found, start=1):
-            _count(layout, partition, held)
+            waits = _quiet(layout, held)
+            if waits is None:
+                layout.guess(partition, max(map(likely_score, held)))
+            else:  # what is so isn't kept but read again
+                for age, version in waits:
+                    resting[age][version].append(partition)
             if place % PAUSE_PARTITIONS == 0:
                 self._pause()
+        for waiting, by_version in zip(layout.waits, resting, strict=True):
+            waiting.put_all(by_version)
         heapq.heapify(layout.guessed)
 
     def _look_again(
