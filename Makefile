@@ -139,7 +139,7 @@ bench-scan: $(VENV)/.ready-bench ## measure reads with Spark; ROWS="clean ten" f
 	@$(PY) -m benchmarks.scan
 
 .PHONY: bench-compact
-bench-compact: $(VENV)/.ready-bench ## measure compactions; ROWS="major minor large soak peers" chooses, JSON and SCALE as above
+bench-compact: $(VENV)/.ready-bench ## measure compactions; ROWS="major minor large soak peers peers-keyed" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.compact $(ROWS)
 
 .PHONY: clean

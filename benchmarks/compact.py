@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
-from benchmarks.peers.environment import ensure_delta_spark, ensure_python, said
+from benchmarks.peers.environment import ensure_delta_spark, ensure_python, ensure_spark_35, said
 from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, interleaved, over, rows, session
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2
@@ -181,6 +181,32 @@ def add_peer_rows(bench: Benchmark) -> None:
         )
 
 
+def add_keyed_peer_rows(bench: Benchmark) -> None:
+    """A table with a key and ten deltas, beside Hudi and Paimon in Sparks of their own."""
+    count = scaled(ROWS, 100_000)
+    with scratch() as folder, connect(folder / "lake", session()) as lake:
+        table = with_deltas(lake, count)
+        ways = {
+            "plain": plain_copy(lake, paths(table), folder / "plain"),
+            "LakeTX": compaction(table, MAJOR, verify=True),
+        }
+        times = interleaved(ways, runs=RUNS, warm_ups=1)
+        with staged(table, MAJOR, options=Options()) as job:
+            mib = sum(file.bytes for outcome in job.outcomes for file in outcome.files) / 2**20
+        lake.spark.stop()
+        peers = {}
+        for name in ("hudi", "paimon"):
+            command = [str(ensure_spark_35()), "-m", "benchmarks.peers.compact_keyed_spark", name, str(folder)]
+            peers[name.capitalize()] = said([*command, *map(str, (count, BUCKETS, DELTAS, RUNS))])
+    what = f"{count:,} rows with a key and {DELTAS} deltas of 1 % become base files"
+    seconds = {name: statistics.median(found["seconds"]) for name, found in peers.items()}
+    bench.add(what, times["LakeTX"], unit="s", peers=seconds, note="ours with digests, without its commit")
+    of_plain = {name: statistics.median(over(found["seconds"], found["plain"])) for name, found in peers.items()}
+    bench.add(f"{what}, over plain Spark", over(times["LakeTX"], times["plain"]), unit="times plain", peers=of_plain)
+    written = {name: found["bytes"][0] / 2**20 for name, found in peers.items()}
+    bench.add(f"{what}: written", [mib], unit="MiB", peers=written)
+
+
 def crossings(table: Table, small: Sequence[str], rounds: int) -> tuple[int, int]:
     """Refused of as many deletes of a row, and of as many compactions, that began before the other ended."""
     user = service = 0
@@ -307,6 +333,7 @@ GROUPS: dict[str, Callable[[Benchmark], None]] = {
     "soak": add_soak_rows,
     **{f"soak-{kind}-{profile}": partial(add_soak_rows, kinds=[(kind, profile)]) for kind, profile in SOAKED},
     "peers": add_peer_rows,
+    "peers-keyed": add_keyed_peer_rows,
 }
 
 

@@ -38,7 +38,7 @@ def rows(
         "id",
         f"round(pmod({word}, 1000000) / 100, 2) as amount",
         f"concat('cust-', lpad(cast(pmod(xxhash64(id, {edition}, 1), {CUSTOMERS}) as string), 6, '0')) as cust",
-        f"date_format(date_add(date'2026-01-01', cast(pmod({word} >> 20, {DAYS}) as int)), 'yyyy-MM-dd') as day",
+        f"date_format(date_add(date'2026-01-01', cast(pmod(shiftright({word}, 20), {DAYS}) as int)), 'yyyy-MM-dd') as day",
         f"timestamp_seconds({_FIRST_SECOND} + id + {edition}) as ts",
         f"concat(md5(cast(concat(id, '/', {edition}) as binary)), '-pad') as pad",
     )

@@ -23,6 +23,23 @@ DELTA_SETTINGS = {  # of its Spark session; deletion vectors, which serve it bes
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+SPARK_35 = ("pyspark", "setuptools")
+HUDI_SETTINGS = {
+    "spark.jars.packages": "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0",
+    "spark.jars.ivy": str(ROOT / ".bench" / "ivy-spark-3.5"),
+    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+PAIMON_SETTINGS = {
+    "spark.jars.packages": "org.apache.paimon:paimon-spark-3.5:0.9.0",
+    "spark.jars.ivy": str(ROOT / ".bench" / "ivy-spark-3.5"),
+    "spark.sql.extensions": "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
+    "spark.sql.catalog.paimon": "org.apache.paimon.spark.SparkCatalog",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
 
 
 def ensure_python() -> Path:
@@ -33,6 +50,11 @@ def ensure_python() -> Path:
 def ensure_delta_spark() -> Path:
     """The same for Delta on Spark, which brings a Spark of its own. Its jars come when its session starts."""
     return _ensure("delta-spark", DELTA_SPARK, PINS / "constraints-delta-spark.txt")
+
+
+def ensure_spark_35() -> Path:
+    """The same for Hudi and Paimon, which bring jars alone; the newest Spark that both have some for."""
+    return _ensure("spark-3.5", SPARK_35, PINS / "constraints-spark-3.5.txt")
 
 
 def said(command: list[str]) -> dict[str, list[float]]:
