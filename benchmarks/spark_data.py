@@ -34,11 +34,12 @@ def rows(
     """`count` rows of the ids start, start + step, …, in so many tasks; another edition has other values per id."""
     ids = spark.range(start, start + count * step, step, files)
     word = f"xxhash64(id, {edition})"
+    day = f"cast(pmod(shiftright({word}, 20), {DAYS}) as int)"
     return ids.selectExpr(
         "id",
         f"round(pmod({word}, 1000000) / 100, 2) as amount",
         f"concat('cust-', lpad(cast(pmod(xxhash64(id, {edition}, 1), {CUSTOMERS}) as string), 6, '0')) as cust",
-        f"date_format(date_add(date'2026-01-01', cast(pmod(shiftright({word}, 20), {DAYS}) as int)), 'yyyy-MM-dd') as day",
+        f"date_format(date_add(date'2026-01-01', {day}), 'yyyy-MM-dd') as day",
         f"timestamp_seconds({_FIRST_SECOND} + id + {edition}) as ts",
         f"concat(md5(cast(concat(id, '/', {edition}) as binary)), '-pad') as pad",
     )
