@@ -202,7 +202,7 @@ class Server:
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.keepalive_time_ms", 30_000),  # a watcher that vanished gives its place back
                 ("grpc.keepalive_timeout_ms", 20_000),
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # or clients that are quiet are cut off
             ],
         )
         sessions = Sessions(calls, settings.sessions_max)

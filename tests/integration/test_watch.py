@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,3 +201,20 @@ def test_a_client_that_closes_ends_its_watches(tmp_path: Path) -> None:
         watcher.client.close()
         watcher.join()
         assert [version.version for version in watcher.seen] in ([], [0])
+
+
+def test_a_connection_on_which_nothing_moves_stays(running: tuple[Service, Stubs]) -> None:
+    """Its client asks whether the service is there, more often than ours do: at the fourth time it would be cut off."""
+    server, _ = running
+    states: list[grpc.ChannelConnectivity] = []
+    options = [
+        ("grpc.keepalive_time_ms", 5_500),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+    with grpc.insecure_channel(server.address, options=options) as channel:
+        channel.subscribe(states.append, try_to_connect=True)
+        time.sleep(24)
+        assert states[-1] is grpc.ChannelConnectivity.READY
+        assert states.count(grpc.ChannelConnectivity.READY) == 1
