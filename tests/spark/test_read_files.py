@@ -1,5 +1,7 @@
 """Files that are told apart with difficulty, lie elsewhere, or needn't be read."""
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,24 @@ def test_files_of_one_size(lab: LabLake, keyed: bool, kind: type[LabTable]) -> N
     made = lab.create(f"alike_{keyed}_{kind.__name__}", COLUMNS, key=["id"] if keyed else [], buckets=1)
     table = kind(lab, made.meta)
     fill(table, 6)
+    assert shown(scan.read(table)) == expected(table, table.head)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_some_files_of_one_size_among_others(lab: LabLake, keyed: bool) -> None:
+    """Smaller and larger files go by their sizes, in the same scan; so does one between two that are not alone."""
+    table = Alike(lab, lab.create(f"some_{keyed}", COLUMNS, key=["id"] if keyed else [], buckets=1).meta)
+    counts = (3, 8, 8, 12, 16, 16, 40)
+    begins = [0, *itertools.accumulate(counts)]
+    for first, count in zip(begins, counts, strict=False):
+        table.insert([{"id": first + at, "amount": 1.0} for at in range(count)])
+    gone = [first + count // 2 for first, count in zip(begins, counts, strict=False)]
+    if keyed:
+        table.insert([{"id": row, "amount": 2.0} for row in gone])
+    else:
+        table.delete(table.find(*gone))
+    sizes = Counter(one.file.bytes for one in live_files(table))
+    assert sorted(sizes.values()) == ([1, 1, 1, 1, 2, 2] if keyed else [1, 1, 1, 2, 2])
     assert shown(scan.read(table)) == expected(table, table.head)
 
 
