@@ -294,8 +294,8 @@ class _Reader:
         event = self._state(near, self._begin)
         if event is None:
             return None
-        words = self._spark.createDataFrame(mor.words_table([mor.words_of(mor.positions_of(hidden), 0)]))
-        return mor.only_hidden(event, words, f"shiftright({self._keys[0]}, 6)", self._keys[0])
+        blocks = mor.blocks_frame(self._spark, mor.blocks_table([mor.blocks_of(mor.positions_of(hidden), 0)]))
+        return mor.only_hidden(event, blocks, mor.key_of("0L", 0, self._keys[0]), self._keys[0])
 
     # -- from events to entries
 

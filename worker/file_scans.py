@@ -208,9 +208,9 @@ class FileScans:
         by_place = f"{FIRST} + {ROW_INDEX}"
         return f"coalesce({ROW_ID}, {by_place})" if part.has_own_ids else by_place
 
-    def word(self, part: Part, position: str, bits: int) -> str:
-        """The key of a row's word."""
-        return f"shiftleft({self._number(part)}, {bits}) ^ shiftright({position}, 6)"
+    def block_key(self, part: Part, position: str, bits: int) -> str:
+        """The key of the block that hides a row, in Spark's words."""
+        return mor.key_of(self._number(part), bits, position)
 
     def _number(self, part: Part) -> str:
         """The number of a row's file."""

@@ -1,7 +1,7 @@
 """A table's entries as DataFrames, read by Spark's own Parquet reader.
 
-Clean files are read as they are. Dirty ones (rows of theirs are hidden) are a second scan, with the hidden rows' words
-anti-joined (`merge_on_read`). The scans themselves are in `file_scans`.
+Clean files are read as they are. Dirty ones (rows of theirs are hidden) are a second scan, with the blocks of
+hidden rows anti-joined (`merge_on_read`). The scans themselves are in `file_scans`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame
@@ -133,19 +133,21 @@ class Frames:
         for part, rows in self._scans.told_parts([one for one in listed if one.hidden is not None]):
             by_id = part.has_own_ids
             last = max(row_ids(one.file)[1] if by_id else one.file.rows for one in part.files)
-            bits = (last >> 6).bit_length()
-            words = self._spark.createDataFrame(mor.words_table(self._words(one, bits, by_id) for one in part.files))
+            bits = mor.key_bits(last)
+            blocks = mor.blocks_frame(
+                self._spark, mor.blocks_table(self._blocks(one, bits, by_id) for one in part.files)
+            )
             position = self._scans.row_id(part) if by_id else ROW_INDEX
             yield self._scans.select(
-                part, mor.without_hidden(rows, words, self._scans.word(part, position, bits), position)
+                part, mor.without_hidden(rows, blocks, self._scans.block_key(part, position, bits), position)
             )
 
     @staticmethod
-    def _words(one: ScannedFile, bits: int, by_id: bool) -> tuple[Any, Any]:
+    def _blocks(one: ScannedFile, bits: int, by_id: bool) -> mor.Blocks:
         positions = mor.positions_of(one.hidden or BitMap64())
         if not by_id:
             positions = positions - one.file.first_row_id
-        return mor.words_of(positions, mor.word_key(one.number, bits))
+        return mor.blocks_of(positions, mor.first_key(one.number, bits))
 
     # -- primary-key tables
 
@@ -173,16 +175,16 @@ class Frames:
 
     def _merged(self, buckets: list[list[ScannedFile]]) -> list[DataFrame] | None:
         """None where it is known that no row is hidden."""
-        bits = (max(one.file.rows for bucket in buckets for one in bucket) >> 6).bit_length()
+        bits = mor.key_bits(max(one.file.rows for bucket in buckets for one in bucket))
         parts = self._scans.told_parts([one for bucket in buckets for one in bucket])
         told = {id(one.file): one for part, _ in parts for one in part.files}
         work = [mor.Bucket(tuple(self._key_file(told[id(one.file)], bits) for one in bucket)) for bucket in buckets]
-        words = mor.hidden_by_key(self._spark, work)
-        if words is None:
+        blocks = mor.hidden_by_key(self._spark, work)
+        if blocks is None:
             return None
         return [
             self._scans.select(
-                part, mor.without_hidden(rows, words, self._scans.word(part, ROW_INDEX, bits), ROW_INDEX)
+                part, mor.without_hidden(rows, blocks, self._scans.block_key(part, ROW_INDEX, bits), ROW_INDEX)
             )
             for part, rows in parts
         ]
@@ -195,7 +197,7 @@ class Frames:
             self._scans.path(one.file.path),
             one.file.rows,
             one.data_version,
-            mor.word_key(one.number, bits),
+            mor.first_key(one.number, bits),
             tuple(names[column_id] for column_id in wanted),
             one.file.kind == common_pb2.FILE_KIND_DELTA,
         )

@@ -1,14 +1,14 @@
-"""Rows that are hidden, as words of 64 bits, and a scan without them.
+"""Rows that are hidden, as blocks of bits, and a scan without them.
 
 A dirty scan reads files natively, each row with its position in the file, and leaves out by a broadcast anti-join those
 positions whose bit is set:
 
-    key  = number of the file << bits  XOR  position >> 6      one for 64 rows, so few and cheap to look up
-    bits = bit (position & 63)
+    key   = number of the file << bits  XOR  position >> 9      one for 512 rows, so few and cheap to look up
+    words = 8 words of 64 bits: bit (position & 63) of the word (position >> 6 & 7)
 
 The number of a file is something that Spark knows of each row for free: the file's size, or else a hash of its path.
 
-Where the words come from is all that tells the tables apart. In an append table the driver makes them from the delete
+Where the blocks come from is all that tells the tables apart. In an append table the driver makes them from the delete
 sets. In a primary-key table a task a bucket makes them from the key columns alone, with polars, or the driver where
 there are few rows: an image is hidden by a newer one of its key, a tombstone hides itself. The other columns are read
 natively, with all that Spark can prune.
@@ -29,14 +29,19 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql import types as t
 
 from worker.schema import OP
 from worker.storage import storage
 
-KEY: Final = "_laketx_word"
-BITS: Final = "_laketx_bits"
-WORDS: Final = pa.schema([(KEY, pa.int64()), (BITS, pa.int64())])
-WORDS_DDL: Final = f"{KEY} bigint, {BITS} bigint"
+KEY: Final = "_laketx_block"
+WORDS: Final = "_laketx_words"
+WORD_BITS: Final = 6  # of a position: its place in its word
+BLOCK_BITS: Final = 9  # of a position: its place in its block
+BLOCK_WORDS: Final = 1 << BLOCK_BITS - WORD_BITS
+BLOCKS: Final = t.StructType(
+    [t.StructField(KEY, t.LongType(), False), t.StructField(WORDS, t.ArrayType(t.LongType(), False), False)]
+)
 TOMBSTONE: Final = 1
 FILES_HERE: Final = 64
 ROWS_HERE: Final = 1 << 20
@@ -47,47 +52,82 @@ _OTHER: Final = "_other"
 _HASH: Final = "_hash"
 
 Flags = np.ndarray[Any, np.dtype[Any]]
+Blocks = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]  # keys; words, a row a block
 
 
-# -- keys of words -----------------------------------------------------------------------------------------------------
+# -- blocks of bits ----------------------------------------------------------------------------------------------------
 
 
-def word_key(number: int, bits: int) -> int:
-    """The key of a file's first word, as Spark computes it: signed, the number's upper bits cut."""
+def key_bits(last_position: int) -> int:
+    """How many bits of a key tell the blocks of one file apart."""
+    return (last_position >> BLOCK_BITS).bit_length()
+
+
+def first_key(number: int, bits: int) -> int:
+    """The key of a file's first block, as Spark computes it: signed, the number's upper bits cut."""
     return _signed(number << bits)
 
 
-def without_hidden(rows: DataFrame, words: DataFrame, key: str, position: str) -> DataFrame:
+def key_of(number: str, bits: int, position: str) -> str:
+    """The key of a row's block, in Spark's words."""
+    return f"shiftleft({number}, {bits}) ^ shiftright({position}, {BLOCK_BITS})"
+
+
+def without_hidden(rows: DataFrame, blocks: DataFrame, key: str, position: str) -> DataFrame:
     """The rows whose bit isn't set. Key and position are expressions on the rows."""
-    return rows.join(sf.broadcast(words), _is_hidden(key, position), "left_anti")
+    return rows.join(sf.broadcast(blocks), _is_hidden(key, position), "left_anti")
 
 
-def only_hidden(rows: DataFrame, words: DataFrame, key: str, position: str) -> DataFrame:
+def only_hidden(rows: DataFrame, blocks: DataFrame, key: str, position: str) -> DataFrame:
     """The rows whose bit is set."""
-    return rows.join(sf.broadcast(words), _is_hidden(key, position), "left_semi")
+    return rows.join(sf.broadcast(blocks), _is_hidden(key, position), "left_semi")
 
 
 def _is_hidden(key: str, position: str) -> Column:
     """One text for all of it: each operation on a Column is several calls to the JVM."""
-    return sf.expr(f"({key}) = {KEY} and getbit({BITS}, cast(({position}) & 63 as int)) = 1")
+    word = f"{WORDS}[cast(shiftright({position}, {WORD_BITS}) & {BLOCK_WORDS - 1} as int)]"
+    return sf.expr(f"({key}) = {KEY} and getbit({word}, cast(({position}) & 63 as int)) = 1")
 
 
-def words_of(positions: np.ndarray[Any, np.dtype[np.uint64]], first_key: int) -> tuple[Any, Any]:
-    """Keys and bits of sorted positions."""
-    words = positions >> np.uint64(6)
-    masks = np.uint64(1) << (positions & np.uint64(63))
-    begins = np.flatnonzero(np.concatenate([[True], words[1:] != words[:-1]])) if len(words) else np.empty(0, np.int64)
-    bits = np.bitwise_or.reduceat(masks, begins) if len(words) else masks
-    keys = words[begins] ^ np.uint64(first_key & _MASK)
-    return keys.view(np.int64), bits.view(np.int64)
+def blocks_of(positions: np.ndarray[Any, np.dtype[np.uint64]], first: int) -> Blocks:
+    """Of sorted positions in a file; `first` is the key of its first block."""
+    words = positions >> np.uint64(WORD_BITS)
+    begins = np.flatnonzero(_is_new(words))
+    bits = np.bitwise_or.reduceat(np.uint64(1) << (positions & np.uint64(63)), begins) if len(begins) else words
+    words = words[begins]
+    numbers = words >> np.uint64(BLOCK_BITS - WORD_BITS)
+    is_new = _is_new(numbers)
+    found = np.zeros((np.count_nonzero(is_new), BLOCK_WORDS), np.uint64)
+    found[np.cumsum(is_new) - 1, words & np.uint64(BLOCK_WORDS - 1)] = bits
+    keys = numbers[is_new] ^ np.uint64(first & _MASK)
+    return keys.view(np.int64), found.view(np.int64)
 
 
-def words_table(parts: Iterable[tuple[Any, Any]]) -> pa.Table:
+def _is_new(sorted_numbers: np.ndarray[Any, np.dtype[np.uint64]]) -> Flags:
+    """Whether each differs from the one before."""
+    return np.concatenate([np.ones(min(len(sorted_numbers), 1), bool), sorted_numbers[1:] != sorted_numbers[:-1]])
+
+
+def has_bits(blocks: Blocks, positions: np.ndarray[Any, np.dtype[np.uint64]]) -> Flags:
+    """Which positions have their bit set in blocks whose keys are sorted, as a scan looks them up."""
+    keys, words = blocks
+    wanted = (positions >> np.uint64(BLOCK_BITS)).view(np.int64)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    word = words.view(np.uint64)[at, positions >> np.uint64(WORD_BITS) & np.uint64(BLOCK_WORDS - 1)]
+    found: Flags = (keys[at] == wanted) & (word >> (positions & np.uint64(63)) & np.uint64(1) == 1)
+    return found
+
+
+def blocks_table(parts: Iterable[Blocks]) -> pa.Table:
     listed = list(parts)
-    if not listed:
-        return WORDS.empty_table()
-    keys, bits = (np.concatenate([part[side] for part in listed]) for side in (0, 1))
-    return pa.table([keys, bits], schema=WORDS)
+    keys = np.concatenate([np.empty(0, np.int64), *(keys for keys, _ in listed)])
+    words = np.concatenate([np.empty((0, BLOCK_WORDS), np.int64), *(words for _, words in listed)])
+    ends = np.arange(0, words.size + 1, BLOCK_WORDS, dtype=np.int32)
+    return pa.table([pa.array(keys), pa.ListArray.from_arrays(ends, words.ravel())], names=[KEY, WORDS])
+
+
+def blocks_frame(spark: SparkSession, blocks: pa.Table) -> DataFrame:
+    return spark.createDataFrame(blocks, BLOCKS)
 
 
 def positions_of(bitmap: BitMap64) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -149,7 +189,7 @@ def _signed(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A file of a bucket: where it lies, what hides what, its first word's key, and the key columns' names in it."""
+    """A file of a bucket: where it lies, what hides what, its first block's key, and the key columns' names in it."""
 
     path: str
     rows: int
@@ -167,7 +207,7 @@ class Bucket:
 
 
 def hidden_by_key(spark: SparkSession, buckets: Sequence[Bucket]) -> DataFrame | None:
-    """The words of the rows that newer images of their keys hide, and of tombstones: a task a bucket.
+    """The blocks of the rows that newer images of their keys hide, and of tombstones: a task a bucket.
 
     Few of them the driver makes itself, in less time than it takes to begin a job; None where there are none.
     """
@@ -175,21 +215,21 @@ def hidden_by_key(spark: SparkSession, buckets: Sequence[Bucket]) -> DataFrame |
     if len(files) <= FILES_HERE and sum(file.rows for file in files) <= ROWS_HERE:
         with ThreadPoolExecutor(min(len(buckets), THREADS_HERE)) as pool:
             found = pool.map(lambda bucket: list(hidden_in(bucket)), buckets)
-            words = words_table(part for parts in found for part in parts)
-        return spark.createDataFrame(words) if len(words) else None
+            blocks = blocks_table(part for parts in found for part in parts)
+        return blocks_frame(spark, blocks) if len(blocks) else None
     work = pa.table({"bucket": pa.array([pickle.dumps(bucket) for bucket in buckets], pa.binary())})
-    return spark.createDataFrame(work).mapInArrow(_hidden_in_batches, WORDS_DDL)
+    return spark.createDataFrame(work).mapInArrow(_hidden_in_batches, BLOCKS)
 
 
 def _hidden_in_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for pickled in batch.column(0):
             bucket: Bucket = pickle.loads(pickled.as_py())  # noqa: S301 - made by the driver of this job
-            yield from words_table(hidden_in(bucket)).to_batches()
+            yield from blocks_table(hidden_in(bucket)).to_batches()
 
 
-def hidden_in(bucket: Bucket) -> Iterator[tuple[Any, Any]]:
-    """The words of one bucket."""
+def hidden_in(bucket: Bucket) -> Iterator[Blocks]:
+    """Of one bucket."""
     lowest = min(file.data_version for file in bucket.files)
     newer = sorted((one for one in bucket.files if one.data_version > lowest), key=lambda one: -one.data_version)
     latest = None
@@ -197,13 +237,13 @@ def hidden_in(bucket: Bucket) -> Iterator[tuple[Any, Any]]:
         keys, gone, counts = _read_keys(newer)
         first = is_first(keys)
         latest = keys.filter(first)
-        yield from _words(newer, counts, ~first.to_numpy() | gone)
+        yield from _blocks(newer, counts, ~first.to_numpy() | gone)
     for file in bucket.files:
         if file.data_version == lowest:
             keys, hidden, counts = _read_keys([file])
             if latest is not None:
                 hidden[places_among(keys, latest)] = True
-            yield from _words([file], counts, hidden)
+            yield from _blocks([file], counts, hidden)
 
 
 def is_first(keys: pl.DataFrame) -> pl.Series:
@@ -213,13 +253,24 @@ def is_first(keys: pl.DataFrame) -> pl.Series:
 
 
 def places_among(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
-    """Where the keys that are among others stand. Composite ones are found by a hash, then compared."""
+    """Where the keys that are among others stand: ascending numbers are searched, composite keys go by a hash first."""
     if keys.schema != latest.schema:  # the one or the other from before a widening
         kinds = pl.concat([keys.head(0), latest.head(0)], how="vertical_relaxed").schema
         keys, latest = keys.cast(kinds), latest.cast(kinds)
     if keys.width > 1 and not any(kind.is_float() for kind in keys.dtypes):
         return _places_by_hash(keys, latest)
+    if keys.width == 1 and (keys.dtypes[0].is_integer() or keys.dtypes[0].is_temporal()):
+        ours, theirs = (one.to_series().to_physical().to_numpy() for one in (keys, latest))
+        if (ours[1:] > ours[:-1]).all():
+            return _places_in_order(ours, np.sort(theirs))
     return keys.with_row_index(_PLACE).join(latest, on=latest.columns, how="semi")[_PLACE].to_numpy()
+
+
+def _places_in_order(ascending: Flags, wanted: Flags) -> Flags:
+    at = np.searchsorted(ascending, wanted)
+    wanted, at = wanted[at < len(ascending)], at[at < len(ascending)]
+    found: Flags = at[ascending[at] == wanted]
+    return found
 
 
 def _places_by_hash(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
@@ -232,11 +283,11 @@ def _places_by_hash(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
     return pairs[_PLACE].filter(same).to_numpy()
 
 
-def _words(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> Iterator[tuple[Any, Any]]:
+def _blocks(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> Iterator[Blocks]:
     end = 0
     for file, count in zip(files, counts, strict=True):
         begin, end = end, end + count
-        yield words_of(np.flatnonzero(hidden[begin:end]).astype(np.uint64), file.first_key)
+        yield blocks_of(np.flatnonzero(hidden[begin:end]).astype(np.uint64), file.first_key)
 
 
 def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]]:

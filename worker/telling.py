@@ -17,10 +17,11 @@ from typing import Final
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
+from worker.merge_on_read import BLOCK_BITS
 
 NUMBER_BITS: Final = 32
 BY_NAME: Final = 1 << NUMBER_BITS  # a bit of the numbers that are hashes
-WIDE_ROW_ID: Final = (64 << 64 - BY_NAME.bit_length()) - 1
+WIDE_ROW_ID: Final = (1 << BLOCK_BITS + 64 - BY_NAME.bit_length()) - 1
 _SAFE: Final = re.compile(r"[A-Za-z0-9._=/-]+\Z")
 
 Tag = tuple[int, int]  # two numbers that a file's rows are to carry
@@ -38,7 +39,7 @@ class Told(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """A file of a plan; `number` is what its words go by, no other file that is read beside it has it."""
+    """A file of a plan; `number` is what its blocks go by, no other file that is read beside it has it."""
 
     file: common_pb2.DataFile
     data_version: int

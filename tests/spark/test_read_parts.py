@@ -1,9 +1,11 @@
-"""What reads are made of, without Spark: conditions, hashes, words, hidden keys."""
+"""What reads are made of, without Spark: conditions, hashes, blocks, hidden keys."""
 
 import tempfile
+from collections.abc import Iterable
 from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -165,19 +167,31 @@ def test_the_hash_is_sparks(text: str, wanted: int) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.sets(st.integers(0, 1 << 20), max_size=300), st.integers(-(1 << 63), (1 << 63) - 1))
-def test_words_hold_the_positions(positions: set[int], path_hash: int) -> None:
-    bits = ((1 << 20) >> 6).bit_length()
-    first = mor.word_key(path_hash, bits)
-    keys, words = mor.words_of(mor.positions_of(BitMap64(positions)), first)
-    mask = (1 << 64) - 1
-    found = {
-        ((int(key) ^ first) & mask) * 64 + bit
-        for key, word in zip(keys, words, strict=True)
-        for bit in range(64)
-        if (int(word) & mask) >> bit & 1
-    }
-    assert found == positions
+def test_blocks_hold_the_positions(positions: set[int], path_hash: int) -> None:
+    first = mor.first_key(path_hash, mor.key_bits(1 << 20))
+    keys, words = mor.blocks_of(mor.positions_of(BitMap64(positions)), first)
+    assert positions_in([key ^ first for key in keys.tolist()], words) == positions
     assert len(set(keys.tolist())) == len(keys)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sets(st.integers(0, 3000), min_size=1), st.integers(0, 3000), st.integers(0, 1 << 40))
+def test_a_bit_is_looked_up_as_a_scan_does(positions: set[int], last: int, offset: int) -> None:
+    hidden = BitMap64(position + offset for position in positions)
+    asked = np.arange(offset, offset + last + 1, dtype=np.uint64)
+    found = mor.has_bits(mor.blocks_of(mor.positions_of(hidden), 0), asked)
+    assert {int(one) for one in asked[found]} == {int(one) for one in asked} & set(hidden)
+
+
+def positions_in(blocks: Iterable[int], words: Any) -> set[int]:
+    """What blocks of these numbers hold."""
+    return {
+        (block & (1 << 64) - 1) * 512 + at * 64 + bit
+        for block, row in zip(blocks, words, strict=True)
+        for at, word in enumerate(row.tolist())
+        for bit in range(64)
+        if word >> bit & 1
+    }
 
 
 @settings(deadline=None, max_examples=40)
@@ -214,10 +228,6 @@ def hidden_in_files(files: list[tuple[int, dict[int, bool]]]) -> list[set[int]]:
         answers = list(mor.hidden_in(mor.Bucket(tuple(made))))
     found: list[set[int]] = [set() for _ in files]
     for keys, words in answers:
-        for key, word in zip(keys, words, strict=True):
-            found[int(key) >> 32] |= {
-                (int(key) & 0xFFFFFFFF) * 64 + bit
-                for bit in range(64)
-                if np.uint64(word) >> np.uint64(bit) & np.uint64(1)
-            }
+        for key, row in zip(keys.tolist(), words, strict=True):
+            found[key >> 32] |= positions_in([key & 0xFFFFFFFF], [row])
     return found

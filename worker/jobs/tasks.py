@@ -20,7 +20,7 @@ from worker.jobs.digests import HASH, Digest, digest_of, row_hashes
 from worker.jobs.files import InputFile, Output, Written, read_batches
 from worker.jobs.merging import NotSortedError, Run, blocks, hidden_rows, latest, rows_up_to, without_tombstones
 from worker.jobs.shapes import arrow_schema
-from worker.merge_on_read import positions_of, words_of
+from worker.merge_on_read import blocks_of, has_bits, positions_of
 from worker.schema import OP, ROW_ID
 from worker.staging import data_file
 
@@ -224,18 +224,12 @@ class _Append(_Work):
                 self.output.write(without_ids(rows, hidden).select(self.stored.names))
 
     def shown(self, rows: pl.DataFrame, hidden: BitMap64) -> Digest:
-        """What a reader of the inputs sees, by the words that it looks hidden rows up in."""
+        """What a reader of the inputs sees, by the blocks that it looks hidden rows up in."""
         hashes = row_hashes(rows, self.hashed)
         if not len(hidden):
             return digest_of(hashes)
-        words, bits = words_of(positions_of(hidden), 0)
-        ids = rows[ROW_ID].to_numpy().view(np.uint64)
-        at = np.searchsorted(words, (ids >> np.uint64(6)).view(np.int64))
-        at_most = np.minimum(at, len(words) - 1)
-        same = words[at_most] == (ids >> np.uint64(6)).view(np.int64)
-        is_set = (bits.view(np.uint64)[at_most] >> (ids & np.uint64(63))) & np.uint64(1)
-        gone = pl.Series(same & (is_set == 1))
-        return digest_of(hashes.filter(~gone))
+        gone = has_bits(blocks_of(positions_of(hidden), 0), rows[ROW_ID].to_numpy().view(np.uint64))
+        return digest_of(hashes.filter(pl.Series(~gone)))
 
 
 def without_ids(rows: pl.DataFrame, hidden: BitMap64) -> pl.DataFrame:
