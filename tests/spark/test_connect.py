@@ -21,7 +21,7 @@ def test_a_connect_session_does_it_all(tmp_path: Path) -> None:
         pytest.skip("Spark Connect needs zstandard, which is not installed here")
     environment = {**os.environ, "SPARK_TESTING": "1"}  # a port that is free
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.connect_session", str(tmp_path)],
+        [sys.executable, "-m", "tests.spark.whole_session", "connect", str(tmp_path)],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -25,7 +25,7 @@ from worker.frames import frame_of
 from worker.jobs.digests import Digest
 from worker.jobs.outcome import GroupOutcome
 from worker.jobs.planning import Group, is_delta
-from worker.row_changes import fitting
+from worker.row_changes import shaped
 from worker.schema import FILE, PART, ROW_ID, quoted
 from worker.staging import Stage, bucket_of, partition_text
 from worker.values import partition_key, python_value
@@ -76,7 +76,7 @@ def cluster(
     meta = table.meta
     check_order(meta, order)
     check_inputs(groups)
-    rows = fitting(meta, shown(table, [entry for group in groups for entry in [*group.inputs, *group.delete_sets]]), {})
+    rows = shaped(meta, shown(table, [entry for group in groups for entry in [*group.inputs, *group.delete_sets]]))
     files_wanted = sum(-(-group.bytes // file_bytes_target) for group in groups)
     count = sum(entry.file.rows for group in groups for entry in group.inputs)
     written = stage.write_ordered(ordered(meta, rows, order, max(1, files_wanted), count), _kind(meta)).files

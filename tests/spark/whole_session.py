@@ -1,4 +1,7 @@
-"""The front door on Spark Connect, from one end to the other: `python -m tests.spark.connect_session FOLDER`.
+"""The front door from one end to the other, on Spark Connect or a cluster: `python -m tests.spark.whole_session …`.
+
+    python -m tests.spark.whole_session connect FOLDER
+    python -m tests.spark.whole_session spark://127.0.0.1:7077 FOLDER keyed appended
 
 A process has a classic session or one of Spark Connect, never both: so this is a program of its own.
 """
@@ -19,8 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import common_pb2
-from tests.spark.sessions import SMALL
-from worker import ConflictError, InputError, Lake, Table, connect
+from tests.spark.sessions import SMALL, small_session
+from worker import ConflictError, InputError, Lake, Table, connect, merge_on_read
 from worker.progress import counting
 from worker.spark_jobs import is_classic
 from worker.staging import Stage, Staged
@@ -29,12 +32,13 @@ from worker.transaction import Write
 Rows = list[tuple[Any, ...]]
 
 
-def main(folder: Path, names: list[str]) -> None:
+def main(master: str, folder: Path, names: list[str]) -> None:
     """All parts, or those named."""
-    spark = session()
-    assert not is_classic(spark)
+    spark = connect_session() if master == "connect" else small_session(master)
+    assert is_classic(spark) == (master != "connect")
+    parts = [keyed, appended, several_tables, refusals, conflicts, in_and_out, compacted, cancelled, seen]
     with connect(folder / "lake", spark, user="ana") as lake:
-        for part in (keyed, appended, several_tables, refusals, conflicts, in_and_out, cancelled, seen):
+        for part in parts:
             if names and part.__name__ not in names:
                 continue
             begun_s = time.monotonic()
@@ -43,7 +47,7 @@ def main(folder: Path, names: list[str]) -> None:
     spark.stop()
 
 
-def session() -> SparkSession:
+def connect_session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     own = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.progress.reportInterval": "50ms"}
     return SparkSession.builder.remote("local[2]").config(map={**SMALL, **own}).getOrCreate()
@@ -176,6 +180,24 @@ def in_and_out(lake: Lake, folder: Path) -> None:
     assert lake.import_parquet(folder / "out", "sales.imported").read().count() == 1
 
 
+def compacted(lake: Lake, folder: Path) -> None:
+    """What is hidden is found by tasks."""
+    setattr(merge_on_read, "ROWS_HERE", 0)  # noqa: B010 - as if there were many rows
+    spark, schema = lake.spark, "id bigint, v string"
+    tables = [lake.create_table("jobs.keyed", schema, primary_key=["id"], buckets=2)]
+    tables.append(lake.create_table("jobs.plain", schema))
+    for table in tables:
+        for begin in (0, 500, 800):
+            table.insert(spark.range(begin, begin + 500).selectExpr("id", f"'{begin}' v"))
+        table.delete("id % 10 = 3")
+        want = rows_of(table.read())
+        assert len(want) == (1170 if table.meta.primary_key else 1350)
+        for operation in ("minor", "major", "cluster"):
+            table.compact(operation, sort_by=["v"] if operation == "cluster" else [])
+            assert rows_of(table.read()) == want
+        assert set(rows_of(table.read(version=1))) == {(number, "0") for number in range(500)}
+
+
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
@@ -226,4 +248,4 @@ def seen(lake: Lake, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
