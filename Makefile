@@ -89,6 +89,10 @@ test-long: setup ## the tests that take minutes
 soak: setup ## everybody writes, reads, compacts, purges and is killed at once; MINUTES=5 SEED=1
 	@$(PY) -m tests.spark.soak --minutes $(MINUTES) --seed $(SEED)
 
+.PHONY: s3
+s3: setup ## everything from Spark on an S3 server; the first time it downloads 0.7 GB
+	@$(PY) -m tests.spark.s3
+
 .PHONY: sim
 sim: setup ## simulate clients, crashes and clock jumps; SEEDS=200 histories
 	@$(PY) -m tests.simulation --seeds $(SEEDS)

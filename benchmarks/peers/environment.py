@@ -1,14 +1,12 @@
-"""The peers' own environments: made on first use, made again when their pins or the Python change."""
+"""The peers' own environments and sessions."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import platform
 import subprocess
-import sys
-import venv
 from pathlib import Path
+
+from tools.environment import ensure
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PINS = Path(__file__).resolve().parent
@@ -44,17 +42,17 @@ PAIMON_SETTINGS = {
 
 def ensure_python() -> Path:
     """The environment's interpreter, everything installed."""
-    return _ensure("peers", REQUIREMENTS, PINS / "constraints.txt")
+    return ensure("peers", REQUIREMENTS, PINS / "constraints.txt")
 
 
 def ensure_delta_spark() -> Path:
     """The same for Delta on Spark, which brings a Spark of its own. Its jars come when its session starts."""
-    return _ensure("delta-spark", DELTA_SPARK, PINS / "constraints-delta-spark.txt")
+    return ensure("delta-spark", DELTA_SPARK, PINS / "constraints-delta-spark.txt")
 
 
 def ensure_spark_35() -> Path:
     """The same for Hudi and Paimon, which bring jars alone; the newest Spark that both have some for."""
-    return _ensure("spark-3.5", SPARK_35, PINS / "constraints-spark-3.5.txt")
+    return ensure("spark-3.5", SPARK_35, PINS / "constraints-spark-3.5.txt")
 
 
 def said(command: list[str]) -> dict[str, list[float]]:
@@ -62,19 +60,3 @@ def said(command: list[str]) -> dict[str, list[float]]:
     text = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     found: dict[str, list[float]] = json.loads(text.strip().splitlines()[-1])
     return found
-
-
-def _ensure(name: str, requirements: tuple[str, ...], constraints: Path) -> Path:
-    folder = ROOT / ".bench" / name
-    python = folder / "bin" / "python"
-    stamp = folder / "ready"
-    asked = f"{platform.python_version()} {requirements} {constraints.read_text(encoding='utf-8')}"
-    wanted = hashlib.sha256(asked.encode()).hexdigest()
-    if python.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
-        return python
-    print(f"installing {name} …", file=sys.stderr)
-    venv.create(folder, clear=True, with_pip=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--constraint", str(constraints), *requirements], check=True, stdout=sys.stderr)
-    stamp.write_text(wanted, encoding="utf-8")
-    return python

@@ -1,0 +1,114 @@
+"""The front door, compactions, fsck and purge on an S3 server: `make s3`.
+
+moto is the server, in an environment of its own; Spark's side, `hadoop-aws`, comes when the session starts: 0.7 GB at
+the first time. What Spark is told of the server it is told in its settings, pyarrow in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from tests.house.tree import ROOT
+from tests.integration.service import Service, free_address
+from tests.spark.processes import WAIT_S, wait_until
+from tests.spark.sessions import small_session
+from tests.spark.whole_session import play
+from tools.environment import FOLDER, ensure
+from worker import connect
+from worker.jobs.fsck import Fsck
+from worker.jobs.purge import Purge
+
+SERVER: Final = ("moto[s3]", "flask", "flask-cors")
+PARTS: Final = ("keyed", "appended", "several_tables", "refusals", "conflicts", "in_and_out", "compacted")
+WAREHOUSE: Final = "s3a://lake/files"
+USER, SECRET, REGION = "user", "secret", "us-east-1"
+
+
+@contextmanager
+def server(log: Path) -> Iterator[str]:
+    """Its URL; it has one bucket, and forgets everything."""
+    python = ensure("s3", SERVER, ROOT / "tests/spark/constraints-s3.txt")
+    host, port = free_address().split(":")
+    command = [str(python), "-c", "from moto.server import main; main()", "-H", host, "-p", port]
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as running:
+        try:
+            wait_until(lambda: b"Running on" in log.read_bytes() or running.poll() is not None)
+            url = f"http://{host}:{port}"
+            made = urllib.request.Request(f"{url}/lake", method="PUT")
+            urllib.request.urlopen(made, timeout=WAIT_S).close()
+            yield url
+        finally:
+            running.terminate()
+
+
+def session(url: str) -> SparkSession:
+    known = {"AWS_ENDPOINT_URL": url, "AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": SECRET}
+    os.environ.update(known)
+    s3a = {
+        "endpoint": url,
+        "endpoint.region": REGION,
+        "path.style.access": "true",
+        "access.key": USER,
+        "secret.key": SECRET,
+    }
+    more = {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
+    more |= {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.5.0", "spark.jars.ivy": str(FOLDER / "ivy")}
+    return small_session(more=more | {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"})
+
+
+def table_services(spark: SparkSession, address: str) -> None:
+    """Files come and go: a compaction, a purge, a dropped table; what is named stays."""
+    with connect(f"laketx://{address}", spark, user="ana", warehouse=WAREHOUSE) as lake:
+        properties = {"data.retain.hours": "0"}
+        table = lake.create_table(
+            "s3.kept", "id bigint, v string", primary_key=["id"], buckets=2, properties=properties
+        )
+        for number in range(3):
+            table.insert(spark.range(10 * number, 10 * number + 20).selectExpr("id", f"'{number}' v"))
+        table.compact("major")
+        assert table.export("s3a://lake/out") == table.refresh().meta.head_version
+        outside = lake.import_parquet("s3a://lake/out", "s3.outside")
+        outside.delete("id < 5")
+        assert outside.read().count() == 35
+        lake.drop_table("s3.outside")
+    with connect(f"laketx://{address}", spark, user="ana", warehouse=WAREHOUSE) as lake:  # holds no version
+        purged = 0
+
+        def purge() -> bool:
+            nonlocal purged
+            report = Purge(lake.client, WAREHOUSE).run()
+            assert not report.failed, report.failures
+            purged += report.files
+            return purged >= 6
+
+        wait_until(purge)
+        table = lake.table("s3.kept")
+        assert list(Fsck(lake.client, WAREHOUSE, table.meta).run()) == []
+        assert table.read().count() == 40
+        assert lake.import_parquet("s3a://lake/out", "s3.again").read().count() == 40
+
+
+def main() -> None:
+    with ExitStack() as ends:
+        folder = Path(ends.enter_context(tempfile.TemporaryDirectory()))
+        url = ends.enter_context(server(folder / "server.log"))
+        spark = session(url)
+        ends.callback(spark.stop)
+        play(spark, folder, PARTS, WAREHOUSE)
+        service = Service(folder / "store", "--purge-delay-ms", "0")
+        ends.callback(service.kill)
+        table_services(spark, service.start())
+        print("fsck and purge: as they should be", flush=True)
+
+
+if __name__ == "__main__":
+    main()
