@@ -295,7 +295,7 @@ class _Reader:
         if event is None:
             return None
         blocks = mor.blocks_frame(self._spark, mor.blocks_table([mor.blocks_of(mor.positions_of(hidden), 0)]))
-        return mor.only_hidden(event, blocks, mor.key_of("0L", 0, self._keys[0]), self._keys[0])
+        return mor.only_hidden(event, blocks, "0L", 0, self._keys[0])
 
     # -- from events to entries
 

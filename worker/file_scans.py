@@ -190,7 +190,7 @@ class FileScans:
         differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
         if differing:
             if part.told in (Told.BY_SIZE, Told.BY_PATH):
-                file_keys, row_key = [one.number for one in part.files], self._number(part)
+                file_keys, row_key = [one.number for one in part.files], self.number(part)
             else:
                 file_keys, row_key = [mor.xxhash64(self._spelled(one.file)) for one in part.files], f"xxhash64({PATH})"
             if len(set(file_keys)) < len(file_keys):
@@ -208,12 +208,8 @@ class FileScans:
         by_place = f"{FIRST} + {ROW_INDEX}"
         return f"coalesce({ROW_ID}, {by_place})" if part.has_own_ids else by_place
 
-    def block_key(self, part: Part, position: str, bits: int) -> str:
-        """The key of the block that hides a row, in Spark's words."""
-        return mor.key_of(self._number(part), bits, position)
-
-    def _number(self, part: Part) -> str:
-        """The number of a row's file."""
+    def number(self, part: Part) -> str:
+        """The number of a row's file, in Spark's words."""
         match part.told:
             case Told.BY_SIZE if part.sizes_by_name:
                 smallest, largest = part.sizes_by_name

@@ -138,9 +138,8 @@ class Frames:
                 self._spark, mor.blocks_table(self._blocks(one, bits, by_id) for one in part.files)
             )
             position = self._scans.row_id(part) if by_id else ROW_INDEX
-            yield self._scans.select(
-                part, mor.without_hidden(rows, blocks, self._scans.block_key(part, position, bits), position)
-            )
+            shown = mor.without_hidden(rows, blocks, self._scans.number(part), bits, position)
+            yield self._scans.select(part, shown)
 
     @staticmethod
     def _blocks(one: ScannedFile, bits: int, by_id: bool) -> mor.Blocks:
@@ -183,9 +182,7 @@ class Frames:
         if blocks is None:
             return None
         return [
-            self._scans.select(
-                part, mor.without_hidden(rows, blocks, self._scans.block_key(part, ROW_INDEX, bits), ROW_INDEX)
-            )
+            self._scans.select(part, mor.without_hidden(rows, blocks, self._scans.number(part), bits, ROW_INDEX))
             for part, rows in parts
         ]
 

@@ -68,23 +68,19 @@ def first_key(number: int, bits: int) -> int:
     return _signed(number << bits)
 
 
-def key_of(number: str, bits: int, position: str) -> str:
-    """The key of a row's block, in Spark's words."""
-    return f"shiftleft({number}, {bits}) ^ shiftright({position}, {BLOCK_BITS})"
+def without_hidden(rows: DataFrame, blocks: DataFrame, number: str, bits: int, position: str) -> DataFrame:
+    """The rows whose bit isn't set. The number of a row's file and its position are expressions on the rows."""
+    return rows.join(sf.broadcast(blocks), _is_hidden(number, bits, position), "left_anti")
 
 
-def without_hidden(rows: DataFrame, blocks: DataFrame, key: str, position: str) -> DataFrame:
-    """The rows whose bit isn't set. Key and position are expressions on the rows."""
-    return rows.join(sf.broadcast(blocks), _is_hidden(key, position), "left_anti")
-
-
-def only_hidden(rows: DataFrame, blocks: DataFrame, key: str, position: str) -> DataFrame:
+def only_hidden(rows: DataFrame, blocks: DataFrame, number: str, bits: int, position: str) -> DataFrame:
     """The rows whose bit is set."""
-    return rows.join(sf.broadcast(blocks), _is_hidden(key, position), "left_semi")
+    return rows.join(sf.broadcast(blocks), _is_hidden(number, bits, position), "left_semi")
 
 
-def _is_hidden(key: str, position: str) -> Column:
+def _is_hidden(number: str, bits: int, position: str) -> Column:
     """One text for all of it: each operation on a Column is several calls to the JVM."""
+    key = f"shiftleft({number}, {bits}) ^ shiftright({position}, {BLOCK_BITS})"
     word = f"{WORDS}[cast(shiftright({position}, {WORD_BITS}) & {BLOCK_WORDS - 1} as int)]"
     return sf.expr(f"({key}) = {KEY} and getbit({word}, cast(({position}) & 63 as int)) = 1")
 

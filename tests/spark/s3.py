@@ -23,10 +23,11 @@ from tests.spark.processes import WAIT_S, wait_until
 from tests.spark.sessions import small_session
 from tests.spark.whole_session import play
 from tools.environment import FOLDER, ensure
-from worker import connect
+from worker import Lake, connect
 from worker.jobs.fsck import Fsck
 from worker.jobs.purge import Purge
 
+HADOOP_AWS: Final = "org.apache.hadoop:hadoop-aws:3.5.0"  # by the version of Spark's Hadoop
 SERVER: Final = ("moto[s3]", "flask", "flask-cors")
 PARTS: Final = ("keyed", "appended", "several_tables", "refusals", "conflicts", "in_and_out", "compacted")
 WAREHOUSE: Final = "s3a://lake/files"
@@ -42,6 +43,7 @@ def server(log: Path) -> Iterator[str]:
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as running:
         try:
             wait_until(lambda: b"Running on" in log.read_bytes() or running.poll() is not None)
+            assert running.poll() is None, log.read_text()[-3000:]
             url = f"http://{host}:{port}"
             made = urllib.request.Request(f"{url}/lake", method="PUT")
             urllib.request.urlopen(made, timeout=WAIT_S).close()
@@ -61,40 +63,41 @@ def session(url: str) -> SparkSession:
         "secret.key": SECRET,
     }
     more = {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
-    more |= {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.5.0", "spark.jars.ivy": str(FOLDER / "ivy")}
+    more |= {"spark.jars.packages": HADOOP_AWS, "spark.jars.ivy": str(FOLDER / "ivy")}
     return small_session(more=more | {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"})
 
 
-def table_services(spark: SparkSession, address: str) -> None:
-    """Files come and go: a compaction, a purge, a dropped table; what is named stays."""
-    with connect(f"laketx://{address}", spark, user="ana", warehouse=WAREHOUSE) as lake:
-        properties = {"data.retain.hours": "0"}
-        table = lake.create_table(
-            "s3.kept", "id bigint, v string", primary_key=["id"], buckets=2, properties=properties
-        )
-        for number in range(3):
-            table.insert(spark.range(10 * number, 10 * number + 20).selectExpr("id", f"'{number}' v"))
-        table.compact("major")
-        assert table.export("s3a://lake/out") == table.refresh().meta.head_version
-        outside = lake.import_parquet("s3a://lake/out", "s3.outside")
-        outside.delete("id < 5")
-        assert outside.read().count() == 35
-        lake.drop_table("s3.outside")
-    with connect(f"laketx://{address}", spark, user="ana", warehouse=WAREHOUSE) as lake:  # holds no version
-        purged = 0
+def moved(lake: Lake) -> None:
+    """Six files become two; what is exported is taken in again."""
+    schema, spark = "id bigint, v string", lake.spark
+    properties = {"data.retain.hours": "0"}
+    table = lake.create_table("s3.kept", schema, primary_key=["id"], buckets=2, properties=properties)
+    for number in range(3):
+        table.insert(spark.range(10 * number, 10 * number + 20).selectExpr("id", f"'{number}' v"))
+    table.compact("major")
+    assert table.export("s3a://lake/out") == table.refresh().meta.head_version
+    outside = lake.import_parquet("s3a://lake/out", "s3.outside")
+    outside.delete("id < 5")
+    assert outside.read().count() == 35
+    lake.drop_table("s3.outside")
 
-        def purge() -> bool:
-            nonlocal purged
-            report = Purge(lake.client, WAREHOUSE).run()
-            assert not report.failed, report.failures
-            purged += report.files
-            return purged >= 6
 
-        wait_until(purge)
-        table = lake.table("s3.kept")
-        assert list(Fsck(lake.client, WAREHOUSE, table.meta).run()) == []
-        assert table.read().count() == 40
-        assert lake.import_parquet("s3a://lake/out", "s3.again").read().count() == 40
+def purged(lake: Lake) -> None:
+    """The six are deleted; what is named stays, and what was taken in."""
+    found = 0
+
+    def purge() -> bool:
+        nonlocal found
+        report = Purge(lake.client, WAREHOUSE).run()
+        assert not report.failed, report.failures
+        found += report.files - report.missing
+        return found >= 6
+
+    wait_until(purge)
+    table = lake.table("s3.kept")
+    assert list(Fsck(lake.client, WAREHOUSE, table.meta).run()) == []
+    assert table.read().count() == 40
+    assert lake.import_parquet("s3a://lake/out", "s3.again").read().count() == 40
 
 
 def main() -> None:
@@ -103,10 +106,14 @@ def main() -> None:
         url = ends.enter_context(server(folder / "server.log"))
         spark = session(url)
         ends.callback(spark.stop)
-        play(spark, folder, PARTS, WAREHOUSE)
         service = Service(folder / "store", "--purge-delay-ms", "0")
         ends.callback(service.kill)
-        table_services(spark, service.start())
+        where = f"laketx://{service.start()}"
+        with connect(where, spark, user="ana", warehouse=WAREHOUSE) as lake:
+            play(lake, folder, PARTS)
+            moved(lake)
+        with connect(where, spark, user="ana", warehouse=WAREHOUSE) as lake:  # which holds no version
+            purged(lake)
         print("fsck and purge: as they should be", flush=True)
 
 

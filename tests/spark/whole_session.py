@@ -36,19 +36,18 @@ def main(master: str, folder: Path, names: list[str]) -> None:
     """All parts, or those named."""
     spark = connect_session() if master == "connect" else small_session(master)
     assert is_classic(spark) == (master != "connect")
-    play(spark, folder, names)
+    with connect(folder / "lake", spark, user="ana") as lake:
+        play(lake, folder, names)
     spark.stop()
 
 
-def play(spark: SparkSession, folder: Path, names: Sequence[str], warehouse: str | None = None) -> None:
-    parts = [keyed, appended, several_tables, refusals, conflicts, in_and_out, compacted, cancelled, seen]
-    with connect(folder / "lake", spark, user="ana", warehouse=warehouse) as lake:
-        for part in parts:
-            if names and part.__name__ not in names:
-                continue
-            begun_s = time.monotonic()
-            part(lake, folder)
-            print(f"{part.__name__}: {time.monotonic() - begun_s:.1f} s", flush=True)
+def play(lake: Lake, folder: Path, names: Sequence[str]) -> None:
+    for part in (keyed, appended, several_tables, refusals, conflicts, in_and_out, compacted, cancelled, seen):
+        if names and part.__name__ not in names:
+            continue
+        begun_s = time.monotonic()
+        part(lake, folder)
+        print(f"{part.__name__}: {time.monotonic() - begun_s:.1f} s", flush=True)
 
 
 def connect_session() -> SparkSession:
