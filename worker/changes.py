@@ -30,9 +30,11 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker import merge_on_read as mor
+from worker.blocks import blocks_of, positions_of, within
 from worker.errors import InputError
 from worker.file_scans import TAGS, TableLike
 from worker.frames import Frames
+from worker.hiding import Span, hidden_rows
 from worker.layouts import plain
 from worker.pins import pins_of
 from worker.scan import plan, time_us_of
@@ -213,7 +215,7 @@ class _Reader:
         ids, versions, numbers = [], [], []
         for commit in self._commits:
             for one in commit.sets:
-                found = mor.positions_of(self._frames.bitmap(one)).astype(np.int64)
+                found = positions_of(self._frames.bitmap(one)).astype(np.int64)
                 ids.append(found)
                 versions.append(np.full(len(found), commit.version, np.int64))
                 numbers.append(np.full(len(found), self._number(partition_key(one.partition), 0), np.int64))
@@ -290,12 +292,14 @@ class _Reader:
         for commit in self._commits:
             for one in commit.sets:
                 hidden |= self._frames.bitmap(one)
-        near = [one for one in entries if one.HasField("delete_set") or mor.within(hidden, *row_ids(one.file))]
+        near = [one for one in entries if one.HasField("delete_set") or within(hidden, *row_ids(one.file))]
         event = self._state(near, self._begin)
         if event is None:
             return None
-        blocks = mor.blocks_frame(self._spark, mor.blocks_table([mor.blocks_of(mor.positions_of(hidden), 0)]))
-        return mor.only_hidden(event, blocks, "0L", 0, self._keys[0])
+        ids = [row_ids(one.file) for one in near if one.HasField("file")]
+        span = Span(0, min(first for first, _ in ids), max(last for _, last in ids))
+        found = hidden_rows(self._spark, [span], blocks_of(positions_of(hidden)))
+        return found.only(event, "0L", self._keys[0])
 
     # -- from events to entries
 

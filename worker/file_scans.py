@@ -20,11 +20,11 @@ from pyspark.sql import types as t
 from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import classic
-from worker import merge_on_read as mor
 from worker.layouts import Layout, Layouts
 from worker.schema import FILE, OP, ROW_ID, ROW_INDEX, quoted
 from worker.spark_jobs import is_classic
 from worker.telling import BY_NAME, ScannedFile, Told, by_path, by_size, is_plain
+from worker.xxhash import xxhash64
 
 PATH: Final = "_laketx_path"
 FIRST: Final = "_laketx_first"
@@ -192,7 +192,7 @@ class FileScans:
             if part.told in (Told.BY_SIZE, Told.BY_PATH):
                 file_keys, row_key = [one.number for one in part.files], self.number(part)
             else:
-                file_keys, row_key = [mor.xxhash64(self._spelled(one.file)) for one in part.files], f"xxhash64({PATH})"
+                file_keys, row_key = [xxhash64(self._spelled(one.file)) for one in part.files], f"xxhash64({PATH})"
             if len(set(file_keys)) < len(file_keys):
                 raise AssertionError("two files of one key")
             if len(file_keys) > FACTS_IN_TEXT:
@@ -281,7 +281,7 @@ class FileScans:
         return {one.schema_version: list(one.columns) for one in listed}
 
     def _path_hash(self, file: common_pb2.DataFile) -> int:
-        return mor.xxhash64(self._spelled(file))
+        return xxhash64(self._spelled(file))
 
 
 def literal(text: str) -> str:

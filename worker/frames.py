@@ -1,7 +1,7 @@
 """A table's entries as DataFrames, read by Spark's own Parquet reader.
 
 Clean files are read as they are. Dirty ones (rows of theirs are hidden) are a second scan, with the blocks of
-hidden rows anti-joined (`merge_on_read`). The scans themselves are in `file_scans`.
+hidden rows anti-joined (`hiding`). The scans themselves are in `file_scans`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import merge_on_read as mor
+from worker.blocks import Blocks, blocks_of, positions_of, together, within
 from worker.file_scans import FileScans, TableLike
+from worker.hiding import Span, hidden_rows
 from worker.layouts import plain
 from worker.schema import FILE, OP, ROW_ID, ROW_INDEX
 from worker.storage import storage
@@ -114,7 +116,7 @@ class Frames:
             while waiting and waiting[-1].data_version > one.data_version:
                 hidden |= self.bitmap(waiting.pop().delete_set)
             first, last = row_ids(one.file)
-            found = mor.within(hidden, first, last)
+            found = within(hidden, first, last)
             if len(found) < one.file.rows or one.file.carries_row_ids:
                 yield replace(one, hidden=found or None)
 
@@ -132,21 +134,16 @@ class Frames:
             yield self._scans.select(part, self._scans.native(part))
         for part, rows in self._scans.told_parts([one for one in listed if one.hidden is not None]):
             by_id = part.has_own_ids
-            last = max(row_ids(one.file)[1] if by_id else one.file.rows for one in part.files)
-            bits = mor.key_bits(last)
-            blocks = mor.blocks_frame(
-                self._spark, mor.blocks_table(self._blocks(one, bits, by_id) for one in part.files)
-            )
+            spans = [Span(one.number, *(row_ids(one.file) if by_id else _places(one))) for one in part.files]
+            blocks = together(self._blocks(one, at, by_id) for at, one in enumerate(part.files))
+            hidden = hidden_rows(self._spark, spans, blocks)
             position = self._scans.row_id(part) if by_id else ROW_INDEX
-            shown = mor.without_hidden(rows, blocks, self._scans.number(part), bits, position)
-            yield self._scans.select(part, shown)
+            yield self._scans.select(part, hidden.without(rows, self._scans.number(part), position))
 
     @staticmethod
-    def _blocks(one: ScannedFile, bits: int, by_id: bool) -> mor.Blocks:
-        positions = mor.positions_of(one.hidden or BitMap64())
-        if not by_id:
-            positions = positions - one.file.first_row_id
-        return mor.blocks_of(positions, mor.first_key(one.number, bits))
+    def _blocks(one: ScannedFile, at: int, by_id: bool) -> Blocks:
+        positions = positions_of(one.hidden or BitMap64())
+        return blocks_of(positions if by_id else positions - one.file.first_row_id, at)
 
     # -- primary-key tables
 
@@ -174,19 +171,18 @@ class Frames:
 
     def _merged(self, buckets: list[list[ScannedFile]]) -> list[DataFrame] | None:
         """None where it is known that no row is hidden."""
-        bits = mor.key_bits(max(one.file.rows for bucket in buckets for one in bucket))
         parts = self._scans.told_parts([one for bucket in buckets for one in bucket])
-        told = {id(one.file): one for part, _ in parts for one in part.files}
-        work = [mor.Bucket(tuple(self._key_file(told[id(one.file)], bits) for one in bucket)) for bucket in buckets]
-        blocks = mor.hidden_by_key(self._spark, work)
-        if blocks is None:
+        files = [one for part, _ in parts for one in part.files]
+        at = {id(one.file): place for place, one in enumerate(files)}
+        work = [mor.Bucket(tuple(self._key_file(one, at[id(one.file)]) for one in bucket)) for bucket in buckets]
+        hidden = mor.hidden_by_key(self._spark, [Span(one.number, *_places(one)) for one in files], work)
+        if hidden is None:
             return None
         return [
-            self._scans.select(part, mor.without_hidden(rows, blocks, self._scans.number(part), bits, ROW_INDEX))
-            for part, rows in parts
+            self._scans.select(part, hidden.without(rows, self._scans.number(part), ROW_INDEX)) for part, rows in parts
         ]
 
-    def _key_file(self, one: ScannedFile, bits: int) -> mor.KeyFile:
+    def _key_file(self, one: ScannedFile, at: int) -> mor.KeyFile:
         ids = {column.name: column.column_id for column in self._meta.columns}
         wanted = [ids[name] for name in self._meta.primary_key]
         names = {column.column_id: column.name for column in self._scans.layouts.columns_of(one.file)}
@@ -194,7 +190,12 @@ class Frames:
             self._scans.path(one.file.path),
             one.file.rows,
             one.data_version,
-            mor.first_key(one.number, bits),
+            at,
             tuple(names[column_id] for column_id in wanted),
             one.file.kind == common_pb2.FILE_KIND_DELTA,
         )
+
+
+def _places(one: ScannedFile) -> tuple[int, int]:
+    """The first and the last of its rows, in the file."""
+    return 0, max(one.file.rows, 1) - 1

@@ -1,196 +1,51 @@
-"""Rows that are hidden, as blocks of bits, and a scan without them.
+"""What hides what in a primary-key table: an image is hidden by a newer one of its key, a tombstone hides itself.
 
-A dirty scan reads files natively, each row with its position in the file, and leaves out by a broadcast anti-join those
-positions whose bit is set:
-
-    key   = number of the file << bits  XOR  position >> 9      one for 512 rows, so few and cheap to look up
-    words = 8 words of 64 bits: bit (position & 63) of the word (position >> 6 & 7)
-
-The number of a file is something that Spark knows of each row for free: the file's size, or else a hash of its path.
-
-Where the blocks come from is all that tells the tables apart. In an append table the driver makes them from the delete
-sets. In a primary-key table a task a bucket makes them from the key columns alone, with polars, or the driver where
-there are few rows: an image is hidden by a newer one of its key, a tombstone hides itself. The other columns are read
-natively, with all that Spark can prune.
+A task a bucket finds it out from the key columns alone, with polars; or the driver, where there are few rows or no
+executors.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
-from pyspark.sql import types as t
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from worker import classic
+from worker.blocks import BLOCK_WORDS, Blocks, Flags, blocks_of, together
+from worker.hiding import LONGS, WORDS, Form, Hidden, InArrays, Span, column, form_of, hidden_rows, lists
 from worker.schema import OP
 from worker.storage import storage
 
-KEY: Final = "_laketx_block"
-WORDS: Final = "_laketx_words"
-WORD_BITS: Final = 6  # of a position: its place in its word
-BLOCK_BITS: Final = 9  # of a position: its place in its block
-BLOCK_WORDS: Final = 1 << BLOCK_BITS - WORD_BITS
-BLOCKS: Final = t.StructType(
-    [t.StructField(KEY, t.LongType(), False), t.StructField(WORDS, t.ArrayType(t.LongType(), False), False)]
-)
+FILE: Final = "_laketx_file"
+NUMBER: Final = "_laketx_number"
 TOMBSTONE: Final = 1
 FILES_HERE: Final = 64
 ROWS_HERE: Final = 1 << 20
 THREADS_HERE: Final = 16
-_MASK: Final = (1 << 64) - 1
 _PLACE: Final = "_at"
 _OTHER: Final = "_other"
 _HASH: Final = "_hash"
-
-Flags = np.ndarray[Any, np.dtype[Any]]
-Blocks = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]  # keys; words, a row a block
-
-
-# -- blocks of bits ----------------------------------------------------------------------------------------------------
-
-
-def key_bits(last_position: int) -> int:
-    """How many bits of a key tell the blocks of one file apart."""
-    return (last_position >> BLOCK_BITS).bit_length()
-
-
-def first_key(number: int, bits: int) -> int:
-    """The key of a file's first block, as Spark computes it: signed, the number's upper bits cut."""
-    return _signed(number << bits)
-
-
-def without_hidden(rows: DataFrame, blocks: DataFrame, number: str, bits: int, position: str) -> DataFrame:
-    """The rows whose bit isn't set. The number of a row's file and its position are expressions on the rows."""
-    return rows.join(sf.broadcast(blocks), _is_hidden(number, bits, position), "left_anti")
-
-
-def only_hidden(rows: DataFrame, blocks: DataFrame, number: str, bits: int, position: str) -> DataFrame:
-    """The rows whose bit is set."""
-    return rows.join(sf.broadcast(blocks), _is_hidden(number, bits, position), "left_semi")
-
-
-def _is_hidden(number: str, bits: int, position: str) -> Column:
-    """One text for all of it: each operation on a Column is several calls to the JVM."""
-    key = f"shiftleft({number}, {bits}) ^ shiftright({position}, {BLOCK_BITS})"
-    word = f"{WORDS}[cast(shiftright({position}, {WORD_BITS}) & {BLOCK_WORDS - 1} as int)]"
-    return sf.expr(f"({key}) = {KEY} and getbit({word}, cast(({position}) & 63 as int)) = 1")
-
-
-def blocks_of(positions: np.ndarray[Any, np.dtype[np.uint64]], first: int) -> Blocks:
-    """Of sorted positions in a file; `first` is the key of its first block."""
-    words = positions >> np.uint64(WORD_BITS)
-    begins = np.flatnonzero(_is_new(words))
-    bits = np.bitwise_or.reduceat(np.uint64(1) << (positions & np.uint64(63)), begins) if len(begins) else words
-    words = words[begins]
-    numbers = words >> np.uint64(BLOCK_BITS - WORD_BITS)
-    is_new = _is_new(numbers)
-    found = np.zeros((np.count_nonzero(is_new), BLOCK_WORDS), np.uint64)
-    found[np.cumsum(is_new) - 1, words & np.uint64(BLOCK_WORDS - 1)] = bits
-    keys = numbers[is_new] ^ np.uint64(first & _MASK)
-    return keys.view(np.int64), found.view(np.int64)
-
-
-def _is_new(sorted_numbers: np.ndarray[Any, np.dtype[np.uint64]]) -> Flags:
-    """Whether each differs from the one before."""
-    return np.concatenate([np.ones(min(len(sorted_numbers), 1), bool), sorted_numbers[1:] != sorted_numbers[:-1]])
-
-
-def has_bits(blocks: Blocks, positions: np.ndarray[Any, np.dtype[np.uint64]]) -> Flags:
-    """Which positions have their bit set in blocks whose keys are sorted, as a scan looks them up."""
-    keys, words = blocks
-    wanted = (positions >> np.uint64(BLOCK_BITS)).view(np.int64)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    word = words.view(np.uint64)[at, positions >> np.uint64(WORD_BITS) & np.uint64(BLOCK_WORDS - 1)]
-    found: Flags = (keys[at] == wanted) & (word >> (positions & np.uint64(63)) & np.uint64(1) == 1)
-    return found
-
-
-def blocks_table(parts: Iterable[Blocks]) -> pa.Table:
-    listed = list(parts)
-    keys = np.concatenate([np.empty(0, np.int64), *(keys for keys, _ in listed)])
-    words = np.concatenate([np.empty((0, BLOCK_WORDS), np.int64), *(words for _, words in listed)])
-    ends = np.arange(0, words.size + 1, BLOCK_WORDS, dtype=np.int32)
-    return pa.table([pa.array(keys), pa.ListArray.from_arrays(ends, words.ravel())], names=[KEY, WORDS])
-
-
-def blocks_frame(spark: SparkSession, blocks: pa.Table) -> DataFrame:
-    return spark.createDataFrame(blocks, BLOCKS)
-
-
-def positions_of(bitmap: BitMap64) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Sorted."""
-    return np.frombuffer(bitmap.to_array(), dtype=np.uint64) if len(bitmap) else np.empty(0, np.uint64)
-
-
-def xxhash64(text: str, seed: int = 42) -> int:
-    """Spark's xxhash64 of a string, signed."""
-    payload = text.encode()
-    at, end = 0, len(payload)
-    if end >= 32:
-        lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]
-        while at <= end - 32:
-            for lane in range(4):
-                lanes[lane] = _round(lanes[lane], int.from_bytes(payload[at : at + 8], "little"))
-                at += 8
-        found = sum(_rotated(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
-        for lane in lanes:
-            found = ((found ^ _round(0, lane)) * _P1 + _P4) & _MASK
-    else:
-        found = (seed + _P5) & _MASK
-    found = (found + end) & _MASK
-    while at <= end - 8:
-        found ^= _round(0, int.from_bytes(payload[at : at + 8], "little"))
-        found = (_rotated(found, 27) * _P1 + _P4) & _MASK
-        at += 8
-    if at <= end - 4:
-        found ^= int.from_bytes(payload[at : at + 4], "little") * _P1 & _MASK
-        found = (_rotated(found, 23) * _P2 + _P3) & _MASK
-        at += 4
-    for byte in payload[at:]:
-        found = _rotated(found ^ (byte * _P5 & _MASK), 11) * _P1 & _MASK
-    found = (found ^ (found >> 33)) * _P2 & _MASK
-    found = (found ^ (found >> 29)) * _P3 & _MASK
-    return _signed(found ^ (found >> 32))
-
-
-_P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
-_P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
-
-
-def _rotated(number: int, by: int) -> int:
-    number &= _MASK
-    return ((number << by) | (number >> (64 - by))) & _MASK
-
-
-def _round(lane: int, part: int) -> int:
-    return _rotated(lane + part * _P2, 31) * _P1 & _MASK
-
-
-def _signed(number: int) -> int:
-    number &= _MASK
-    return number - (1 << 64) if number >> 63 else number
-
-
-# -- primary keys ------------------------------------------------------------------------------------------------------
+_FOUND: Final = pa.schema([column(FILE, pa.int64()), column(NUMBER, pa.int64()), column(WORDS, LONGS)])
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A file of a bucket: where it lies, what hides what, its first block's key, and the key columns' names in it."""
+    """A file of a bucket: where it lies, what hides what, its place among all files, the key columns' names in it."""
 
     path: str
     rows: int
     data_version: int
-    first_key: int
+    at: int
     key_columns: tuple[str, ...]
     is_delta: bool
 
@@ -202,26 +57,49 @@ class Bucket:
     files: tuple[KeyFile, ...]
 
 
-def hidden_by_key(spark: SparkSession, buckets: Sequence[Bucket]) -> DataFrame | None:
-    """The blocks of the rows that newer images of their keys hide, and of tombstones: a task a bucket.
+def hidden_by_key(spark: SparkSession, files: Sequence[Span], buckets: Sequence[Bucket]) -> Hidden | None:
+    """The rows that newer images of their keys hide, and tombstones; None where it is known that there are none."""
+    threads = threads_here(spark, buckets)
+    if threads:
+        with ThreadPoolExecutor(min(len(buckets), threads)) as pool:
+            found = pool.map(lambda bucket: list(hidden_in(bucket)), buckets)
+            blocks = together(part for parts in found for part in parts)
+        return hidden_rows(spark, files, blocks) if len(blocks) else None
+    form = form_of(files)
+    work = pa.table({"bucket": pa.array([pickle.dumps(bucket) for bucket in buckets], pa.binary())})
+    by_tasks = spark.createDataFrame(work).mapInArrow(_hidden_in_batches, from_arrow_schema(_FOUND))
+    if isinstance(form, InArrays):
+        by_tasks = by_tasks.repartition(1)
+    return Hidden(by_tasks.mapInArrow(partial(_formed, form), from_arrow_schema(form.schema)), form.says_so)
 
-    Few of them the driver makes itself, in less time than it takes to begin a job; None where there are none.
+
+def threads_here(spark: SparkSession, buckets: Sequence[Bucket]) -> int:
+    """In how many threads the driver itself looks at them; none where that is for tasks.
+
+    Few rows are read in less time than it takes to begin a job; where there are no executors, that holds for all.
     """
     files = [file for bucket in buckets for file in bucket.files]
     if len(files) <= FILES_HERE and sum(file.rows for file in files) <= ROWS_HERE:
-        with ThreadPoolExecutor(min(len(buckets), THREADS_HERE)) as pool:
-            found = pool.map(lambda bucket: list(hidden_in(bucket)), buckets)
-            blocks = blocks_table(part for parts in found for part in parts)
-        return blocks_frame(spark, blocks) if len(blocks) else None
-    work = pa.table({"bucket": pa.array([pickle.dumps(bucket) for bucket in buckets], pa.binary())})
-    return spark.createDataFrame(work).mapInArrow(_hidden_in_batches, BLOCKS)
+        return THREADS_HERE
+    return classic.own_cores(spark)
 
 
 def _hidden_in_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for pickled in batch.column(0):
             bucket: Bucket = pickle.loads(pickled.as_py())  # noqa: S301 - made by the driver of this job
-            yield from blocks_table(hidden_in(bucket)).to_batches()
+            found = together(hidden_in(bucket))
+            arrays = [pa.array(found.files), pa.array(found.numbers), lists(found.words.ravel(), BLOCK_WORDS)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_FOUND)
+
+
+def _formed(form: Form, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from form.table(together(map(_of_batch, batches))).to_batches()
+
+
+def _of_batch(batch: pa.RecordBatch) -> Blocks:
+    files, numbers = (batch.column(name).to_numpy() for name in (FILE, NUMBER))
+    return Blocks(files, numbers, batch.column(WORDS).flatten().to_numpy().reshape(-1, BLOCK_WORDS))
 
 
 def hidden_in(bucket: Bucket) -> Iterator[Blocks]:
@@ -283,7 +161,7 @@ def _blocks(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> I
     end = 0
     for file, count in zip(files, counts, strict=True):
         begin, end = end, end + count
-        yield blocks_of(np.flatnonzero(hidden[begin:end]).astype(np.uint64), file.first_key)
+        yield blocks_of(np.flatnonzero(hidden[begin:end]).astype(np.uint64), file.at)
 
 
 def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]]:
@@ -311,15 +189,3 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind):
         return _plain(column.cast(kind.value_type))
     return column
-
-
-# -- delete sets -------------------------------------------------------------------------------------------------------
-
-
-def within(bitmap: BitMap64, first: int, last: int) -> BitMap64:
-    """The row ids from first to last."""
-    if not len(bitmap) or last < bitmap.min() or first > bitmap.max():
-        return BitMap64()
-    span = BitMap64()
-    span.add_range(max(first, bitmap.min()), min(last, bitmap.max()) + 1)
-    return bitmap & span

@@ -24,7 +24,6 @@ from worker import scan
 from worker.errors import InputError
 from worker.few import few_of
 from worker.frames import frame_of
-from worker.merge_on_read import xxhash64
 from worker.predicates import to_wire
 from worker.row_sets import changes_all, ranges_of
 from worker.schema import FILE, OP, ROW_ID, quoted, table_schema
@@ -32,6 +31,7 @@ from worker.staging import Stage, Staged
 from worker.storage import storage
 from worker.transaction import Write
 from worker.writes import TOMBSTONE, fitted, upserts
+from worker.xxhash import xxhash64
 
 if TYPE_CHECKING:
     from worker.table import Table

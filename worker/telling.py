@@ -17,7 +17,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
-from worker.merge_on_read import BLOCK_BITS
+from worker.blocks import BLOCK_BITS
 
 NUMBER_BITS: Final = 32
 BY_NAME: Final = 1 << NUMBER_BITS  # a bit of the numbers that are hashes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, cycle
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from protos.laketx.v1 import catalog_pb2
 from tests.spark.histories import grow_many
 from tests.spark.reading import LabLake, LabTable, Rows, open_lab, union
 from tests.spark.test_changes import Change, difference
-from worker import merge_on_read, scan
+from worker import hiding, merge_on_read, scan
 from worker.changes import MODES, read_changes
 
 CASES = 100
@@ -41,8 +41,18 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
 
 @pytest.fixture(autouse=True)
 def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks find out what hides what, as where there are many rows; the histories by the front door have few."""
-    monkeypatch.setattr(merge_on_read, "ROWS_HERE", 0)
+    """Tasks find out what hides what, as where there are many rows; the histories by the front door have few.
+
+    And every second time it is looked up as where there are many files.
+    """
+    forms = cycle([hiding.form_of, hiding.ByKey])
+
+    def in_turn(files: Sequence[hiding.Span]) -> hiding.Form:
+        return next(forms)(files)
+
+    monkeypatch.setattr(hiding, "form_of", in_turn)
+    monkeypatch.setattr(merge_on_read, "form_of", in_turn)
+    monkeypatch.setattr(merge_on_read, "threads_here", lambda *_: 0)
 
 
 def for_many_small_jobs(spark: SparkSession) -> SparkSession:

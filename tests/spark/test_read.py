@@ -69,7 +69,7 @@ def check(table: LabTable) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_random_histories(lake: LabLake, monkeypatch: pytest.MonkeyPatch, seed: int, keyed: bool) -> None:
     """What hides what is found out by tasks (seed 0), and here."""
-    monkeypatch.setattr(merge_on_read, "ROWS_HERE", seed << 20)
+    monkeypatch.setattr(merge_on_read, "threads_here", lambda *_: 2 * seed)
     check(grow(lake, f"history_{seed}_{keyed}", seed, keyed=keyed))
 
 

@@ -171,12 +171,12 @@ def test_rows_of_external_files_are_hidden(
     assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.parametrize("rows_here", [0, 1 << 20])
+@pytest.mark.parametrize("threads", [0, 2])
 def test_buckets_of_which_few_hide_anything(
-    lake: Lake, spark: SparkSession, new_name: Callable[[], str], monkeypatch: pytest.MonkeyPatch, rows_here: int
+    lake: Lake, spark: SparkSession, new_name: Callable[[], str], monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     """Spark loses what follows an empty batch of an Arrow table."""
-    monkeypatch.setattr(merge_on_read, "ROWS_HERE", rows_here)
+    monkeypatch.setattr(merge_on_read, "threads_here", lambda *_: threads)
     table = lake.create_table(new_name(), "id bigint, v int", primary_key=["id"], buckets=8)
     table.insert(spark.range(100).selectExpr("id", "1 v").coalesce(1))
     table.insert(spark.range(200).selectExpr("id", "2 v").where("id in (3, 70) or id >= 100").coalesce(1))

@@ -17,7 +17,9 @@ from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
 from worker import merge_on_read as mor
+from worker.blocks import blocks_of, has_bits, positions_of, together
 from worker.predicates import find_zone, parse_condition, renamed
+from worker.xxhash import xxhash64
 
 TYPES = {
     "id": "bigint",
@@ -162,16 +164,16 @@ def test_decimals_are_exact() -> None:
     ],
 )
 def test_the_hash_is_sparks(text: str, wanted: int) -> None:
-    assert mor.xxhash64(text) == wanted
+    assert xxhash64(text) == wanted
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.sets(st.integers(0, 1 << 20), max_size=300), st.integers(-(1 << 63), (1 << 63) - 1))
-def test_blocks_hold_the_positions(positions: set[int], path_hash: int) -> None:
-    first = mor.first_key(path_hash, mor.key_bits(1 << 20))
-    keys, words = mor.blocks_of(mor.positions_of(BitMap64(positions)), first)
-    assert positions_in([key ^ first for key in keys.tolist()], words) == positions
-    assert len(set(keys.tolist())) == len(keys)
+@given(st.sets(st.integers(0, 1 << 20), max_size=300), st.integers(0, 1 << 20))
+def test_blocks_hold_the_positions(positions: set[int], file: int) -> None:
+    blocks = blocks_of(positions_of(BitMap64(positions)), file)
+    assert positions_in(blocks.numbers.tolist(), blocks.words) == positions
+    assert blocks.files.tolist() == [file] * len(blocks)
+    assert len(set(blocks.numbers.tolist())) == len(blocks)
 
 
 @settings(deadline=None, max_examples=60)
@@ -179,14 +181,14 @@ def test_blocks_hold_the_positions(positions: set[int], path_hash: int) -> None:
 def test_a_bit_is_looked_up_as_a_scan_does(positions: set[int], last: int, offset: int) -> None:
     hidden = BitMap64(position + offset for position in positions)
     asked = np.arange(offset, offset + last + 1, dtype=np.uint64)
-    found = mor.has_bits(mor.blocks_of(mor.positions_of(hidden), 0), asked)
+    found = has_bits(blocks_of(positions_of(hidden)), asked)
     assert {int(one) for one in asked[found]} == {int(one) for one in asked} & set(hidden)
 
 
 def positions_in(blocks: Iterable[int], words: Any) -> set[int]:
     """What blocks of these numbers hold."""
     return {
-        (block & (1 << 64) - 1) * 512 + at * 64 + bit
+        block * 512 + at * 64 + bit
         for block, row in zip(blocks, words, strict=True)
         for at, word in enumerate(row.tolist())
         for bit in range(64)
@@ -224,10 +226,10 @@ def hidden_in_files(files: list[tuple[int, dict[int, bool]]]) -> list[set[int]]:
             path = Path(folder) / f"{at}.parquet"
             columns = {"id": pa.array(list(rows), pa.int64()), "_op": pa.array(list(rows.values())).cast(pa.int8())}
             pq.write_table(pa.table(columns), path)
-            made.append(mor.KeyFile(str(path), len(rows), version, at << 32, ("id",), is_delta=True))
+            made.append(mor.KeyFile(str(path), len(rows), version, at, ("id",), is_delta=True))
         answers = list(mor.hidden_in(mor.Bucket(tuple(made))))
     found: list[set[int]] = [set() for _ in files]
-    for keys, words in answers:
-        for key, row in zip(keys.tolist(), words, strict=True):
-            found[key >> 32] |= positions_in([key & 0xFFFFFFFF], [row])
+    blocks = together(answers)
+    for file, number, row in zip(blocks.files, blocks.numbers.tolist(), blocks.words, strict=True):
+        found[file] |= positions_in([number], [row])
     return found

@@ -20,6 +20,7 @@ from metaservice.client import CommitOutcomeUnknownError, LakeTXError, Transacti
 from metaservice.client import ConflictError as ClientConflict
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker import scan
+from worker.blocks import within
 from worker.errors import ConflictError
 from worker.frames import Frames
 from worker.jobs import clustering
@@ -27,7 +28,6 @@ from worker.jobs.files import InputFile
 from worker.jobs.outcome import GroupOutcome
 from worker.jobs.planning import Group, is_delta, plan_groups
 from worker.jobs.tasks import RESULTS_DDL, Chunk, Result, Settings, run_in_batches
-from worker.merge_on_read import within
 from worker.staging import Stage
 from worker.telling import row_ids
 from worker.transaction import Commit, told_when_doomed

@@ -16,11 +16,11 @@ from pyroaring import BitMap64
 from pyspark import TaskContext
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.blocks import blocks_of, has_bits, positions_of
 from worker.jobs.digests import HASH, Digest, digest_of, row_hashes
 from worker.jobs.files import InputFile, Output, Written, read_batches
 from worker.jobs.merging import NotSortedError, Run, blocks, hidden_rows, latest, rows_up_to, without_tombstones
 from worker.jobs.shapes import arrow_schema
-from worker.merge_on_read import blocks_of, has_bits, positions_of
 from worker.schema import OP, ROW_ID
 from worker.staging import data_file
 
@@ -228,7 +228,7 @@ class _Append(_Work):
         hashes = row_hashes(rows, self.hashed)
         if not len(hidden):
             return digest_of(hashes)
-        gone = has_bits(blocks_of(positions_of(hidden), 0), rows[ROW_ID].to_numpy().view(np.uint64))
+        gone = has_bits(blocks_of(positions_of(hidden)), rows[ROW_ID].to_numpy().view(np.uint64))
         return digest_of(hashes.filter(pl.Series(~gone)))
 
 
