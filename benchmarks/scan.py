@@ -42,6 +42,7 @@ HUNDREDTH = "pmod(xxhash64(id, {}), 100) = 0"
 SMALL_FILES = 10_000
 COMMITS = 1_000
 COMMITS_FEW = 10
+PAIRS = 11  # two seconds each, and the JVM's compiler still at work in the first ones
 WAYS: dict[str, Callable[[DataFrame], None]] = {"aggregation": aggregation, "all columns": all_columns}
 
 
@@ -87,7 +88,7 @@ def ratios(bench: Benchmark, table: Table, what: str, targets: Sequence[float], 
     """Each way of reading, over plain; peers by work: their own ratios."""
     plain = plain_of(table)
     for (name, use), target in zip(WAYS.items(), targets, strict=False):
-        times = interleaved({"plain": using(plain, use), "LakeTX": using(table.read, use)})
+        times = interleaved({"plain": using(plain, use), "LakeTX": using(table.read, use)}, runs=PAIRS, warm_ups=3)
         found = over(times["LakeTX"], times["plain"])
         say(f"{what}, {name}: {figure_text(statistics.median(found))} times plain")
         seconds = figure_text(statistics.median(times["LakeTX"]))

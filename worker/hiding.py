@@ -2,9 +2,8 @@
 
 A dirty scan reads files natively, each row with its position in the file, and leaves out by a broadcast anti-join those
 positions whose bit is set in `blocks`. The number of a file is something that Spark knows of each row for free: the
-file's size, or else a hash of its path. The blocks come as a single row of arrays, in which a block's words are found
-by two look-ups; or, where those arrays would be large, as a row each, to be joined by a key of the file's number and
-the block's.
+file's size, or else a hash of its path. The blocks come as a single row of arrays, with a bit for every row of the
+files; or, where those would be many, as a row each, to be joined by a key of the file's number and the block's.
 
 Where the blocks come from is all that tells the tables apart. In an append table the driver makes them from the delete
 sets, in a primary-key table `merge_on_read` does from the key columns alone. The other columns are read natively, with
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,29 +25,24 @@ from worker.blocks import BLOCK_BITS, BLOCK_WORDS, WORD_BITS, Blocks, Numbers
 from worker.xxhash import signed
 
 STARTS: Final = "_laketx_starts"
-INDEX: Final = "_laketx_index"
 WORDS: Final = "_laketx_words"
 KEY: Final = "_laketx_block"
-FILES_INDEXED: Final = 512
-BLOCKS_INDEXED: Final = 1 << 22  # four bytes each
+FILES_IN_ARRAYS: Final = 512
+BLOCKS_IN_ARRAYS: Final = 1 << 18  # 16 MiB
 NOWHERE: Final = -(1 << 31)  # what is added leaves it negative
-
-
-def list_of(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(column("element", kind))
 
 
 def column(name: str, kind: pa.DataType) -> pa.Field:
     return pa.field(name, kind, nullable=False)
 
 
-def lists(values: np.ndarray[Any, np.dtype[Any]], length: int) -> pa.ListArray:
+LONGS: Final = pa.list_(column("element", pa.int64()))
+
+
+def lists(values: Numbers, length: int) -> pa.ListArray:
     """All values, so many in a list."""
     ends = np.arange(0, len(values) + 1, length, dtype=np.int32)
-    return pa.ListArray.from_arrays(ends, pa.array(values), type=list_of(pa.from_numpy_dtype(values.dtype)))
-
-
-LONGS: Final = list_of(pa.int64())
+    return pa.ListArray.from_arrays(ends, pa.array(values), type=LONGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +103,34 @@ class Form(Protocol):
 
 def form_of(files: Sequence[Span]) -> Form:
     """Arrays, unless they would be long: they grow with the files and with the square of their number."""
-    if len(files) <= FILES_INDEXED and sum(one.blocks for one in files) <= BLOCKS_INDEXED:
+    if len(files) <= FILES_IN_ARRAYS and sum(one.blocks for one in files) <= BLOCKS_IN_ARRAYS:
         return InArrays(files)
     return ByKey(files)
 
 
 class InArrays:
-    """A row alone, of three arrays: where each file's blocks begin in the second, and each block's words in the third.
+    """A row alone, of two arrays: where each file's words begin in the second, and all words of all blocks.
 
     Arrays are looked up in less time than a hash table. A number that none of the files has either has another one's
     place or has none, which Spark refuses.
     """
 
-    schema: Final = pa.schema([column(STARTS, LONGS), column(INDEX, list_of(pa.int32())), column(WORDS, LONGS)])
+    schema: Final = pa.schema([column(STARTS, LONGS), column(WORDS, LONGS)])
 
     def __init__(self, files: Sequence[Span]) -> None:
         modulus = _modulus(np.array([one.number for one in files]))
         self._starts, self._begins, self._end = np.full(modulus, NOWHERE, np.int64), np.zeros(len(files), np.int64), 0
         for at, one in enumerate(files):
-            self._starts[one.number % modulus] = self._begins[at] = self._end - (one.first >> BLOCK_BITS)
+            self._begins[at] = self._end - (one.first >> BLOCK_BITS)
+            self._starts[one.number % modulus] = self._begins[at] * BLOCK_WORDS
             self._end += one.blocks
         begin = f"{STARTS}[cast({{number}} % {modulus} as int)]"
-        block = f"{INDEX}[cast({begin} + shiftright({{position}}, {BLOCK_BITS}) as int)]"
-        self.says_so: Final = _has_bit(block)
+        self.says_so: Final = _has_bit(f"{begin} + shiftright({{position}}, {WORD_BITS})")
 
     def table(self, blocks: Blocks) -> pa.Table:
-        index = np.zeros(self._end, np.int32)  # most blocks are those at 0, where no bit is set
-        index[self._begins[blocks.files] + blocks.numbers] = np.arange(1, len(blocks) + 1) * BLOCK_WORDS
-        words = np.concatenate([np.zeros(BLOCK_WORDS, np.int64), blocks.words.ravel()])
-        return pa.table([lists(one, len(one)) for one in (self._starts, index, words)], schema=self.schema)
+        words = np.zeros((self._end, BLOCK_WORDS), np.int64)
+        words[self._begins[blocks.files] + blocks.numbers] = blocks.words
+        return pa.table([lists(one, len(one)) for one in (self._starts, words.ravel())], schema=self.schema)
 
 
 class ByKey:
@@ -149,7 +142,8 @@ class ByKey:
         bits = max(one.last >> BLOCK_BITS for one in files).bit_length()
         self._firsts = np.array([signed(one.number << bits) for one in files], np.int64)
         key = f"shiftleft({{number}}, {bits}) ^ shiftright({{position}}, {BLOCK_BITS})"
-        self.says_so: Final = f"({key}) = {KEY} and {_has_bit('0')}"
+        word = f"shiftright({{position}}, {WORD_BITS}) & {BLOCK_WORDS - 1}"
+        self.says_so: Final = f"({key}) = {KEY} and {_has_bit(word)}"
 
     def table(self, blocks: Blocks) -> pa.Table:
         keys = self._firsts[blocks.files] ^ blocks.numbers
@@ -164,7 +158,6 @@ def _modulus(numbers: Numbers) -> int:
     return modulus
 
 
-def _has_bit(block: str) -> str:
-    """In Spark's words: of the position, in the block whose words begin there."""
-    word = f"{WORDS}[{block} + cast(shiftright({{position}}, {WORD_BITS}) & {BLOCK_WORDS - 1} as int)]"
-    return f"getbit({word}, cast({{position}} & 63 as int)) = 1"
+def _has_bit(word: str) -> str:
+    """In Spark's words: whether the position's bit is set in this one of the words."""
+    return f"getbit({WORDS}[cast({word} as int)], cast({{position}} & 63 as int)) = 1"

@@ -32,6 +32,7 @@ TOMBSTONE: Final = 1
 FILES_HERE: Final = 64
 ROWS_HERE: Final = 1 << 20
 THREADS_HERE: Final = 16
+FILTER_BITS: Final = 20
 _PLACE: Final = "_at"
 _OTHER: Final = "_other"
 _HASH: Final = "_hash"
@@ -148,13 +149,20 @@ def _places_in_order(ascending: Flags, wanted: Flags) -> Flags:
 
 
 def _places_by_hash(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
-    rows, others = (
-        one.hash_rows().to_frame(_HASH).with_row_index(at) for one, at in ((keys, _PLACE), (latest, _OTHER))
-    )
-    pairs = rows.join(others, on=_HASH)
-    ours, theirs = keys[pairs[_PLACE]], latest[pairs[_OTHER]]
-    same = pl.select(pl.all_horizontal([ours[name].eq(theirs[name]) for name in keys.columns])).to_series()
+    """A few bits of a hash leave out most of the rows, the hash all but a few of the others, their keys the rest."""
+    ours, theirs = keys.hash_rows(), latest.hash_rows()
+    seen = np.zeros(1 << FILTER_BITS, bool)
+    seen[_lowest_bits(theirs)] = True
+    near = np.flatnonzero(seen[_lowest_bits(ours)])
+    rows = pl.DataFrame({_HASH: ours[near], _PLACE: near})
+    pairs = rows.join(theirs.to_frame(_HASH).with_row_index(_OTHER), on=_HASH)
+    found, others = keys[pairs[_PLACE]], latest[pairs[_OTHER]]
+    same = pl.select(pl.all_horizontal([found[name].eq(others[name]) for name in keys.columns])).to_series()
     return pairs[_PLACE].filter(same).to_numpy()
+
+
+def _lowest_bits(hashes: pl.Series) -> Flags:
+    return hashes.to_numpy() & np.uint64((1 << FILTER_BITS) - 1)
 
 
 def _blocks(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> Iterator[Blocks]:
