@@ -214,7 +214,7 @@ PEERS = "peers"
 def peer_ratios(folder: Path, groups: Sequence[str]) -> dict[str, list[float]]:
     """What Delta on Spark takes over plain Spark in its own session, by work."""
     command = [str(ensure_delta_spark()), "-m", "benchmarks.peers.scan_delta_spark"]
-    command += [str(folder), str(scaled(ROWS)), str(RUNS), *groups]
+    command += [str(folder), str(scaled(ROWS)), str(PAIRS), *groups]
     said = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
