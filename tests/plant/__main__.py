@@ -22,7 +22,7 @@ COPIED = ("metaservice", "protos", "tests", "worker", "docs", "tools", "examples
 TIMEOUT_S = 120
 AT_A_TIME = 2
 SUITES = {
-    "simulation": ["tests.simulation", "--seeds", "40", "--stop"],
+    "simulation": ["tests.simulation", "--seeds", "120", "--stop"],
     "conformance": ["tests.conformance"],
 }
 PYTEST_FOLDERS = ("tests/unit", "tests/model")
