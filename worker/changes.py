@@ -298,7 +298,8 @@ class _Reader:
             return None
         ids = [row_ids(one.file) for one in near if one.HasField("file")]
         span = Span(0, min(first for first, _ in ids), max(last for _, last in ids))
-        found = hidden_rows(self._spark, [span], blocks_of(positions_of(hidden)))
+        of_these = within(hidden, span.first, span.last)  # the range also hides rows that came in it, or elsewhere
+        found = hidden_rows(self._spark, [span], blocks_of(positions_of(of_these)))
         return found.only(event, "0L", self._keys[0])
 
     # -- from events to entries

@@ -83,7 +83,7 @@ class Hidden:
 
 
 def hidden_rows(spark: SparkSession, files: Sequence[Span], blocks: Blocks) -> Hidden:
-    """The blocks' files are places among the files."""
+    """The blocks' files are places among the files; all blocks lie in their spans."""
     form = form_of(files)
     return Hidden(spark.createDataFrame(form.table(blocks)), form.says_so)
 
@@ -118,18 +118,22 @@ class InArrays:
     schema: Final = pa.schema([column(STARTS, LONGS), column(WORDS, LONGS)])
 
     def __init__(self, files: Sequence[Span]) -> None:
-        modulus = _modulus(np.array([one.number for one in files]))
-        self._starts, self._begins, self._end = np.full(modulus, NOWHERE, np.int64), np.zeros(len(files), np.int64), 0
-        for at, one in enumerate(files):
-            self._begins[at] = self._end - (one.first >> BLOCK_BITS)
-            self._starts[one.number % modulus] = self._begins[at] * BLOCK_WORDS
-            self._end += one.blocks
+        numbers = np.array([one.number for one in files])
+        modulus = _modulus(numbers)
+        self._firsts = np.array([one.first >> BLOCK_BITS for one in files])
+        self._ends = np.cumsum([one.blocks for one in files])
+        self._begins = np.concatenate([[0], self._ends[:-1]])
+        self._starts = np.full(modulus, NOWHERE, np.int64)
+        self._starts[numbers % modulus] = (self._begins - self._firsts) * BLOCK_WORDS
         begin = f"{STARTS}[cast({{number}} % {modulus} as int)]"
         self.says_so: Final = _has_bit(f"{begin} + shiftright({{position}}, {WORD_BITS})")
 
     def table(self, blocks: Blocks) -> pa.Table:
-        words = np.zeros((self._end, BLOCK_WORDS), np.int64)
-        words[self._begins[blocks.files] + blocks.numbers] = blocks.words
+        places = self._begins[blocks.files] + blocks.numbers - self._firsts[blocks.files]
+        if (places < self._begins[blocks.files]).any() or (places >= self._ends[blocks.files]).any():
+            raise AssertionError("a block of positions that its file doesn't have")  # it would hide another file's rows
+        words = np.zeros((self._ends[-1], BLOCK_WORDS), np.int64)
+        words[places] = blocks.words
         return pa.table([lists(one, len(one)) for one in (self._starts, words.ravel())], schema=self.schema)
 
 

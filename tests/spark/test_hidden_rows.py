@@ -57,3 +57,11 @@ def test_a_file_that_nobody_knows_is_refused(spark: SparkSession) -> None:
     unknown = spark.range(1).selectExpr("6L n", "1L p")
     with pytest.raises(ArrayIndexOutOfBoundsException):
         look_up.without(unknown, "n", "p").collect()
+
+
+@pytest.mark.parametrize("position", [100, 5000])
+def test_a_position_that_its_file_does_not_have_is_refused(spark: SparkSession, position: int) -> None:
+    """It would hide a row of the file before or behind."""
+    spans = [hiding.Span(number, 2000, 3000) for number in range(3)]
+    with pytest.raises(AssertionError, match="doesn't have"):
+        hiding.hidden_rows(spark, spans, blocks_of(np.array([position], "u8"), 1))
