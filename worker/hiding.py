@@ -102,7 +102,7 @@ class Form(Protocol):
 
 
 def form_of(files: Sequence[Span]) -> Form:
-    """Arrays, unless they would be long: they grow with the files and with the square of their number."""
+    """Arrays, unless they would be long: one grows with the files, the other with the square of their number."""
     if len(files) <= FILES_IN_ARRAYS and sum(one.blocks for one in files) <= BLOCKS_IN_ARRAYS:
         return InArrays(files)
     return ByKey(files)
