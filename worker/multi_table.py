@@ -14,7 +14,6 @@ from worker.changing import Changes
 from worker.cursors import Cursor
 from worker.errors import InputError
 from worker.row_changes import condition_read
-from worker.row_sets import PROFILE
 from worker.table import Table
 from worker.transaction import Commit, OnConflict, Write, run_writes
 
@@ -63,11 +62,13 @@ class MultiTableTransaction:
         if error is not None:
             return
         changed = [one for one in self._tables.values() if one.plan is not None]
+        read = [one for one in self._tables.values() if one.plan is None and one.reads]
         moves = [cursor.step() for cursor in self._cursors]
         if changed:
-            self.commits = run_writes(
-                self.lake, lambda: [one.planned() for one in changed], message=self.message, cursors=moves
+            commits = run_writes(
+                self.lake, lambda: [one.planned() for one in (*changed, *read)], message=self.message, cursors=moves
             )
+            self.commits = commits[: len(changed)]
             for cursor in self._cursors:
                 cursor.refresh()
         elif moves:
@@ -87,19 +88,21 @@ class TableInTransaction(Changes[None]):
     def read(self, where: str | None = None) -> DataFrame:
         """Its rows at the version that the transaction is judged against.
 
-        Under `row_level` the change loses to whoever changed what was read here.
+        The transaction loses to whoever changed what was read here, also where it changes nothing in this table.
+        Under `maxcompute` reads don't count.
         """
-        if self._table.meta.profile == PROFILE:
+        if self._table.meta.profile != "maxcompute":
             condition = condition_read(self._table, where)
             condition.changes_all = False
             self.reads.append(condition)
         return self._table.read(version=self.version, where=where)
 
     def planned(self) -> Write:
-        if self.plan is None:
-            raise InputError("CHANGE_MISSING", f"{self._table.meta.name} has no change")
-        write = self.plan(self._table).at(self.version)
-        return replace(write, reads=[*write.reads, *self.reads])
+        """Its change; of a table that is only read an UPDATE that changes no row."""
+        table = self._table
+        read_only = Write(table.meta, table.folder, common_pb2.OPERATION_UPDATE)
+        write = read_only if self.plan is None else self.plan(table)
+        return replace(write.at(self.version), also_read=self.reads)
 
     def _do(
         self,

@@ -55,13 +55,18 @@ class Commit:
 
 @dataclass(frozen=True)
 class Write:
-    """What will be done to one table. `stage` writes files, and says which."""
+    """What will be done to one table. `stage` writes files, and says which.
+
+    `reads` is what the change itself reads, as far as `stage` doesn't say it better; `also_read` what its transaction
+    read before.
+    """
 
     meta: catalog_pb2.Table
     folder: str
     operation: common_pb2.Operation.ValueType
     stage: Callable[[Stage], Staged] | None = None
     reads: Sequence[common_pb2.Read] = ()
+    also_read: Sequence[common_pb2.Read] = ()
     scope: common_pb2.Scope | None = None
     restore_version: int = 0
     read_version: int | None = None
@@ -72,7 +77,7 @@ class Write:
 
     @property
     def is_blind_insert(self) -> bool:
-        return self.operation == common_pb2.OPERATION_INSERT and not self.reads
+        return self.operation == common_pb2.OPERATION_INSERT and not self.reads and not self.also_read
 
     def intent(self) -> transaction_pb2.TableIntent:
         return transaction_pb2.TableIntent(
@@ -80,13 +85,14 @@ class Write:
             operation=self.operation,
             schema_version=self.meta.schema_version,
             read_version=self.read_version,
-            reads=self.reads,
+            reads=[*self.reads, *self.also_read],
         )
 
     def change(self, staged: Staged) -> common_pb2.Change:
+        own = self.reads if staged.reads is None else staged.reads
         return common_pb2.Change(
             table_id=self.meta.table_id,
-            reads=self.reads if staged.reads is None else staged.reads,
+            reads=[*own, *self.also_read],
             scope=self.scope,
             restore_version=self.restore_version,
             key_sets=staged.key_sets,
@@ -103,7 +109,8 @@ class _Lost(Exception):  # noqa: N818 - never leaves this module
 
     @property
     def adoptable(self) -> bool:
-        return self.conflict.rule != common_pb2.CONFLICT_RULE_METADATA_CHANGED
+        metadata = (common_pb2.CONFLICT_RULE_METADATA_CHANGED, common_pb2.CONFLICT_RULE_PROTOCOL_CHANGED)
+        return self.conflict.rule not in metadata
 
 
 def check_policy(policy: str | None, meta: catalog_pb2.Table, *, is_insert: bool) -> OnConflict:
