@@ -25,6 +25,7 @@ from metaservice.core.model import (
 )
 from metaservice.core.profiles import CLASS_OF, STANDS, writers_look_at
 from metaservice.core.row_level import RowChange, calm_from
+from metaservice.core.whole import changes_data, is_blind
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class Mine:
     written: frozenset[str] = field(init=False)
     buckets: frozenset[tuple[str, int]] = field(init=False)
     touched: frozenset[str] = field(init=False)
-    read_nothing: bool = field(init=False)
+    hides_anywhere: frozenset[str] = field(init=False)
     blind: bool = field(init=False)
     _removals: list[Live] | None = None
 
@@ -47,10 +48,8 @@ class Mine:
         hides_by_key = self.meta.keyed and change.operation not in COMPACTIONS
         self.buckets = frozenset((e.partition, e.bucket) for e in change.adds) if hides_by_key else frozenset()
         self.touched = frozenset(path for e in change.adds for path in e.touches)
-        self.read_nothing = not change.reads
-        self.blind = self.read_nothing and not (
-            change.removes or change.groups or change.operation in SCOPED or any(e.is_delete_set for e in change.adds)
-        )
+        self.hides_anywhere = frozenset(e.partition for e in change.adds if e.hides_anywhere)
+        self.blind = change.others_blind and is_blind(change)
 
     def covers(self, partition: str) -> bool:
         """Whether a partition is in the scope of my change."""
@@ -82,6 +81,11 @@ class Mine:
         if self._removals is None:
             self._removals = list(removals_at(self.change, self.snapshots, self.change.read_version))
         return self._removals
+
+    def hides_rows_in(self, partition: str) -> bool:
+        """Whether a delete set of mine hides rows of files that were live there."""
+        sets = [e for e in self.change.adds if e.is_delete_set and e.partition == partition]
+        return any(e.touches for e in sets) or (bool(sets) and self.bucket_held_files(partition, 0))
 
     def bucket_held_files(self, partition: str, bucket: int) -> bool:
         found = self.snapshots.live(self.change.read_version, partition, bucket)
@@ -191,17 +195,15 @@ def _row_level(mine: Mine, winners: Sequence[Footprint]) -> Conflict | None:
 
 
 def _level(mine: Mine) -> Profile | None:
-    """The level at which I am checked; None is snapshot."""
+    """The level at which I am checked; None is snapshot, for whom changes data in no table of its transaction."""
     change = mine.change
     only_files = not change.app_versions and change.alteration is None
-    no_data = not any(e.data_change for e in change.adds) and all(not r.data_change for r in change.removes)
-    no_data = no_data and change.operation not in SCOPED
-    if not (only_files and no_data):
+    if not only_files or changes_data(change) or change.others_change_data:
         return mine.meta.profile
     if mine.meta.profile is Profile.DELTA_SERIALIZABLE:
         return None
-    changes_no_data = change.operation in COMPACTIONS or _pure_alter(change) or not change.changes_data
-    return None if changes_no_data else mine.meta.profile
+    says_so = change.operation is Operation.CUSTOM and not change.changes_data
+    return None if says_so or change.operation in COMPACTIONS or _pure_alter(change) else mine.meta.profile
 
 
 def _delta(mine: Mine, winner: Footprint) -> Conflict | None:
@@ -230,12 +232,21 @@ def _delta_appends(mine: Mine, winner: Footprint) -> Conflict | None:
                 return _lost(mine, winner, Rule.CONCURRENT_APPEND, partition, path)
     if mine.blind:
         return None
-    for path, partition, bucket in (*winner.added, *((t.path, t.partition, t.bucket) for t in winner.touched)):
+    for path, partition, bucket in _added_again(winner):
         if not _candidate(mine, winner, level, partition, bucket):
             continue
         if not mine.meta.partitioning.columns or mine.reads(partition):
             return _lost(mine, winner, Rule.CONCURRENT_APPEND, partition, path)
     return None
+
+
+def _added_again(winner: Footprint) -> Iterator[tuple[str, str, int]]:
+    """What the winner added, or hid rows of: that counts as taking a file out and adding it again."""
+    yield from winner.added
+    for touched in winner.touched:
+        yield touched.path, touched.partition, touched.bucket
+    for partition in sorted(winner.hid_anywhere):
+        yield "", partition, 0
 
 
 def _candidate(mine: Mine, winner: Footprint, level: Profile, partition: str, bucket: int) -> bool:
@@ -261,6 +272,9 @@ def _delta_removed_read(mine: Mine, winner: Footprint) -> Conflict | None:
     for gone in (*winner.removed, *winner.touched):
         if not gone.is_delete_set and gone.added <= read_version and mine.reads_files(gone.partition):
             return _lost(mine, winner, Rule.CONCURRENT_DELETE_READ, gone.partition, gone.path)
+    for partition in sorted(winner.hid_anywhere):
+        if mine.reads_files(partition) and mine.bucket_held_files(partition, 0):
+            return _lost(mine, winner, Rule.CONCURRENT_DELETE_READ, partition)
     if mine.change.operation in COMPACTIONS:
         return None
     for partition, bucket in sorted(_hides_by_key(mine, winner)):
@@ -281,8 +295,11 @@ def _delta_removed_removed(mine: Mine, winner: Footprint) -> Conflict | None:
         if gone.is_delete_set or gone.added > change.read_version:
             continue
         hidden_by_me = (gone.partition, gone.bucket) in mine.buckets and winner.operation not in COMPACTIONS
-        if gone.path in removed or hidden_by_me:
+        if gone.path in removed or hidden_by_me or gone.partition in mine.hides_anywhere:
             return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
+    for partition in sorted(winner.hid_anywhere):
+        if any(entry.partition == partition for entry in removals) or mine.hides_rows_in(partition):
+            return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, partition)
     if compacting:
         return None
     for partition, bucket in sorted(_hides_by_key(mine, winner)):

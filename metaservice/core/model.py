@@ -116,6 +116,11 @@ class Entry:
     touches: tuple[str, ...] = ()
     encoded: bytes = field(default=b"", init=False, compare=False, repr=False)
 
+    @property
+    def hides_anywhere(self) -> bool:
+        """A delete set that names no files: it may hide rows of every older file of its partition."""
+        return self.is_delete_set and not self.touches
+
 
 @dataclass(slots=True)
 class Live:
@@ -245,7 +250,11 @@ class KeySet:
 
 @dataclass(slots=True)
 class Change:
-    """What one transaction does to one table. `key_sets` None: nobody has said yet which keys it writes."""
+    """What one transaction does to one table.
+
+    `key_sets` None: nobody has said yet which keys it writes. `others_…`: what it does to its other tables; see `tell`
+    in core's `whole`.
+    """
 
     table_id: str
     operation: Operation
@@ -261,6 +270,8 @@ class Change:
     alteration: Alteration | None = None
     changes_data: bool = True
     key_sets: tuple[KeySet, ...] | None = None
+    others_blind: bool = True
+    others_change_data: bool = False
 
     @property
     def logical(self) -> bool:
@@ -279,7 +290,11 @@ class Principal:
 
 @dataclass(slots=True)
 class Footprint:
-    """What a commit did, as far as later ones are judged by it. `shared`: its transaction changed other tables, too."""
+    """What a commit did, as far as later ones are judged by it.
+
+    `shared`: its transaction changed other tables, too. `blind`: in none of them it removed anything or read data.
+    `hid_anywhere`: partitions where it may have hidden rows of every older file, since its delete sets name none.
+    """
 
     version: int
     time_us: int
@@ -298,6 +313,7 @@ class Footprint:
     altered: bool = False
     app_ids: tuple[str, ...] = ()
     shared: bool = False
+    hid_anywhere: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

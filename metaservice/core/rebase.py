@@ -91,7 +91,7 @@ def _insert(
     _check_adds(change, meta)
     check_key_sets(change, meta)
     rivals = winners
-    delta_append = meta.profile is not Profile.MAXCOMPUTE and not meta.keyed
+    delta_append = meta.profile is not Profile.MAXCOMPUTE and not meta.keyed and change.others_blind
     if delta_append and not change.app_ids_read:  # there one blind insert never makes another one lose
         rivals = [one for one in winners if not (one.blind and one.operation is Operation.INSERT)]
     conflict = judge(change, meta, rivals, snapshots)
@@ -114,7 +114,7 @@ def _insert(
         author.principal,
         frozenset(partitions),
         tuple(added),
-        blind=True,
+        blind=change.others_blind,
         app_ids=tuple(app_id for app_id, _ in change.app_versions),
     )
     return TableCommit(version, time_us, change, len(winners), footprint, live, [])
@@ -201,7 +201,8 @@ def _check_refs(change: Change, snapshots: Snapshots) -> None:
         raise invalid("PATH_TWICE", "a file is removed twice")
     for entry in change.adds:
         for path in entry.touches:
-            if snapshots.find(change.read_version, entry.partition, 0, path) is None:
+            live = snapshots.find(change.read_version, entry.partition, 0, path)
+            if live is None or live.entry.is_delete_set:
                 raise invalid("FILE_NOT_LIVE", "a delete set touches files live at the read version", path=path)
 
 
@@ -473,6 +474,7 @@ def _footprint(
         ),
         removed=removed,
         touched=tuple(touched),
+        hid_anywhere=frozenset(entry.partition for entry in change.adds if entry.hides_anywhere),
         groups=tuple(swap.groups),
         blind=Mine(change, meta, snapshots).blind,
         metadata_changed=alteration is not None and writers_look_at(meta, alteration),

@@ -142,7 +142,8 @@ class RowChange:
 
     def against(self, winner: Footprint, *, may_skip: bool) -> Found | None:
         """The first conflict with a winner. `may_skip`: a blind append may count as having come after me."""
-        mine, theirs = CLASS_OF.get(self.change.operation), CLASS_OF.get(winner.operation)
+        reads_only = OpClass.INSERT_INTO if self.readings else None  # an ALTER that says what it read
+        mine, theirs = CLASS_OF.get(self.change.operation, reads_only), CLASS_OF.get(winner.operation)
         if mine is None or theirs is None or not winner.partitions:
             return None
         match MEETINGS[mine][theirs]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metaservice.core import limits
+from metaservice.core import limits, whole
 from metaservice.core.clock import next_commit_time
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.judge import advice_for, judge
@@ -24,6 +24,7 @@ from metaservice.core.model import (
 )
 from metaservice.core.rebase import Author, decide
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age
+from metaservice.service.adopting import adopt, is_adoptable
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.marks import apply_moves, check_moves
@@ -71,7 +72,7 @@ class Transactions:
         tables = {intent.table_id: self._begin_table(intent, request) for intent in request.tables}
         txn = self._new(request, tables)
         if request.adopt_from:
-            self._adopt(txn, request.adopt_from)
+            adopt(state, txn, request.adopt_from)
         state.put_txn(txn)
         state.leases[txn.txn_id] = self._clocks.mono_ms() + self.lease_ms
         return txn
@@ -108,33 +109,6 @@ class Transactions:
         if intent.schema_version not in (0, current):
             raise MetaError(ErrorKind.STALE, "SCHEMA_VERSION_MISMATCH", asked=intent.schema_version, current=current)
         return TxnTable(intent.table_id, intent.operation, read, current, intent.reads)
-
-    def _adopt(self, txn: Txn, old_id: str) -> None:
-        """Take over the staged files of a blind INSERT that lost, once, in the step that begins me."""
-        state = self._state
-        old = state.get_txn(old_id)
-        if old.state is not TxnState.CONFLICT or not old.adoptable:
-            raise MetaError(ErrorKind.BLOCKED, "NOT_ADOPTABLE", "only a blind INSERT that lost is", txn_id=old_id)
-        if old.adopted_by:
-            raise MetaError(ErrorKind.BLOCKED, "ALREADY_ADOPTED", txn_id=old_id, by=old.adopted_by)
-        if set(old.tables) != set(txn.tables) or any(t.operation is not Operation.INSERT for t in txn.tables.values()):
-            raise invalid("ADOPTION_MISMATCH", "the same tables, each with INSERT", txn_id=old_id)
-        if not any(table.staged for table in old.tables.values()):
-            state.load_staged(old)
-        if sum(len(table.staged) for table in old.tables.values()) != old.files:
-            raise MetaError(ErrorKind.BLOCKED, "PURGE_HAS_BEGUN", txn_id=old_id)
-        for table_id, theirs in old.tables.items():
-            table = state.get_table(table_id)
-            for winner in state.winners(table, theirs.read_version):
-                if winner.metadata_changed or winner.features_changed:
-                    raise MetaError(ErrorKind.STALE, "METADATA_CHANGED", table_id=table_id, version=winner.version)
-        state.put_txn(txn)
-        for table_id, theirs in old.tables.items():
-            mine = txn.tables[table_id]
-            mine.adopted = len(theirs.staged)
-            state.stage(txn, mine, list(theirs.staged.values()))
-        old.adopted_by = txn.txn_id
-        state.put_txn(old)
 
     # -- register ------------------------------------------------------------------------------------------------
 
@@ -235,6 +209,7 @@ class Transactions:
 
     def _decide(self, txn: Txn, changes: Sequence[Change]) -> Conflict | list[TableCommit]:
         state = self._state
+        whole.tell(changes)
         tables = [state.get_table(change.table_id) for change in changes]
         last_us = max(table.last_time_us for table in tables)
         time_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
@@ -270,9 +245,7 @@ class Transactions:
         txn.state = TxnState.CONFLICT
         txn.conflict = conflict
         txn.end_us = self._clocks.now_us()
-        txn.adoptable = conflict.rule is not Rule.METADATA_CHANGED and all(
-            change.operation is Operation.INSERT and not change.reads for change in changes
-        )
+        txn.adoptable = is_adoptable(conflict, changes)
         if txn.adoptable:
             for change in changes:
                 mine = txn.tables[change.table_id]
@@ -463,14 +436,14 @@ class Transactions:
 
     def _doomed(self, txn: Txn) -> Conflict | None:
         """A race that is lost already, by what was declared and registered."""
-        for mine in txn.tables.values():
-            if mine.operation is Operation.ALTER:
+        so_far = [_so_far(mine) for mine in txn.tables.values()]
+        whole.tell(so_far)
+        for change in so_far:
+            if change.operation is Operation.ALTER:
                 continue  # only its commit says whether it is one that conflicts
-            table = self._state.get_table(mine.table_id)
-            winners = self._state.winners(table, mine.read_version)
-            adds = list(mine.staged.values())
-            so_far = Change(mine.table_id, mine.operation, mine.read_version, mine.reads, adds=adds, changes_data=False)
-            conflict = judge(so_far, table.meta, winners, self._state.snapshots(table))
+            table = self._state.get_table(change.table_id)
+            winners = self._state.winners(table, change.read_version)
+            conflict = judge(change, table.meta, winners, self._state.snapshots(table))
             if conflict is not None:
                 return conflict
         return None
@@ -515,6 +488,11 @@ class Transactions:
             self._room = self._state.store.free_bytes() > self._reserve_bytes
         if not self._room:
             raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full")
+
+
+def _so_far(mine: TxnTable) -> Change:
+    adds = list(mine.staged.values())
+    return Change(mine.table_id, mine.operation, mine.read_version, mine.reads, adds=adds, changes_data=False)
 
 
 def _check_features(lacking: frozenset[str]) -> None:

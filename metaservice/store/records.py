@@ -208,9 +208,8 @@ def _encode_rest(record: pb.CommitRecord, footprint: Footprint) -> None:
 
 def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
     record = pb.CommitRecord.FromString(raw)
-    added = [(e.path, e.partition, e.bucket) for e in record.added if not e.is_delete_set]
-    for chunk in chunks:
-        added += [(e.path, e.partition, e.bucket) for e in decode_chunk(chunk) if not e.is_delete_set]
+    entries = [*record.added, *(entry for chunk in chunks for entry in pb.ChunkRecord.FromString(chunk).entries)]
+    own_sets = [e for e in entries if e.is_delete_set and e.data_version == record.version]  # a RESTORE's are older
     footprint = Footprint(
         record.version,
         record.time_us,
@@ -218,7 +217,7 @@ def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
         Operation(record.operation),
         Principal(record.principal, record.client),
         frozenset(record.partitions),
-        tuple(added),
+        tuple((e.path, e.partition, e.bucket) for e in entries if not e.is_delete_set),
         tuple(_removed(ref) for ref in record.removed),
         tuple(_removed(ref) for ref in record.touched),
         tuple(GroupDone(g.partition, g.bucket, tuple(g.outputs), tuple(g.removed)) for g in record.groups),
@@ -229,6 +228,7 @@ def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
         record.altered,
         tuple(record.app_ids),
         record.shared,
+        frozenset(e.partition for e in own_sets if not e.touches),
     )
     return _summary(record, footprint)
 

@@ -92,11 +92,13 @@ class Stubs:
         adopt_from: str = "",
         reads: Sequence[common_pb2.Read] = (),
     ) -> str:
+        intents = [transaction_pb2.TableIntent(table_id=each, operation=operation, reads=reads) for each in table_ids]
+        return self.begin_with(intents, txn_id, adopt_from)
+
+    def begin_with(self, intents: Sequence[transaction_pb2.TableIntent], txn_id: str = "", adopt_from: str = "") -> str:
+        """For tables with different operations."""
         request = transaction_pb2.BeginTransactionRequest(
-            txn_id=txn_id or new_uuid7(),
-            tables=[transaction_pb2.TableIntent(table_id=each, operation=operation, reads=reads) for each in table_ids],
-            principal=PRINCIPAL,
-            adopt_from=adopt_from,
+            txn_id=txn_id or new_uuid7(), tables=intents, principal=PRINCIPAL, adopt_from=adopt_from
         )
         self.txns.BeginTransaction(request, timeout=TIMEOUT_S)
         return request.txn_id

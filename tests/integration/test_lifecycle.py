@@ -176,6 +176,16 @@ def test_files_written_under_other_settings_are_not_adopted(stubs: Stubs) -> Non
     assert stubs.get(loser).adopted_by == ""
 
 
+def test_an_insert_that_lost_to_an_alter_is_told_so_where_it_is_adopted(stubs: Stubs) -> None:
+    table_id = stubs.create("lost_to_alter", keyed=True)
+    loser = stubs.begin(table_id)
+    stubs.alter(table_id, "zstd")
+    lost = stubs.commit(loser, files(table_id, delta(loser)))
+    assert lost.conflict.rule == common_pb2.CONFLICT_RULE_METADATA_CHANGED
+    check_refused(lambda: stubs.begin(table_id, adopt_from=loser), CODE.ABORTED, "METADATA_CHANGED")
+    check_refused(lambda: stubs.begin(table_id, adopt_from=new_uuid7()), CODE.NOT_FOUND, "TRANSACTION_UNKNOWN")
+
+
 def test_tables_of_one_transaction_commit_together(stubs: Stubs) -> None:
     tables = [stubs.create(f"together_{number}", keyed=True) for number in range(2)]
     txn = stubs.begin(*tables)

@@ -149,6 +149,26 @@ BUGS = (
         (("task.state is not TaskState.CLAIMED or task.fence != fence", "task.state is not TaskState.CLAIMED"),),
     ),
     Bug(
+        "under the delta profiles a delete set that names no files touches none",
+        CORE + "model.py",
+        (("return self.is_delete_set and not self.touches", "return False"),),
+    ),
+    Bug(
+        "a delete set that names no files is forgotten in the log",
+        "metaservice/store/records.py",
+        (("frozenset(e.partition for e in own_sets if not e.touches)", "frozenset()"),),
+    ),
+    Bug(
+        "an empty change is checked at snapshot level whatever its transaction does elsewhere",
+        CORE + "judge.py",
+        (("changes_data(change) or change.others_change_data:", "changes_data(change):"),),
+    ),
+    Bug(
+        "an INSERT beside a RESTORE is a blind append",
+        CORE + "whole.py",
+        (("all(blind[:at] + blind[at + 1 :])", "True"),),
+    ),
+    Bug(
         "under row_level two changes of one row pass each other",
         CORE + "row_level.py",
         ((SHARED, SHARED.replace("is not None", "is not None and len(rows) > 1")),),

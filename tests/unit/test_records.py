@@ -45,7 +45,7 @@ def an_entry(rng: random.Random, number: int) -> Entry:
         first_row_id=rng.randrange(3),
         row_id_min=low,
         row_id_max=low,
-        touches=("x",) if is_delete_set else (),
+        touches=("x",) if is_delete_set and flip(rng) else (),
     )
 
 
@@ -64,6 +64,9 @@ def a_commit(rng: random.Random) -> TableCommit:
         removed,
         blind=flip(rng),
         app_ids=("app",) if rng.random() < 0.2 else (),
+        hid_anywhere=frozenset(
+            live.entry.partition for live in added if live.entry.hides_anywhere and live.data_version == version
+        ),
     )
     change = Change("table", footprint.operation, rng.randrange(3), changes_data=flip(rng))
     return TableCommit(version, footprint.time_us, change, rng.randrange(2), footprint, added, [])

@@ -100,6 +100,7 @@ def test_a_blind_insert_is_decided_as_any_change_is() -> None:
         right = FileKind.DELTA if meta.keyed else FileKind.APPEND
         reads = ("a",) if rng.random() < 0.3 else ()
         change = Change("t", Operation.INSERT, 1, app_ids_read=reads, adds=entries(rng, right))
+        change.others_blind = rng.random() < 0.7
         assert is_blind_insert(change)
         answers: list[object] = []
         for way in (decide, decide_any):

@@ -798,7 +798,7 @@ class DeleteSet(_message.Message):
 
     @_builtins.property
     def touches(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The live files whose rows it hides."""
+        """The live data files whose rows it hides; none: it may hide rows of any older file of its partition."""
 
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___RowIdRange]:

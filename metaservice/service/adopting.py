@@ -1,0 +1,52 @@
+"""Resubmitting: a new transaction takes over the staged files of a blind INSERT that lost, once, in its begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.model import Change, Conflict, Footprint, Operation, Rule
+from metaservice.core.transaction import Txn, TxnState
+from metaservice.service.state import State
+
+METADATA_RULES = (Rule.METADATA_CHANGED, Rule.PROTOCOL_CHANGED)
+
+
+def is_adoptable(conflict: Conflict, changes: Sequence[Change]) -> bool:
+    """Whether the files of a transaction that lost are as good as they were."""
+    blind_inserts = all(change.operation is Operation.INSERT and not change.reads for change in changes)
+    return blind_inserts and conflict.rule not in METADATA_RULES
+
+
+def adopt(state: State, txn: Txn, old_id: str) -> None:
+    """Refused where an ALTER that conflicts came after the old one began: its files were written under what was."""
+    old = state.get_txn(old_id)
+    race = old.conflict
+    are_inserts = all(table.operation is Operation.INSERT for table in old.tables.values())
+    if race is not None and race.rule in METADATA_RULES and are_inserts:
+        raise _metadata_changed(race.table_id, race.winner)
+    if old.state is not TxnState.CONFLICT or not old.adoptable:
+        raise MetaError(ErrorKind.BLOCKED, "NOT_ADOPTABLE", "only a blind INSERT that lost is", txn_id=old_id)
+    if old.adopted_by:
+        raise MetaError(ErrorKind.BLOCKED, "ALREADY_ADOPTED", txn_id=old_id, by=old.adopted_by)
+    if set(old.tables) != set(txn.tables) or any(t.operation is not Operation.INSERT for t in txn.tables.values()):
+        raise invalid("ADOPTION_MISMATCH", "the same tables, each with INSERT", txn_id=old_id)
+    if not any(table.staged for table in old.tables.values()):
+        state.load_staged(old)
+    if sum(len(table.staged) for table in old.tables.values()) != old.files:
+        raise MetaError(ErrorKind.BLOCKED, "PURGE_HAS_BEGUN", txn_id=old_id)
+    for table_id, theirs in old.tables.items():
+        for winner in state.winners(state.get_table(table_id), theirs.read_version):
+            if winner.metadata_changed or winner.features_changed:
+                raise _metadata_changed(table_id, winner)
+    state.put_txn(txn)
+    for table_id, theirs in old.tables.items():
+        mine = txn.tables[table_id]
+        mine.adopted = len(theirs.staged)
+        state.stage(txn, mine, list(theirs.staged.values()))
+    old.adopted_by = txn.txn_id
+    state.put_txn(old)
+
+
+def _metadata_changed(table_id: str, winner: Footprint) -> MetaError:
+    return MetaError(ErrorKind.STALE, "METADATA_CHANGED", table_id=table_id, version=winner.version)
