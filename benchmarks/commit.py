@@ -96,6 +96,7 @@ def make_table(client: MetaClient, profile: str, *, keyed: bool = False) -> str:
         table.partition_columns.append("p")
         table.primary_key.append("id")
         table.buckets = 1
+        table.properties["key.scope"] = "partition"
     return client.create_table(table).table_id
 
 

@@ -140,7 +140,8 @@ def make_table(client: MetaClient) -> catalog_pb2.Table:
     chapter("A table with a key")
     table = create(client)
     say(
-        f"Table {table.name}: key order_id, partitioned by day, one bucket. Inserts upsert by key: each adds a small "
+        f"Table {table.name}: key day and order_id, partitioned by day, one bucket. The key contains the partition "
+        "column, so it is unique in the table: no order moves to another day. Inserts upsert by key: each adds a small "
         "delta file that hides older rows of its keys. Compactions merge such files and change no row."
     )
     say(f"Its profile is {table.profile}: the set of rules that judges its races.")
@@ -157,7 +158,7 @@ def create(client: MetaClient) -> catalog_pb2.Table:
                 catalog_pb2.Column(name="day", type="date", nullable=False),
             ],
             partition_columns=["day"],
-            primary_key=["order_id"],
+            primary_key=["day", "order_id"],
             buckets=1,
         )
     )

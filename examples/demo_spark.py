@@ -188,7 +188,7 @@ def spark_session() -> Iterator[SparkSession]:
 
 def make_table(story: Story) -> None:
     chapter("A table with a key")
-    table = story.ana.create_table(story.name, SCHEMA, primary_key=["id"], buckets=1, partition_by=["day"])
+    table = story.ana.create_table(story.name, SCHEMA, primary_key=["day", "id"], buckets=1, partition_by=["day"])
     days = len(RACES) + 3
     day = sf.date_add(sf.lit(FIRST_DAY), sf.expr(f"CAST(id DIV {ROWS_PER_DAY} AS INT)"))
     rows = story.ana.spark.range(days * ROWS_PER_DAY).select(
@@ -199,7 +199,8 @@ def make_table(story: Story) -> None:
     )
     loaded = table.insert(rows, message="first load")
     say(
-        f"{table.name}: key id, partitioned by day. Ana's first job inserts {loaded.rows_staged:,} rows: Spark writes "
+        f"{table.name}: key day and id, partitioned by day. The key contains the partition column, so it is unique in "
+        f"the table: no row moves to another day. Ana's first job inserts {loaded.rows_staged:,} rows: Spark writes "
         f"Parquet files, and one commit makes them version {loaded.version}. Later inserts upsert by key: they add "
         "small files that hide older rows."
     )

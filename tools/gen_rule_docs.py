@@ -66,10 +66,12 @@ def row_checks() -> str:
 def properties() -> str:
     """Properties by what changing them does to others."""
     writers = sorted(one.name for one in PROPERTIES if one.binds_writers)
-    quiet = [*sorted(one.name for one in PROPERTIES if not one.binds_writers), f"{USER_PREFIX}*"]
+    fixed = sorted(one.name for one in PROPERTIES if one.is_fixed)
+    quiet = sorted(one.name for one in PROPERTIES if not (one.binds_writers or one.is_fixed))
     rows = [
         ("writer properties", _code(writers), "conflicts with every change"),
-        ("quiet properties", _code(quiet), "conflicts with nobody"),
+        ("quiet properties", _code([*quiet, f"{USER_PREFIX}*"]), "conflicts with nobody"),
+        ("fixed properties", _code(fixed), "is refused (`PROPERTY_FIXED`)"),
         (
             "features",
             _code(sorted(profiles.FEATURES)),

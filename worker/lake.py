@@ -21,7 +21,7 @@ from typing import Final, Self
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from metaservice.client import MetaClient
+from metaservice.client import KEY_SCOPE, KeyScope, MetaClient
 from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2
 from worker.daemon import Daemon
@@ -102,6 +102,7 @@ class Lake:
         primary_key: Sequence[str] = (),
         buckets: int | None = None,
         partition_by: Sequence[str] = (),
+        key_scope: KeyScope | None = None,
         properties: Mapping[str, str] | None = None,
         profile: str = "",
         comment: str = "",
@@ -111,19 +112,25 @@ class Lake:
 
         The schema is a StructType or words: "id bigint, amount double, day date". Key columns take no NULL. `buckets`
         (8 unless said otherwise) is how far upserts of one partition spread over files; it never changes.
+
+        A primary key is unique in the table, for which it must contain the partition columns; with
+        `key_scope="partition"` it is unique within a partition alone.
         """
         keys = list(primary_key)
         if isinstance(primary_key, str) or isinstance(partition_by, str):
             raise InputError("COLUMNS_INVALID", "primary_key and partition_by are lists of column names")
         if buckets is not None and not keys:
             raise InputError("BUCKETS_INVALID", "only a table with a primary key has buckets")
+        wanted = dict(properties or {})
+        if key_scope is not None:
+            wanted[KEY_SCOPE] = key_scope
         table = catalog_pb2.Table(
             name=name,
             columns=wire_columns(schema_of(self.spark, schema), keys),
             partition_columns=partition_by,
             primary_key=keys,
             buckets=(BUCKETS if buckets is None else buckets) if keys else 0,
-            properties=properties,
+            properties=wanted,
             profile=profile,
             comment=comment,
         )

@@ -22,11 +22,12 @@ from metaservice.cli.find import GONE, TABLE_ID, find_table
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.values import properties_text, when
 from metaservice.cli.versioned import VERSION_MAX
-from metaservice.client import MetaServiceError
+from metaservice.client import KEY_SCOPE, MetaServiceError, key_scope
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 PROFILES = ["maxcompute", "delta_serializable", "delta_write_serializable"]
 PROFILES_TEXT = "maxcompute (the default), delta_serializable, delta_write_serializable or row_level"
+KEY_SCOPES = {"table": "unique in the table", "partition": "unique within a partition", None: ""}
 COLUMNS = (
     Column("name"),
     Column("version", right=True),
@@ -132,6 +133,7 @@ def show(session: Session, table: catalog_pb2.Table) -> None:
             ("comment", table.comment),
             ("profile", table.profile),
             ("key", ", ".join(table.primary_key) or "none: an append table"),
+            ("key scope", KEY_SCOPES[key_scope(table)]),
             ("partitioned by", ", ".join(table.partition_columns)),
             ("buckets", table.buckets or ""),
             ("properties", properties_text(table.properties)),
@@ -168,6 +170,12 @@ def create_arguments(parser: Parser) -> None:
         help="Primary key, with commas; default: an append table.",
     )
     parser.add("--partition-by", default="", metavar="COLUMNS", help="Partition columns, with commas.")
+    parser.add(
+        "--key-scope",
+        choices=["table", "partition"],
+        metavar="SCOPE",
+        help="Where the key is unique: table (the default; it contains the partition columns) or partition.",
+    )
     parser.add("--buckets", type=whole(1, 65_536), metavar="N", help="Buckets of a table with a key (default 1).")
     parser.add(
         "--profile",
@@ -226,6 +234,7 @@ def wanted_table(args: Arguments) -> catalog_pb2.Table:
     wanted += read_columns(args.columns, key) if args.columns is not None else []
     if not wanted:
         raise usage_failure("a table has columns", next_step=EXAMPLE)
+    scope = {KEY_SCOPE: args.key_scope} if args.key_scope else {}
     return catalog_pb2.Table(
         name=args.name,
         columns=wanted,
@@ -233,7 +242,7 @@ def wanted_table(args: Arguments) -> catalog_pb2.Table:
         primary_key=key,
         buckets=args.buckets or (1 if key else 0),
         profile=args.profile,
-        properties=dict(args.property),
+        properties=dict(args.property) | scope,
         features=args.feature,
         comment=args.comment,
     )
@@ -368,7 +377,8 @@ COMMAND = Command(
             create_arguments,
             details=(
                 'laketx table create shop.orders "id bigint" "day date" "amount decimal(10,2)" '
-                "--primary-key id --partition-by day\n"
+                "--primary-key day,id --partition-by day\n"
+                "The key contains the partition columns, or --key-scope partition makes it unique within a partition.\n"
                 "With --or-replace it asks where a table is there."
             ),
         ),

@@ -27,10 +27,12 @@ from metaservice.client.errors import (
     UnavailableError,
 )
 from metaservice.client.ids import uuid7
+from metaservice.client.key_scope import KEY_SCOPE, KeyScope, key_scope
 from metaservice.client.meta_client import BatchOutcome, MetaClient
 from metaservice.client.transaction import Transaction
 
 __all__ = [
+    "KEY_SCOPE",
     "AlreadyExistsError",
     "BatchOutcome",
     "BlockedError",
@@ -42,6 +44,7 @@ __all__ = [
     "ExhaustedError",
     "GoneError",
     "InvalidError",
+    "KeyScope",
     "LakeTXError",
     "MetaClient",
     "MetaServiceError",
@@ -52,6 +55,7 @@ __all__ = [
     "add_column",
     "comment_column",
     "drop_column",
+    "key_scope",
     "move_column",
     "relax_column",
     "rename_column",

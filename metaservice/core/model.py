@@ -18,7 +18,7 @@ from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.partitions import Partitioning
 from metaservice.core.predicates import Predicate
-from metaservice.core.properties import check_property_name
+from metaservice.core.properties import check_alterable, check_property_name
 from metaservice.core.schema import Column, Comment, Schema, SchemaChange, evolve
 
 if TYPE_CHECKING:
@@ -362,6 +362,8 @@ class TableMeta:
         for name in change.remove_properties:
             if name not in self.properties:
                 check_property_name(name)
+        for name in (*change.remove_properties, *change.set_properties):
+            check_alterable(name)
         properties = {
             name: value for name, value in self.properties.items() if name not in change.remove_properties
         } | dict(change.set_properties)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from metaservice.core.errors import invalid
+from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.limits import ORDER_COLUMNS_MAX, TEXT_CHARS_MAX
 from metaservice.core.schedule import is_schedule, is_windows
 from metaservice.core.types import did_you_mean
 
 USER_PREFIX: Final = "user."
+KEY_SCOPE: Final = "key.scope"
+TABLE, PARTITION = "table", "partition"  # its values
 _USER_NAME = re.compile(r"user\.[A-Za-z0-9_.-]{1,250}\Z")
 _ROW_ORDER = re.compile(r"(sort|zorder)\(([^(),\x00-\x1f]+(?:,[^(),\x00-\x1f]+)*)\)\Z")
 _INTEGER = re.compile(r"[0-9]{1,18}\Z")
@@ -39,7 +41,10 @@ def is_row_order(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A known one. `binds_writers`: a change of it makes writers that began before it begin again."""
+    """A known one. `binds_writers`: a change of it makes writers that began before it begin again.
+
+    `is_fixed`: given when the table is made, and never changed.
+    """
 
     name: str
     default: str
@@ -48,6 +53,7 @@ class Property:
     high: int = 0
     choices: tuple[str, ...] = ()
     binds_writers: bool = False
+    is_fixed: bool = False
     form: str = ""
     is_form: Callable[[str], bool] | None = None
 
@@ -71,6 +77,14 @@ PROPERTIES: Final = (
         "How long old versions, and the table itself once dropped, can be brought back.",
         low=0,
         high=87_600,
+    ),
+    Property(
+        KEY_SCOPE,
+        TABLE,
+        "Where a primary key is unique: in the table, for which it contains the partition columns; or within a "
+        "partition. Given when the table is made; never changed.",
+        choices=(TABLE, PARTITION),
+        is_fixed=True,
     ),
     Property(
         "compaction.verify",
@@ -225,6 +239,12 @@ def check_property_name(name: str) -> None:
     if name not in BY_NAME and not _USER_NAME.match(name):
         hint = did_you_mean(name, tuple(BY_NAME))
         raise invalid("PROPERTY_UNKNOWN", "put your own under user.", property=name[:128], **hint)
+
+
+def check_alterable(name: str) -> None:
+    """Refuses a change of what is decided when a table is made."""
+    if name in BY_NAME and BY_NAME[name].is_fixed:
+        raise MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", "it is given when the table is made", property=name)
 
 
 def check_user_property(name: str) -> None:

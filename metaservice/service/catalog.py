@@ -8,6 +8,7 @@ from enum import Enum
 from metaservice.core import limits
 from metaservice.core.clock import next_commit_time
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.key_scope import check_key_scope, key_scope
 from metaservice.core.model import (
     Alteration,
     Change,
@@ -18,6 +19,7 @@ from metaservice.core.model import (
     TableCommit,
     TableMeta,
 )
+from metaservice.core.properties import KEY_SCOPE
 from metaservice.core.schema import replace_schema
 from metaservice.core.transaction import Txn
 from metaservice.service.clocks import Clocks
@@ -53,7 +55,10 @@ class Catalog:
         """The table, and whether it was made by this request."""
         state = self._decider.state
         there = state.names.get(meta.name)
-        if mode is Mode.CREATE or there is None or meta.table_id in state.tables:
+        known = meta.table_id in state.tables
+        if mode is Mode.CREATE or there is None or known:
+            if not known:
+                check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
             return self.create(meta, principal), True
         if mode is Mode.OR_REPLACE:
             self._replace(state.tables[there], meta, principal)
@@ -91,6 +96,7 @@ class Catalog:
         state = self._decider.state
         there = state.names.get(meta.name)
         if mode is Mode.CREATE or there is None:
+            check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
             self._check_free(meta)
             return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0, 0, 0), True
         table = state.tables[there]
@@ -200,10 +206,19 @@ def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
             "buckets stay; drop the table and create it to change them",
             buckets=before.buckets,
         )
+    scope = key_scope(before.primary_key, before.partitioning.names, before.properties)
+    if wanted.properties.get(KEY_SCOPE, scope) != scope:
+        raise MetaError(
+            ErrorKind.BLOCKED,
+            "REPLACE_CHANGES_LAYOUT",
+            "the scope of the key stays; drop the table and create it to change it",
+            key_scope=scope,
+        )
+    kept = {name: value for name, value in before.properties.items() if name == KEY_SCOPE}
     settings = replace(
         before,
         profile=wanted.profile,
-        properties=wanted.properties,
+        properties={**wanted.properties, **kept},
         features=wanted.features,
         comment=wanted.comment,
     )

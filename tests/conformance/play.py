@@ -180,6 +180,7 @@ class PairPlay:
             primary_key=["id"],
             buckets=1,
             profile=self._case.profile,
+            properties={"key.scope": "partition"},
         )
 
     def _put(self, file: PairFile) -> None:

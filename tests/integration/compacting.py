@@ -22,6 +22,7 @@ def new_table(client: MetaClient, name: str, *, keyed: bool = True, profile: str
     if keyed:
         table.primary_key.append("id")
         table.buckets = 2
+        table.properties["key.scope"] = "partition"
     return client.create_table(table).table_id
 
 

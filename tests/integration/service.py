@@ -81,6 +81,7 @@ class Stubs:
         if keyed:
             table.primary_key.append("id")
             table.buckets = 1
+            table.properties["key.scope"] = "partition"
         request = catalog_pb2.CreateTableRequest(request_id=new_uuid7(), table=table, principal=PRINCIPAL)
         return self.catalog.CreateTable(request, timeout=TIMEOUT_S).table.table_id
 

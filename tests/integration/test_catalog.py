@@ -2,8 +2,8 @@
 
 import base64
 import shutil
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Callable, Iterator
+from itertools import count, product
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from metaservice.client import (
     add_column,
     comment_column,
     drop_column,
+    key_scope,
     move_column,
     relax_column,
     rename_column,
@@ -273,6 +274,76 @@ def test_a_table_that_is_none_is_refused(client: MetaClient, table: catalog_pb2.
         client.create_table(table)
     with raises(NotFoundError, "TABLE_UNKNOWN"):
         client.get_table(table.name)
+
+
+def keyed(name: str, *key: str, **properties: str) -> catalog_pb2.Table:
+    """Of `id` and `day`, partitioned by day."""
+    columns = [column("id", "bigint", nullable=False), column("day", "string", nullable="day" not in key)]
+    return catalog_pb2.Table(
+        name=name, columns=columns, partition_columns=["day"], primary_key=key, buckets=1, properties=properties
+    )
+
+
+def test_a_key_contains_the_partition_columns_or_says_that_it_is_of_a_partition(client: MetaClient) -> None:
+    name = fresh()
+    wanted = (keyed(name, "id"), keyed(name, "id", **{"key.scope": "table"}))
+    ways: tuple[Callable[[catalog_pb2.Table], object], ...] = (
+        client.create_table,
+        lambda table: client.create_table(table, validate_only=True),
+        lambda table: client.create_table(table, if_not_exists=True),
+        lambda table: client.create_table(table, or_replace=True),
+    )
+    for create, table in product(ways, wanted):
+        with pytest.raises(InvalidError) as refused:
+            create(table)
+        assert (refused.value.reason, refused.value.facts["missing"]) == ("KEY_LACKS_PARTITION", "day")
+        for way_out in ("add day to", 'key_scope="partition"'):
+            assert way_out in str(refused.value)
+    with raises(NotFoundError, "TABLE_UNKNOWN"):
+        client.get_table(name)
+    for table, scope in (
+        (keyed(fresh(), "day", "id"), "table"),
+        (keyed(fresh(), "id", "day", **{"key.scope": "table"}), "table"),
+        (keyed(fresh(), "id", **{"key.scope": "partition"}), "partition"),
+        (keyed(fresh(), "id", "day", **{"key.scope": "partition"}), "partition"),
+        (orders(fresh()), None),
+    ):
+        assert key_scope(client.create_table(table)) == scope
+    with raises(InvalidError, "KEY_SCOPE_WITHOUT_KEY"):
+        client.create_table(orders(fresh(), **{"key.scope": "partition"}))
+    with raises(InvalidError, "PROPERTY_INVALID"):
+        client.create_table(keyed(fresh(), "id", **{"key.scope": "bucket"}))
+
+
+def test_the_scope_of_a_key_never_changes(client: MetaClient) -> None:
+    wanted = keyed(fresh(), "id", **{"key.scope": "partition"})
+    table = client.create_table(wanted)
+    for alteration in (
+        common_pb2.Alteration(set_properties={"key.scope": "table"}),
+        common_pb2.Alteration(set_properties={"key.scope": "partition"}),
+        common_pb2.Alteration(remove_properties=["key.scope"]),
+    ):
+        with raises(BlockedError, "PROPERTY_FIXED"):
+            client.alter_table(table.table_id, alteration)
+    with raises(BlockedError, "REPLACE_CHANGES_LAYOUT"):
+        client.create_table(keyed(wanted.name, "id", **{"key.scope": "table"}), or_replace=True)
+    for again in (wanted, keyed(wanted.name, "id")):  # what it doesn't say stays
+        assert dict(client.create_table(again, or_replace=True).properties) == {"key.scope": "partition"}
+    assert key_scope(client.create_table(keyed(wanted.name, "id"), if_not_exists=True)) == "partition"
+
+
+def test_a_table_from_before_key_scopes_keeps_its_key(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "data-v1", tmp_path / "db")
+    with service(tmp_path / "db") as (server, _), MetaClient(server.address) as client:
+        [table] = [one for one in client.list_tables() if one.primary_key]
+        assert (dict(table.properties), key_scope(table)) == ({}, "partition")
+        again = catalog_pb2.Table()
+        again.CopyFrom(table)
+        assert client.create_table(again, if_not_exists=True).table_id == table.table_id
+        assert client.create_table(again, or_replace=True).schema_version == table.schema_version + 1
+        again.name = "another"
+        with raises(InvalidError, "KEY_LACKS_PARTITION"):
+            client.create_table(again)
 
 
 def test_properties_are_counted_and_corrected(client: MetaClient) -> None:

@@ -51,7 +51,12 @@ class Race:
         columns += [catalog_pb2.Column(name="p", type="int", nullable=True)] * partitioned
         self._table_id = wire.create(
             catalog_pb2.Table(
-                name=name, columns=columns, partition_columns=["p"] * partitioned, primary_key=["id"], buckets=1
+                name=name,
+                columns=columns,
+                partition_columns=["p"] * partitioned,
+                primary_key=["id"],
+                buckets=1,
+                properties={"key.scope": "partition"},
             )
         )
         self._inputs: dict[str, list[str]] = {}

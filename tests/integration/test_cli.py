@@ -54,7 +54,14 @@ def built(shell: Shell, client: MetaClient) -> Lake:
     client.create_namespace("shop")
     client.create_namespace("tmp")
     orders = client.create_table(
-        catalog_pb2.Table(name="shop.orders", columns=columns, partition_columns=["day"], primary_key=key, buckets=1)
+        catalog_pb2.Table(
+            name="shop.orders",
+            columns=columns,
+            partition_columns=["day"],
+            primary_key=key,
+            buckets=1,
+            properties={"key.scope": "partition"},
+        )
     ).table_id
     events = client.create_table(catalog_pb2.Table(name="events", columns=columns, partition_columns=["day"])).table_id
     lake = Lake(shell, client, orders)
@@ -248,7 +255,7 @@ def test_explain_says_what_a_commit_would_answer(lake: Lake, here: Run, tmp_path
 
 def test_a_table_from_create_to_drop(lake: Lake, here: Run) -> None:
     columns = "id bigint, day date, amount decimal(10, 2)"
-    made = here("table", "create", "tmp.life", "--columns", columns, "--key", "id", "--partition-by", "day")
+    made = here("table", "create", "tmp.life", "--columns", columns, "--key", "id,day", "--partition-by", "day")
     assert (made.code, made.err) == (0, "")
     assert here("table", "create", "tmp.life", "--columns", columns).code == Exit.REFUSED
     altered = here("table", "alter", "tmp.life", "--set", "user.owner=ana", "--comment", "mine", "-m", "handover")

@@ -75,6 +75,7 @@ class LabLake:
                 buckets=buckets if key else 0,
                 partition_columns=partition_by,
                 profile=profile,
+                properties={"key.scope": "partition"} if key else {},
             )
         )
         return LabTable(self, meta)

@@ -98,6 +98,7 @@ class Soak:
                     primary_key=keys,
                     buckets=2 if keys else None,
                     partition_by=["day"],
+                    key_scope="partition" if keys else None,
                     properties=PROPERTIES,
                     profile=PROFILES[(self.seed + number) % 2],
                 )

@@ -31,7 +31,8 @@ def tables(lake: Lake, spark: SparkSession) -> list[Table]:
     found = []
     for keys in ([], ["id"]):
         name = "bad.keyed" if keys else "bad.append"
-        found.append(lake.create_table(name, SCHEMA, primary_key=keys, partition_by=["day"]))
+        scope = {"key.scope": "partition"} if keys else {}
+        found.append(lake.create_table(name, SCHEMA, primary_key=keys, partition_by=["day"], properties=scope))
         found[-1].insert(one_row(spark))
     return found
 

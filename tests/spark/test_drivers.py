@@ -71,6 +71,7 @@ def make(lake: Lake, name: str, profile: str, *, keyed: bool, rows: State = BEGI
         primary_key=["id"] if keyed else [],
         buckets=2 if keyed else None,
         partition_by=["day"] if parted else [],
+        key_scope="partition" if keyed else None,
         profile=profile,
     )
     table.insert(lake.spark.createDataFrame([(one, *rest) for one, rest in rows.items()], SCHEMA).coalesce(1))

@@ -37,7 +37,12 @@ def test_whoever_writes(
     for most in (0, 2, 20_000):  # Spark, Spark after the driver had too many, the driver
         monkeypatch.setattr(few, "ROWS_MAX", most)
         table = lake.create_table(
-            new_name(), SCHEMA, primary_key=["id", "at"], buckets=3, partition_by=["day"] if parted else []
+            new_name(),
+            SCHEMA,
+            primary_key=["id", "at"],
+            buckets=3,
+            partition_by=["day"] if parted else [],
+            key_scope="partition",
         )
         table.insert(rows)
         before = {entry.file.path for entry in live(table)}

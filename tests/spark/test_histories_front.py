@@ -171,7 +171,14 @@ def check_changes(many: Many) -> None:
 
 def check_histories(lake: Lake, name: str, seed: int, *, keyed: bool, steps: int) -> None:
     keys = ["cased", "id"] if keyed else []
-    table = lake.create_table(name, SCHEMA, primary_key=keys, buckets=2 if keyed else None, partition_by=["day"])
+    table = lake.create_table(
+        name,
+        SCHEMA,
+        primary_key=keys,
+        buckets=2 if keyed else None,
+        partition_by=["day"],
+        key_scope="partition" if keyed else None,
+    )
     many = Many(table, seed)
     many.insert()
     many.done()

@@ -88,7 +88,9 @@ def test_increments_are_as_if_nothing_were_compacted(lake: Lake, new_name: NewNa
 
 def test_older_schemas_come_out_under_the_present_one(lake: Lake, new_name: NewName, spark: SparkSession) -> None:
     types = "id bigint, n int, gone string, s struct<a:int,b:string>, m map<string,decimal(9,2)>, p date"
-    table = lake.create_table(new_name(), types, primary_key=["id"], buckets=2, partition_by=["p"])
+    table = lake.create_table(
+        new_name(), types, primary_key=["id"], buckets=2, partition_by=["p"], key_scope="partition"
+    )
     row = "id", "cast(id as int) n", "'old' gone", "struct(cast(id as int) a, 'b' b) s", "map('k', 1.5BD) m"
     table.insert(spark.range(20).selectExpr(*row, "if(id % 2 = 0, date'2026-01-01', null) p"))
     table.drop_column("gone").rename_column("n", "number").widen_column("number", "bigint")

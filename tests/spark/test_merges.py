@@ -30,6 +30,7 @@ def make(lake: Lake, name: str, *, keyed: bool, parted: bool = False) -> Table:
         primary_key=["order"] if keyed else [],
         buckets=2 if keyed else None,
         partition_by=["day"] if parted else [],
+        key_scope="partition" if keyed else None,
     )
 
 

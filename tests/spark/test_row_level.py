@@ -18,7 +18,15 @@ SCHEMA = "id bigint, amount bigint, day string"
 def make(lake: Lake, spark: SparkSession, name: str, *, keyed: bool) -> Table:
     key = ["id"] if keyed else []
     buckets = 2 if keyed else None
-    table = lake.create_table(name, SCHEMA, primary_key=key, buckets=buckets, partition_by=["day"], profile="row_level")
+    table = lake.create_table(
+        name,
+        SCHEMA,
+        primary_key=key,
+        buckets=buckets,
+        partition_by=["day"],
+        key_scope="partition" if keyed else None,
+        profile="row_level",
+    )
     table.insert(spark.createDataFrame([(i, i * 10, "mon") for i in range(20)], SCHEMA))
     return table
 

@@ -55,6 +55,7 @@ class Histories:
             primary_key=["id"] if keyed else [],
             buckets=2 if keyed else None,
             partition_by=["p"],
+            key_scope="partition" if keyed else None,
             profile="row_level",
         )
         self._numbers = itertools.count(100)

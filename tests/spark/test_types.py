@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from metaservice.client import MetaServiceError
+from metaservice.client import KeyScope, MetaServiceError
 from tests.spark.reading import union
 from tests.spark.stored import staged_folders
 from worker import InputError, Lake, Table
@@ -184,7 +184,8 @@ def test_odd_names(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool
     """Words of SQL, and names that the worker, Spark and the increments use themselves."""
     columns = ", ".join(f"`{name}` string" for name in ODD)
     keys = ["_metadata", "order"] if keyed else []
-    table = lake.create_table(new_name(), columns, primary_key=keys, partition_by=["1st"])
+    scope: KeyScope | None = "partition" if keyed else None
+    table = lake.create_table(new_name(), columns, primary_key=keys, partition_by=["1st"], key_scope=scope)
     rows = {number: {name: f"{number}{name}" for name in ODD} for number in range(4)}
     table.insert(odd_frame(spark, rows.values()))
     table.update({"SELECT": "concat(`SELECT`, `when`)", "target": "'t'"}, where="`END` = '1END'")
@@ -220,6 +221,7 @@ def test_partitions_of_every_type_and_size(lake: Lake, spark: SparkSession, new_
         primary_key=["id"] if keyed else [],
         buckets=2 if keyed else None,
         partition_by=["flag", "small", "price", "day", "at", "local", "word"],
+        key_scope="partition" if keyed else None,
     )
     awkward: list[tuple[Any, ...]] = [
         (None,) * 7,
@@ -266,7 +268,11 @@ def test_frames_without_rows(lake: Lake, spark: SparkSession, new_name: Names) -
     """Each is a commit that changes nothing, or empties what it overwrites."""
     for keyed in (False, True):
         table = lake.create_table(
-            new_name(), "id bigint, day date", primary_key=["id"] if keyed else [], partition_by=["day"]
+            new_name(),
+            "id bigint, day date",
+            primary_key=["id"] if keyed else [],
+            partition_by=["day"],
+            key_scope="partition" if keyed else None,
         )
         none = spark.createDataFrame([], "id bigint, day date")
         table.update({"day": "NULL"})
@@ -316,7 +322,7 @@ def test_keys_of_every_type(lake: Lake, spark: SparkSession, new_name: Names) ->
 def test_partitions_of_real_numbers(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     """Both zeros are one partition; NaN is none."""
     schema = "id bigint, r double"
-    table = lake.create_table(new_name(), schema, primary_key=["id"], buckets=1, partition_by=["r"])
+    table = lake.create_table(new_name(), schema, primary_key=["id"], partition_by=["r"], key_scope="partition")
     table.insert(spark.createDataFrame(list(enumerate([0.0, 1.5, None, float("inf")])), schema))
     table.insert(spark.createDataFrame([(0, -0.0), (1, -1.5)], schema))
     shown = sorted((row["id"], repr(row["r"])) for row in table.read().collect())

@@ -122,7 +122,12 @@ def test_overwrite_named_dynamic_and_all(lake: Lake, spark: SparkSession, new_na
     schema = "id bigint, day date"
     for keyed in (False, True):
         table = lake.create_table(
-            new_name(), schema, partition_by=["day"], primary_key=["id"] if keyed else [], buckets=2 if keyed else None
+            new_name(),
+            schema,
+            partition_by=["day"],
+            primary_key=["id"] if keyed else [],
+            buckets=2 if keyed else None,
+            key_scope="partition" if keyed else None,
         )
         one, two, three = date(2026, 11, 1), date(2026, 11, 2), date(2026, 11, 3)
         table.insert(frame(spark, schema, (1, one), (2, two)))
@@ -163,7 +168,11 @@ def test_columns_change(lake: Lake, spark: SparkSession, new_name: Names) -> Non
 
 def test_bad_input_is_refused_before_a_job_and_leaves_nothing(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     table = lake.create_table(
-        new_name(), "id bigint, name string not null, day date", primary_key=["id"], partition_by=["day"]
+        new_name(),
+        "id bigint, name string not null, day date",
+        primary_key=["id"],
+        partition_by=["day"],
+        key_scope="partition",
     )
     bad: list[tuple[DataFrame, str]] = [
         (frame(spark, "id bigint, name string", (1, "a")), "COLUMN_MISSING"),

@@ -14,6 +14,7 @@ TEXT = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
 MODULES = [
     "core/types.py",
     "core/schema.py",
+    "core/key_scope.py",
     "core/properties.py",
     "service/catalog.py",
     "service/namespaces.py",
