@@ -25,11 +25,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker import merge_on_read as mor
 from worker.errors import InputError
 from worker.few import collected, write_few
 from worker.required import explain, guarded
 from worker.row_sets import key_sets
-from worker.schema import PART, ROW_ID, quoted
+from worker.schema import OP, PART, ROW_ID, quoted
 from worker.storage import in_pages, remove_folder, storage
 from worker.values import raw_value, wire_value
 
@@ -282,12 +283,26 @@ def data_file(meta: catalog_pb2.Table, path: str, footer: Any, size: int) -> com
             stats = column_stats(footer, leaves[column.name], column)
             if stats is not None:
                 entry.stats.append(stats)
+    if OP in leaves:
+        entry.tombstones = tombstones_of(footer, leaves[OP])
     if ROW_ID in leaves:
         entry.carries_row_ids = True
         bounds = column_stats(footer, leaves[ROW_ID], catalog_pb2.Column(name=ROW_ID, type="bigint"))
         if bounds is not None and bounds.HasField("min") and bounds.HasField("max"):
             entry.row_id_min, entry.row_id_max = bounds.min.integer, bounds.max.integer
     return entry
+
+
+def tombstones_of(footer: Any, leaf: int) -> int:
+    """How many rows are tombstones; 0 where the footer doesn't tell."""
+    found = 0
+    for at in range(footer.num_row_groups):
+        chunk = footer.row_group(at).column(leaf)
+        stats = chunk.statistics
+        if stats is None or not stats.has_min_max or not stats.has_null_count or stats.min != stats.max:
+            return 0
+        found += (chunk.num_values - stats.null_count) * (stats.min == mor.TOMBSTONE)
+    return found
 
 
 def arrow_types(footer: Any) -> dict[str, Any]:

@@ -274,7 +274,9 @@ def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Found | None:
     if not theirs.known:
         return Found(Rule.CONCURRENT_APPEND, min(touched))
     for entry in theirs.files:
-        if entry.partition in touched and any(me.may_match(one, entry) for one in me.readings):
+        if entry.partition not in touched or (me.meta.keyed and me.payloads.only_tombstones(entry.payload)):
+            continue
+        if any(me.may_match(one, entry) for one in me.readings):
             return Found(Rule.CONCURRENT_APPEND, entry.partition, entry.path)
     return None
 
@@ -342,7 +344,7 @@ CHECKS: Final = (
     Check(
         "new rows",
         Rule.CONCURRENT_APPEND,
-        "the winner's new rows or images may match a condition that I read with",
+        "the winner's new rows or images (not tombstones) may match a condition that I read with",
         _new_rows,
     ),
     Check(

@@ -34,6 +34,9 @@ class Payloads(Protocol):
     def bounds(self, payload: bytes, columns: Sequence[ColumnType]) -> Row:
         """Of some columns of a data file, by its statistics."""
 
+    def only_tombstones(self, payload: bytes) -> bool:
+        """Whether a data file is known to hold nothing else: no new row."""
+
     def row_ids(self, payload: bytes) -> RowIds | None:
         """Of a delete set; None where it is kept in a file."""
 
@@ -46,6 +49,9 @@ class NothingKnown:
 
     def bounds(self, payload: bytes, columns: Sequence[ColumnType]) -> Row:  # noqa: ARG002
         return (UNKNOWN,) * len(columns)
+
+    def only_tombstones(self, payload: bytes) -> bool:  # noqa: ARG002
+        return False
 
     def row_ids(self, payload: bytes) -> RowIds | None:  # noqa: ARG002
         return None

@@ -34,6 +34,10 @@ class WirePayloads:
     def bounds(self, payload: bytes, columns: Sequence[ColumnType]) -> Row:
         return _reader(tuple(columns)).read(payload)
 
+    def only_tombstones(self, payload: bytes) -> bool:
+        file = common_pb2.DataFile.FromString(payload)
+        return 0 < file.rows == file.tombstones
+
     def row_ids(self, payload: bytes) -> Bitmap | None:
         raw = common_pb2.DeleteSet.FromString(payload).bitmap
         return Bitmap(raw) if raw else None

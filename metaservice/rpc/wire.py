@@ -286,6 +286,8 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
         kind = kinds.get(message.kind)
         if kind is None:
             raise invalid("FILE_KIND_INVALID", path=path, kind=message.kind)
+        if message.tombstones and not (kind is FileKind.DELTA and 0 < message.tombstones <= message.rows):
+            raise invalid("TOMBSTONES_INVALID", "a delta file's, at most its rows", path=path, count=message.tombstones)
         if not 0 <= schema_version <= newest:
             raise invalid("SCHEMA_VERSION_INVALID", path=path, asked=schema_version, newest=newest)
         is_placed = is_partitioned or message.HasField("partition")

@@ -274,6 +274,17 @@ def test_a_session_answers_what_came_before_an_unreadable_frame(world: World) ->
     assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "MESSAGE_UNREADABLE")
 
 
+@pytest.mark.parametrize(("rows", "tombstones"), [(10, 11), (10, -1)])
+def test_more_tombstones_than_rows_are_refused(world: World, rows: int, tombstones: int) -> None:
+    txn_id, before = world.stubs.begin(world.keyed), world.state()
+    file = data_file(txn_id, kind=common_pb2.FILE_KIND_DELTA)
+    file.rows, file.tombstones = rows, tombstones
+    with pytest.raises(grpc.RpcError) as caught:
+        world.stubs.register(txn_id, world.keyed, file)
+    assert (code_of(caught.value), reason_of(caught.value)) == (CODE.INVALID_ARGUMENT, "TOMBSTONES_INVALID")
+    assert world.state() == before
+
+
 def test_predicates_have_a_depth(world: World) -> None:
     predicate = common_pb2.Predicate(literal=True)
     for _ in range(80):

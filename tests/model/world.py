@@ -73,6 +73,10 @@ class ContentPayloads:
             found.append(known if rows else UNKNOWN)
         return tuple(found)
 
+    def only_tombstones(self, payload: bytes) -> bool:
+        rows = self.contents[payload.decode()].rows if payload else {}
+        return bool(rows) and not any(value is not None for value in rows.values())
+
     def row_ids(self, payload: bytes) -> SomeIds | None:
         path = payload.decode()
         return None if not path or path in self.kept_in_files else SomeIds(self.contents[path].rows)

@@ -176,6 +176,6 @@ BUGS = (
     Bug(
         "under row_level new rows that match what was read pass",
         CORE + "row_level.py",
-        (("if entry.partition in touched and any(", "if entry.partition not in touched and any("),),
+        (("if entry.partition not in touched or (me", "if entry.partition in touched or (me"),),
     ),
 )

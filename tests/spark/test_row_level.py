@@ -7,7 +7,7 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from protos.laketx.v1 import common_pb2
-from tests.spark.stored import stored_rows
+from tests.spark.stored import live, stored_rows
 from worker import ConflictError, Lake, Table
 from worker.row_sets import changes_all, key_sets, ranges_of
 
@@ -49,6 +49,17 @@ def test_updates_of_different_rows_of_one_file_both_commit(
         table.delete("id = 6")
     assert lost.value.conflict.rule == common_pb2.CONFLICT_RULE_CONCURRENT_ROW_CHANGE
     assert 6 not in amounts(table)
+
+
+def test_a_delete_by_key_brings_no_new_rows(lake: Lake, spark: SparkSession, new_name: Names) -> None:
+    """Nobody can tell from statistics which ids are even."""
+    table = make(lake, spark, new_name(), keyed=True)
+    with lake.transaction() as txn:
+        txn.table(table.name).update({"amount": "amount + 1"}, where="id % 2 = 0")
+        table.delete("id = 5")
+    assert amounts(table) == {i: i * 10 + (i % 2 == 0) for i in range(20) if i != 5}
+    [(tombstones, rows)] = [(e.file.tombstones, e.file.rows) for e in live(table) if e.added_version == 2]
+    assert (tombstones, rows) == (1, 1)
 
 
 def test_what_a_transaction_read_must_still_be_there(lake: Lake, spark: SparkSession, new_name: Names) -> None:

@@ -297,6 +297,28 @@ def test_what_the_read_says_of_the_key_spares_it_other_keys() -> None:
     table.expect_win(mine)
 
 
+@pytest.mark.parametrize(("others", "stands"), [({}, True), ({2: 9}, False)])
+def test_tombstones_are_no_new_rows_and_a_file_that_holds_rows_too_is_one(others: dict[int, int], stands: bool) -> None:
+    """Any row may match the condition, whatever statistics say; a tombstone is none."""
+    table = keyed_table()
+    mine = upserting(table, "mine", 0, 9)
+    mine.reads = (Read(TRUE, None, True, TRUE, changes_all=True),)
+    theirs = table.change(Operation.MERGE, adds=[table.file("theirs", {4: None, **others})])
+    theirs.key_sets = (KeySet(ONE, 0, [4, *others]),)
+    table.expect_win(theirs)
+    answer = table.decide(mine)
+    assert isinstance(answer, TableCommit) == stands
+    assert stands or lost(answer) is Rule.CONCURRENT_APPEND
+
+
+def test_a_tombstone_of_a_row_that_was_read_is_still_a_conflict() -> None:
+    table = keyed_table()
+    mine = upserting(table, "mine", 0, 9)
+    mine.reads = (Read(TRUE, None, True, TRUE, changes_all=False),)
+    table.expect_win(upserting(table, "theirs", 4, None))
+    assert lost(table.decide(mine)) is Rule.CONCURRENT_DELETE_READ
+
+
 # --------------------------------------------------------------------------------------------------------- whole scope
 
 

@@ -622,6 +622,7 @@ class DataFile(_message.Message):
     EXTERNAL_FIELD_NUMBER: _builtins.int
     FIRST_ROW_ID_FIELD_NUMBER: _builtins.int
     ROW_ORDER_FIELD_NUMBER: _builtins.int
+    TOMBSTONES_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Relative to the table's folder: "<transaction id>/…"; an external file's is absolute or a URI."""
     bucket: _builtins.int
@@ -648,6 +649,8 @@ class DataFile(_message.Message):
     """Set by the server, append tables: id of the first row."""
     row_order: _builtins.str
     """How its rows are ordered: "sort(a,b)", "zorder(a,b)", columns by name; empty: not known."""
+    tombstones: _builtins.int
+    """Delta files: how many of the rows are tombstones; 0: none, or not known."""
     @_builtins.property
     def partition(self) -> Global___Partition:
         """Its partition."""
@@ -674,10 +677,11 @@ class DataFile(_message.Message):
         external: _builtins.bool = ...,
         first_row_id: _builtins.int | None = ...,
         row_order: _builtins.str = ...,
+        tombstones: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "data_change", b"data_change", "first_row_id", b"first_row_id", "partition", b"partition", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "data_change", b"data_change", "external", b"external", "first_row_id", b"first_row_id", "kind", b"kind", "partition", b"partition", "path", b"path", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "row_order", b"row_order", "rows", b"rows", "schema_version", b"schema_version", "stats", b"stats"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "data_change", b"data_change", "external", b"external", "first_row_id", b"first_row_id", "kind", b"kind", "partition", b"partition", "path", b"path", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "row_order", b"row_order", "rows", b"rows", "schema_version", b"schema_version", "stats", b"stats", "tombstones", b"tombstones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_change: _TypeAlias = _typing.Literal["data_change"]  # noqa: Y015
     _WhichOneofArgType__data_change: _TypeAlias = _typing.Literal["_data_change", b"_data_change"]  # noqa: Y015
