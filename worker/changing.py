@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from worker.errors import InputError
+from worker.given_rows import Rows, spark_rows
 from worker.merges import Merge, plan_merge
 from worker.row_changes import Settings, plan_delete, plan_update
-from worker.transaction import OnConflict, Write
+from worker.transaction import OnConflict, Write, WriteOptions, app_version_of
 from worker.writes import (
     OrderBy,
     Partitions,
@@ -34,64 +35,81 @@ class Changes(ABC, Generic[Answer]):
 
     `on_conflict`: "fail" raises ConflictError where a race is lost; "resubmit" (inserts) commits the same files at the
     new head; "rerun" computes again. Not given: the table's property `write.on_conflict`, or "fail".
+
+    `app_id` and `app_version`: exactly-once for pipelines that repeat. The table remembers the highest version of each
+    application; a write whose version is not above it changes nothing, and its answer says `already_applied`.
     """
 
+    @property
     @abstractmethod
-    def _do(
-        self, plan: Callable[[Table], Write], *, is_insert: bool, on_conflict: OnConflict | None, message: str
-    ) -> Answer:
+    def _spark(self) -> SparkSession:
+        """The session that rows from elsewhere become part of."""
+
+    @abstractmethod
+    def _do(self, plan: Callable[[Table], Write], options: WriteOptions, *, is_insert: bool = False) -> Answer:
         """Runs the plan, or keeps it for the end of the transaction."""
 
     def insert(
         self,
-        df: DataFrame,
+        rows: Rows,
         *,
         order_by: OrderBy | None = None,
         merge_schema: bool = False,
         on_conflict: OnConflict | None = None,
         message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
     ) -> Answer:
         """Appends the rows, or, in a table with a primary key, upserts them.
 
-        Columns go by name; those that are missing are NULL. A key that stands twice in the rows is an error, unless
-        `order_by` says which is the newer one: the last wins. In an append table `order_by` sorts the rows.
-        `merge_schema` first adds the columns that the table lacks.
+        Rows are a DataFrame of Spark, pandas or polars, or an Arrow table. Columns go by name; those that are missing
+        are NULL. A key that stands twice in the rows is an error, unless `order_by` says which is the newer one: the
+        last wins. In an append table `order_by` sorts the rows. `merge_schema` first adds the columns that the table
+        lacks.
         """
+
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        df = spark_rows(self._spark, rows)
 
         def plan(table: Table) -> Write:
             if merge_schema:
                 add_missing(table, df)
             return plan_insert(table, df, order_by)
 
-        return self._do(plan, is_insert=True, on_conflict=on_conflict, message=message)
+        return self._do(plan, options, is_insert=True)
 
     def overwrite(
         self,
-        df: DataFrame,
+        rows: Rows,
         *,
         partition: Partitions = "all",
         order_by: OrderBy | None = None,
         on_conflict: OnConflict | None = None,
         message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
     ) -> Answer:
-        """Replaces everything, the partitions named ({"day": "2026-11-01"}), or those that the rows lie in ("dynamic").
+        """Replaces **every row of the table**, of a partitioned one too, unless `partition` says less.
 
-        Rows may come without the columns of a single partition that is named.
+        `partition={"day": "2026-11-01"}`, or a list of such, replaces the partitions named; rows may come without the
+        columns of a single one. `partition="dynamic"` replaces those that the rows lie in.
         """
-        return self._do(
-            lambda table: plan_overwrite(table, df, partition, order_by),
-            is_insert=False,
-            on_conflict=on_conflict,
-            message=message,
-        )
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        df = spark_rows(self._spark, rows)
+        return self._do(lambda table: plan_overwrite(table, df, partition, order_by), options)
 
     def truncate(
-        self, *, partition: Partitions = "all", on_conflict: OnConflict | None = None, message: str = ""
+        self,
+        *,
+        partition: Partitions = "all",
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
     ) -> Answer:
         """Removes every row, or those of the partitions named."""
-        return self._do(
-            lambda table: plan_truncate(table, partition), is_insert=False, on_conflict=on_conflict, message=message
-        )
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(lambda table: plan_truncate(table, partition), options)
 
     def restore(
         self,
@@ -102,48 +120,55 @@ class Changes(ABC, Generic[Answer]):
         partition: Partitions = "all",
         on_conflict: OnConflict | None = None,
         message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
     ) -> Answer:
         """Brings back the rows of a version (not its columns), everywhere or in the partitions named."""
         if sum(one is not None for one in (version, timestamp, commits_ago)) != 1:
             raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(
-            lambda table: plan_restore(table, table.resolve(version, timestamp, commits_ago), partition),
-            is_insert=False,
-            on_conflict=on_conflict,
-            message=message,
+            lambda table: plan_restore(table, table.resolve(version, timestamp, commits_ago), partition), options
         )
 
     def update(
         self,
         set: Settings,  # noqa: A002 - SQL's word
-        where: str | None = None,
+        where: str | Column | None = None,
         *,
         on_conflict: OnConflict | None = None,
         message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
     ) -> Answer:
         """Gives columns new values where the condition holds: update({"status": "'paid'"}, where="id = 7").
 
-        Values are SQL expressions over the row as it was, or Columns. Key columns can't be set.
+        A text is a SQL expression over the row as it was; so is a Column. Everything else is the value itself: 5, None,
+        a date. Key columns can't be set.
         """
-        return self._do(
-            lambda table: plan_update(table, set, where), is_insert=False, on_conflict=on_conflict, message=message
-        )
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(lambda table: plan_update(table, set, where), options)
 
-    def delete(self, where: str, *, on_conflict: OnConflict | None = None, message: str = "") -> Answer:
+    def delete(
+        self,
+        where: str | Column,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
         """Removes the rows for which the condition is true."""
-        return self._do(
-            lambda table: plan_delete(table, where), is_insert=False, on_conflict=on_conflict, message=message
-        )
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(lambda table: plan_delete(table, where), options)
 
-    def merge(self, source: DataFrame, on: str | list[str]) -> MergeBuilder[Answer]:
+    def merge(self, source: Rows, on: str | list[str]) -> MergeBuilder[Answer]:
         """Begins a MERGE: `on` is a column or several that both sides have, or a condition on `target` and `source`."""
 
-        def run(merge: Merge, on_conflict: OnConflict | None, message: str) -> Answer:
-            return self._do(
-                lambda table: plan_merge(table, merge), is_insert=False, on_conflict=on_conflict, message=message
-            )
+        def run(merge: Merge, options: WriteOptions) -> Answer:
+            return self._do(lambda table: plan_merge(table, merge), options)
 
-        return MergeBuilder(Merge(source, on), run)
+        return MergeBuilder(Merge(spark_rows(self._spark, source), on), run)
 
 
 def add_missing(table: Table, df: DataFrame) -> None:
@@ -156,7 +181,7 @@ class MergeBuilder(Generic[Answer]):
     Conditions and values are SQL over `target.column` and `source.column`.
     """
 
-    def __init__(self, merge: Merge, run: Callable[[Merge, OnConflict | None, str], Answer]) -> None:
+    def __init__(self, merge: Merge, run: Callable[[Merge, WriteOptions], Answer]) -> None:
         self._merge = merge
         self._run = run
 
@@ -180,7 +205,7 @@ class MergeBuilder(Generic[Answer]):
 
     def when_not_matched_by_source_update(
         self,
-        values: Mapping[str, str | Column],
+        values: Settings,
         *,
         condition: str | None = None,
     ) -> MergeBuilder[Answer]:
@@ -189,11 +214,18 @@ class MergeBuilder(Generic[Answer]):
     def when_not_matched_by_source_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
         return self._with("by_source", "delete", None, condition)
 
-    def execute(self, *, on_conflict: OnConflict | None = None, message: str = "") -> Answer:
+    def execute(
+        self,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
         """Where several source rows change one row of the table, that is an error."""
         if not self._merge.clauses:
             raise InputError("MERGE_EMPTY", "a merge needs a clause")
-        return self._run(self._merge, on_conflict, message)
+        return self._run(self._merge, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))
 
     def _with(self, when: str, action: str, settings: Settings | None, condition: str | None) -> MergeBuilder[Answer]:
         return MergeBuilder(self._merge.with_clause(when, action, settings, condition), self._run)

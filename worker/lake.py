@@ -32,7 +32,7 @@ from worker.progress import OWN_BAR
 from worker.schema import schema_of, wire_columns
 from worker.spark_jobs import is_classic
 from worker.table import Table
-from worker.transaction import OnConflict
+from worker.transaction import OnConflict, app_version_of
 
 SCHEME: Final = "laketx://"
 CLIENT_NAME: Final = "laketx-worker"
@@ -168,9 +168,14 @@ class Lake:
         """
         return import_parquet(self, str(path), name, on_conflict, message)
 
-    def transaction(self, message: str = "") -> MultiTableTransaction:
-        """Writes to several tables, all or nothing; one change to each, done where the block ends."""
-        return MultiTableTransaction(self, message)
+    def transaction(
+        self, message: str = "", *, app_id: str | None = None, app_version: int | None = None
+    ) -> MultiTableTransaction:
+        """Writes to several tables, all or nothing; one change to each, done where the block ends.
+
+        `app_id` and `app_version` make it exactly-once, as they do for one table's writes.
+        """
+        return MultiTableTransaction(self, message, app_version_of(app_id, app_version))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables())

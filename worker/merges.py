@@ -22,6 +22,7 @@ from worker.few import few_of
 from worker.row_changes import (
     Files,
     Settings,
+    as_column,
     checked_settings,
     delete_sets,
     delta,
@@ -45,6 +46,7 @@ CLAUSE: Final = "_laketx_clause"
 NUMBER: Final = "_laketx_number"  # of a source row
 HIT: Final = "_laketx_hit"
 TARGET, SOURCE = "target", "source"
+IF_TWICE: Final = "two source rows have it: keep one of them, say by source.dropDuplicates([…])"
 FEW: Final = 10_000  # so many source rows go to every task, whatever Spark knows of their size
 
 
@@ -133,13 +135,15 @@ def stage_keyed(stage: Stage, merge: Merge, there: DataFrame, new: DataFrame, fi
     after = images_of(meta, merge, there, new)
     if after is not None and not leaves_tombstones(meta, merge):
         try:
-            return stage.write_keyed(upserts(after), few=few)
+            return stage.write_keyed(upserts(after), few=few, if_twice=IF_TWICE)
         except InputError:
             refuse_key_twice(meta, there)  # this would be the cause
             raise
     refuse_key_twice(meta, there)
     before = there_rows(there)
-    return hide(stage, before, files) if after is None else stage.write_keyed(delta(meta, before, after), few=few)
+    if after is None:
+        return hide(stage, before, files)
+    return stage.write_keyed(delta(meta, before, after), few=few, if_twice=IF_TWICE)
 
 
 def leaves_tombstones(meta: catalog_pb2.Table, merge: Merge) -> bool:
@@ -313,10 +317,9 @@ def clause_values(meta: catalog_pb2.Table, clause: Clause, settings: Settings) -
     others = {name: value for name, value in settings.items() if name.lower() not in {k.lower() for k in keys}}
     found = checked_settings(meta, others) if others else {}
     for key in keys:
-        value = given.get(key.lower())
-        if value is None:
+        if key.lower() not in given:
             raise InputError("COLUMN_MISSING", f"the insert of the merge lacks {key}, which is of the key")
-        found[key] = sf.expr(value) if isinstance(value, str) else value
+        found[key] = as_column(given[key.lower()])
     return found
 
 

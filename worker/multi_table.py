@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from protos.laketx.v1 import common_pb2
 from worker.changing import Changes
@@ -15,7 +15,7 @@ from worker.cursors import Cursor
 from worker.errors import InputError
 from worker.row_changes import condition_read
 from worker.table import Table
-from worker.transaction import Commit, OnConflict, Write, run_writes
+from worker.transaction import Commit, Write, WriteOptions, run_writes
 
 if TYPE_CHECKING:
     from worker.lake import Lake
@@ -28,9 +28,10 @@ class MultiTableTransaction:
     against. A block left by an exception does nothing.
     """
 
-    def __init__(self, lake: Lake, message: str) -> None:
+    def __init__(self, lake: Lake, message: str, app: common_pb2.AppVersion | None = None) -> None:
         self.lake = lake
         self.message = message
+        self._app = app
         self.commits: list[Commit] = []
         self._tables: dict[str, TableInTransaction] = {}
         self._is_over = False
@@ -66,7 +67,13 @@ class MultiTableTransaction:
         moves = [cursor.step() for cursor in self._cursors]
         if changed:
             commits = run_writes(
-                self.lake, lambda: [one.planned() for one in (*changed, *read)], message=self.message, cursors=moves
+                self.lake,
+                lambda: [
+                    *[replace(one.planned(), app=self._app) for one in changed],
+                    *[one.planned() for one in read],
+                ],
+                message=self.message,
+                cursors=moves,
             )
             self.commits = commits[: len(changed)]
             for cursor in self._cursors:
@@ -104,17 +111,24 @@ class TableInTransaction(Changes[None]):
         write = read_only if self.plan is None else self.plan(table)
         return replace(write.at(self.version), also_read=self.reads)
 
+    @property
+    def _spark(self) -> SparkSession:
+        return self._txn.lake.spark
+
     def _do(
         self,
         plan: Callable[[Table], Write],
+        options: WriteOptions,
         *,
-        is_insert: bool,  # noqa: ARG002 - a table alone asks
-        on_conflict: OnConflict | None,
-        message: str,
+        is_insert: bool = False,  # noqa: ARG002 - a table alone asks
     ) -> None:
         self._txn.check_open()
-        if on_conflict not in (None, "fail") or message:
-            raise InputError("POLICY_INVALID", "inside a transaction on_conflict and message belong to the whole")
+        if options.on_conflict not in (None, "fail") or options.message or options.app is not None:
+            raise InputError(
+                "POLICY_INVALID",
+                "inside a transaction on_conflict, message, app_id and app_version belong to the whole: "
+                "lake.transaction(message, app_id=…, app_version=…)",
+            )
         if self.plan is not None:
             raise InputError("CHANGE_TWICE", f"a transaction holds one change for each table: {self._table.meta.name}")
         schema_version = self._table.meta.schema_version

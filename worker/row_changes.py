@@ -36,7 +36,8 @@ from worker.xxhash import xxhash64
 if TYPE_CHECKING:
     from worker.table import Table
 
-Settings = Mapping[str, str | Column]
+Condition = str | Column
+Settings = Mapping[str, Any]  # SQL, a Column, or a value
 Files = Mapping[str, common_pb2.DataFile]  # by path
 INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
 
@@ -44,7 +45,7 @@ INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
 # -- DELETE and UPDATE -------------------------------------------------------------------------------------------------
 
 
-def plan_delete(table: Table, where: str) -> Write:
+def plan_delete(table: Table, where: Condition) -> Write:
     meta = table.meta
     read = condition_read(table, where)
 
@@ -55,11 +56,11 @@ def plan_delete(table: Table, where: str) -> Write:
     return Write(meta, table.folder, common_pb2.OPERATION_DELETE, stage, reads=[read])
 
 
-def plan_update(table: Table, settings: Settings, where: str | None) -> Write:
+def plan_update(table: Table, settings: Settings, where: Condition | None) -> Write:
     meta = table.meta
     read = condition_read(table, where)
-    read.changes_all = read.changes_all and changes_all(*settings.values())
     values = checked_settings(meta, settings)
+    read.changes_all = read.changes_all and changes_all(*expressions_of(settings))
     fitting(meta, table.shape(), values)
 
     def stage(stage: Stage) -> Staged:
@@ -72,15 +73,21 @@ def plan_update(table: Table, settings: Settings, where: str | None) -> Write:
     return Write(meta, table.folder, common_pb2.OPERATION_UPDATE, stage, reads=[read])
 
 
-def condition_read(table: Table, where: str | None) -> common_pb2.Read:
-    """What is read, for the service; a condition that the columns don't bear is refused."""
+def condition_read(table: Table, where: Condition | None) -> common_pb2.Read:
+    """What is read, for the service: all rows, where the condition is a Column. One that the columns don't bear is
+    refused.
+    """
     if where is None:
         return common_pb2.Read(predicate=common_pb2.Predicate(literal=True), changes_all=True)
     try:
         _ = table.shape().where(where).schema
     except AnalysisException as error:
         raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
-    return common_pb2.Read(predicate=to_wire(where, table.meta, table.lake.spark), changes_all=changes_all(where))
+    if isinstance(where, Column):
+        predicate = common_pb2.Predicate(literal=True)
+    else:
+        predicate = to_wire(where, table.meta, table.lake.spark)
+    return common_pb2.Read(predicate=predicate, changes_all=changes_all(where))
 
 
 def checked_settings(meta: catalog_pb2.Table, settings: Settings) -> dict[str, Column]:
@@ -97,8 +104,25 @@ def checked_settings(meta: catalog_pb2.Table, settings: Settings) -> dict[str, C
             raise InputError("COLUMN_TWICE", f"{name} is set twice")
         if name in meta.primary_key:
             raise InputError("KEY_SET", f"{name} is of the key: delete the row and insert another")
-        found[name] = sf.expr(value) if isinstance(value, str) else value
+        found[name] = as_column(value)
     return found
+
+
+def as_column(value: Any) -> Column:
+    """A text is SQL; what is no Column is the value itself."""
+    if isinstance(value, Column):
+        return value
+    if isinstance(value, str):
+        return sf.expr(value)
+    try:
+        return sf.lit(value)
+    except Exception as error:  # of many kinds, Java's among them
+        raise InputError("VALUE_INVALID", f"{value!r} is neither SQL, a Column nor a value that Spark knows") from error
+
+
+def expressions_of(settings: Settings) -> list[str | Column]:
+    """What may read other rows: SQL and Columns, not plain values."""
+    return [value for value in settings.values() if isinstance(value, (str, Column))]
 
 
 def moves(meta: catalog_pb2.Table, names: Collection[str]) -> bool:
@@ -135,11 +159,11 @@ def row_id_field() -> t.StructField:
 # -- what is staged ----------------------------------------------------------------------------------------------------
 
 
-def target_of(table: Table, stage: Stage, where: str | None = None) -> tuple[DataFrame, Files]:
+def target_of(table: Table, stage: Stage, where: Condition | None = None) -> tuple[DataFrame, Files]:
     """The rows that a change looks at, and the files that they may lie in; with their origin in an append table."""
     version = stage.read_version
     meta = table.lake.client.get_table(table_id=table.table_id, version=version)
-    entries = scan.plan(table, meta, version, where)
+    entries = scan.plan(table, meta, version, where if isinstance(where, str) else None)
     rows = frame_of(table, meta, entries, with_origin=not meta.primary_key)
     files = {entry.file.path: entry.file for entry in entries if entry.HasField("file")}
     return rows if where is None else rows.filter(where), files

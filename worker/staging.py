@@ -93,11 +93,19 @@ class Stage:
             rows = rows.withColumn(PART, partition_text(self.meta))
         return Staged(files=self._write(rows, parted, common_pb2.FILE_KIND_UNSPECIFIED))
 
-    def write_keyed(self, rows: DataFrame, *, is_base: bool = False, may_repeat: bool = True, few: int = 0) -> Staged:
+    def write_keyed(
+        self,
+        rows: DataFrame,
+        *,
+        is_base: bool = False,
+        may_repeat: bool = True,
+        few: int = 0,
+        if_twice: str = "with order_by the last of them wins",
+    ) -> Staged:
         """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's.
 
-        A key that stands there twice is an error; where none can, `may_repeat` saves looking. Up to `few` rows are
-        written by the driver.
+        A key that stands there twice is an error, whose text ends with the way out, `if_twice`; where none can,
+        `may_repeat` saves looking. Up to `few` rows are written by the driver.
         """
         rows = guarded(rows, self.meta)
         kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
@@ -105,7 +113,7 @@ class Stage:
         if files is None:
             files = self._write_buckets(rows, kind)
         if may_repeat:
-            self._check_duplicates(files)
+            self._check_duplicates(files, if_twice)
         keys = [] if is_base else key_sets(self.meta, rows.sparkSession, self.table_folder, files)
         return Staged(files=files, key_sets=keys)
 
@@ -170,7 +178,7 @@ class Stage:
         check_required(self.meta, entries)
         return entries
 
-    def _check_duplicates(self, entries: Sequence[common_pb2.DataFile]) -> None:
+    def _check_duplicates(self, entries: Sequence[common_pb2.DataFile], if_twice: str) -> None:
         files, root = storage(self.table_folder)
         keys = list(self.meta.primary_key)
 
@@ -181,8 +189,7 @@ class Stage:
             if duplicate is not None:
                 raise InputError(
                     "KEY_TWICE",
-                    f"the key {duplicate} stands twice in what is written to {self.meta.name}; "
-                    "with order_by the last of them wins",
+                    f"the key {duplicate} stands twice in what is written to {self.meta.name}; {if_twice}",
                 )
 
 

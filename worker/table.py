@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from metaservice.client import add_column, drop_column, rename_column, widen_column
@@ -21,7 +21,7 @@ from worker.errors import word
 from worker.export import export
 from worker.jobs.by_hand import compact
 from worker.schema import check_name, schema_of, table_schema, type_text
-from worker.transaction import Commit, OnConflict, Write, check_policy, run_writes
+from worker.transaction import Commit, Write, WriteOptions, check_policy, run_writes
 from worker.values import moment_of
 
 if TYPE_CHECKING:
@@ -272,11 +272,18 @@ class Table(Changes[Commit]):
 
     # ------------------------------------------------------------------------------------------------------- writes
 
-    def _do(
-        self, plan: Callable[[Table], Write], *, is_insert: bool, on_conflict: OnConflict | None, message: str
-    ) -> Commit:
-        policy = check_policy(on_conflict, self.meta, is_insert=is_insert)
-        return run_writes(self.lake, lambda: [plan(self.refresh())], policy=policy, message=message)[0]
+    @property
+    def _spark(self) -> SparkSession:
+        return self.lake.spark
+
+    def _do(self, plan: Callable[[Table], Write], options: WriteOptions, *, is_insert: bool = False) -> Commit:
+        policy = check_policy(options.on_conflict, self.meta, is_insert=is_insert)
+        return run_writes(
+            self.lake,
+            lambda: [replace(plan(self.refresh()), app=options.app)],
+            policy=policy,
+            message=options.message,
+        )[0]
 
 
 def _history_entry(one: read_pb2.Version) -> HistoryEntry:

@@ -38,6 +38,7 @@ ATTEMPTS_MAX: Final = 8
 BACKOFF_BASE_S: Final = 0.1
 BACKOFF_LONGEST_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.2
+APP_ID_CHARS_MAX: Final = 256
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,16 @@ class Commit:
     rebased_over: int = 0
     rows_staged: int = 0
     attempts: int = 1
+    already_applied: bool = False  # the table has this application version: nothing was written
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """How a write is committed: what a lost race leads to, its message, its place in an exactly-once pipeline."""
+
+    on_conflict: OnConflict | None = None
+    message: str = ""
+    app: common_pb2.AppVersion | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,7 @@ class Write:
     scope: common_pb2.Scope | None = None
     restore_version: int = 0
     read_version: int | None = None
+    app: common_pb2.AppVersion | None = None
 
     def at(self, version: int) -> Write:
         """The same, judged against what came after this version."""
@@ -96,6 +108,7 @@ class Write:
             scope=self.scope,
             restore_version=self.restore_version,
             key_sets=staged.key_sets,
+            app_versions=[] if self.app is None else [self.app],
         )
 
 
@@ -124,6 +137,17 @@ def check_policy(policy: str | None, meta: catalog_pb2.Table, *, is_insert: bool
         if chosen == known:
             return known
     raise InputError("POLICY_INVALID", f"on_conflict is one of {', '.join(POLICIES)}, not {chosen!r}")
+
+
+def app_version_of(app_id: str | None, app_version: int | None) -> common_pb2.AppVersion | None:
+    """The version of an application's own work that a write carries; both are given, or neither."""
+    if app_id is None and app_version is None:
+        return None
+    if not isinstance(app_id, str) or not 0 < len(app_id) <= APP_ID_CHARS_MAX:
+        raise InputError("APP_VERSION_INVALID", f"app_id is a text of 1 to {APP_ID_CHARS_MAX} characters")
+    if isinstance(app_version, bool) or not isinstance(app_version, int) or not 0 <= app_version < 1 << 63:
+        raise InputError("APP_VERSION_INVALID", "app_version is a whole number from 0 that grows with each write")
+    return common_pb2.AppVersion(app_id=app_id, version=app_version)
 
 
 def run_writes(
@@ -191,6 +215,7 @@ def _attempt(
     ]
     keeps_files = False
     resubmits = policy == "resubmit" and all(write.is_blind_insert for write in writes)
+    applied: set[str] = set()
     try:
         with txn:
             for write, stage in zip(writes, stages, strict=True):
@@ -203,7 +228,8 @@ def _attempt(
                         staged = f"{_operation(write)} staged {stage.staged.rows()} rows"
                         tell(staged, **_facts(write, stage.read_version, txn.txn_id), level=logging.DEBUG)
             committed = txn.commit(_changes(writes, stages), cursors)
-        keeps_files = True
+        applied = {one.table_id for one in committed.tables if one.already_applied}
+        keeps_files = not applied
     except ClientConflict as error:
         lost = _Lost(txn.txn_id, error.conflict, stages)
         # Whoever adopts them needs them; those that nobody adopts the service sweeps.
@@ -215,9 +241,10 @@ def _attempt(
     finally:
         if not keeps_files:
             for write, stage in zip(writes, stages, strict=True):
-                tell(f"{_operation(write)} ends in vain", **_facts(write, stage.read_version, txn.txn_id))
-                with suppress(OSError):
-                    stage.remove()
+                if not applied or write.meta.table_id in applied:
+                    tell(f"{_operation(write)} ends in vain", **_facts(write, stage.read_version, txn.txn_id))
+                    with suppress(OSError):
+                        stage.remove()
     return committed, _staged_rows(stages), txn.txn_id
 
 
@@ -296,8 +323,14 @@ def _commits(
     for write in writes:
         one = by_id[write.meta.table_id]
         rows = staged.get(write.meta.table_id, 0)
-        found.append(Commit(write.meta.name, one.version, moment, txn_id, one.rebased_over, rows, attempt))
-        tell(f"{_operation(write)} committed", **_facts(write, one.version, txn_id))
+        applied = one.already_applied
+        name = write.meta.name
+        found.append(
+            Commit(name, one.version, moment, txn_id, one.rebased_over, 0 if applied else rows, attempt, applied)
+        )
+        tell(
+            f"{_operation(write)} {'applied before' if applied else 'committed'}", **_facts(write, one.version, txn_id)
+        )
     return found
 
 

@@ -18,6 +18,7 @@ from protos.laketx.v1 import common_pb2
 from tests.spark.stored import by, file_rows, live, staged_folders, stored_rows
 from worker import ConflictError, InputError, Lake, Table, connect
 from worker.schema import FIELD_ID
+from worker.transaction import WriteOptions
 
 Names = Callable[[], str]
 
@@ -300,7 +301,7 @@ def test_several_tables_all_or_nothing(lake: Lake, spark: SparkSession, new_name
 def test_a_doomed_write_stops_its_job(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     table = lake.create_table(new_name(), "id bigint")
     with pytest.raises(ConflictError):
-        table._do(lambda one: doomed(one, spark), is_insert=False, on_conflict=None, message="")
+        table._do(lambda one: doomed(one, spark), WriteOptions())
     assert table.refresh().meta.head_version == 1
 
 

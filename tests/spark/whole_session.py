@@ -27,7 +27,7 @@ from worker import ConflictError, InputError, Lake, Table, connect, merge_on_rea
 from worker.progress import counting
 from worker.spark_jobs import is_classic
 from worker.staging import Stage, Staged
-from worker.transaction import Write
+from worker.transaction import Write, WriteOptions
 
 Rows = list[tuple[Any, ...]]
 
@@ -228,7 +228,7 @@ def doomed(table: Table) -> Write:
 def cancelled(lake: Lake, folder: Path) -> None:
     """Told that it is doomed, a write interrupts its job of minutes."""
     table = lake.create_table("sales.slow", "id bigint")
-    refused(lambda: table._do(doomed, is_insert=False, on_conflict=None, message=""), ConflictError, "winner")
+    refused(lambda: table._do(doomed, WriteOptions()), ConflictError, "winner")
     assert lake.spark.range(3).count() == 3
 
 
