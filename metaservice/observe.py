@@ -37,7 +37,7 @@ SCHEDULE_FAILED = "schedule_failed"
 EVENTS: Final[Mapping[str, str]] = {
     STARTED: "The service takes calls: its address, its data folder.",
     STOPPED: "It has ended as it was asked to; everything is durable.",
-    BROKEN: "It contradicts itself and ends at once with exit code 70; the next start reads the log. Report it.",
+    BROKEN: "It contradicts itself, or its data folder is gone (see the error), and ends at once with exit code 70.",
     REFUSED: "A call was refused: method, request id, reason, facts.",
     REOPEN_FAILED: "The store failed and can't be opened again yet; it is tried every half second.",
     METRICS_LISTEN: "Metrics are served: at which address.",

@@ -53,8 +53,9 @@ from metaservice.service.sweeping import Sweeping
 from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
 from metaservice.service.waiting import Bells
+from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
-from metaservice.store.port import Store, StoreFailed, StoreUnusable
+from metaservice.store.port import STORE_IS_BACKUP, StoreFailed, StoreUnusable
 from metaservice.store.rocks import FORMAT_SUPPORTED, RocksStore
 
 EXIT_BROKEN = 70
@@ -161,29 +162,38 @@ class OpenState:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._store: Store | None = None
+        self._store: RocksStore | None = None
 
     def again(self) -> State:
+        """Raises StoreGone where a folder that was opened before isn't there any more: another one is not made."""
         if self._store is None:
             return self._open()
+        self._store.refuse_if_gone()
         self._store.close()
         for _ in range(REOPEN_TRIES_MAX):
             try:
-                return self._open()
+                return self._open(must_exist=True)
             except (StoreFailed, StoreUnusable, OSError) as error:
                 event(REOPEN_FAILED, error=repr(error))
                 time.sleep(0.5)
         raise RuntimeError("the store can't be opened again")
 
-    def _open(self) -> State:
+    def _open(self, *, must_exist: bool = False) -> State:
         most = self._settings.store_bytes_max
-        self._store = RocksStore(self._settings.data, bytes_max=most or None)
+        refuse_unfinished(self._settings.data)
+        self._store = RocksStore(self._settings.data, bytes_max=most or None, must_exist=must_exist)
         try:
             ensure_history(self._store, fresh_history_id())
             return State(self._store, WirePayloads(), self._settings.task_backoff_ms)
         except BaseException:
             self._store.close()
             raise
+
+
+def refuse_unfinished(data: Path) -> None:
+    """A backup or a restore that was cut off is not whole."""
+    if data.name.endswith(PARTIAL) and (data / "CURRENT").exists():
+        raise StoreUnusable(STORE_IS_BACKUP, path=str(data), found="what an unfinished backup or restore left")
 
 
 def tune_interpreter() -> None:

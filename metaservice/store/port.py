@@ -9,6 +9,7 @@ One thread writes, syncs and closes; any thread reads. A key's first byte is nev
 
     StoreUnusable    what is on disk can't be opened or read; the reason is a word that stays
     StoreFailed      a call failed half-way and nobody knows what it did: answer nothing, close, open again
+    StoreGone        what was opened is no longer there: answer nothing and end
 """
 
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ STORE_DAMAGED = "STORE_DAMAGED"  # bytes are not what was written
 STORE_FOREIGN = "STORE_FOREIGN"  # a database of someone else's
 STORE_NO_ROOM = "STORE_NO_ROOM"  # opening needs more room than the file system has
 STORE_UNREACHABLE = "STORE_UNREACHABLE"  # permissions, a file in the folder's place, a broken disk
+STORE_IS_BACKUP = "STORE_IS_BACKUP"  # a backup: it is restored, never served
 FORMAT_TOO_NEW = "FORMAT_TOO_NEW"  # written by a later release
 
 
@@ -100,6 +102,10 @@ class Store(Protocol):
 
 class StoreFailed(Exception):  # noqa: N818 - says what happened
     """A write, sync or read broke: every later call raises this too, until the store is opened again."""
+
+
+class StoreGone(Exception):  # noqa: N818 - likewise
+    """The folder was removed or replaced while it was open: what is written to it can't be found again."""
 
 
 class StoreUnusable(Exception):  # noqa: N818 - likewise

@@ -32,16 +32,20 @@ from rocksdict import (
     WriteBatch,
 )
 
+from metaservice.store.folders import MANIFEST
+from metaservice.store.logmark import LogMark, refuse_a_lost_log, refuse_lost_writes
 from metaservice.store.port import (
     FORMAT_TOO_NEW,
     STORE_DAMAGED,
     STORE_FOREIGN,
+    STORE_IS_BACKUP,
     STORE_LOCKED,
     STORE_NO_ROOM,
     STORE_UNREACHABLE,
     Batch,
     Store,
     StoreFailed,
+    StoreGone,
     StoreUnusable,
 )
 
@@ -50,16 +54,23 @@ FORMAT_KEY = b"\x00format"
 
 
 class RocksStore(Store):
-    """Opens the folder, or makes it; raises StoreUnusable."""
+    """Opens the folder, or makes it unless it must be there; raises StoreUnusable, StoreGone."""
 
-    def __init__(self, path: Path, *, bytes_max: int | None = None) -> None:
+    def __init__(self, path: Path, *, bytes_max: int | None = None, must_exist: bool = False) -> None:
         self._path = path
         self._bytes_max = bytes_max
         self._failure: str | None = None
         self._closed = False
         self._cursors: WeakSet[RocksCursor] = WeakSet()
         self._cursors_lock = threading.Lock()
+        if must_exist and not (path / "CURRENT").exists():
+            raise StoreGone(f"the data folder {path} was removed while the service ran")
         self._db = _open(path)
+        try:
+            self._mark = LogMark(path, self._db.latest_sequence_number())
+        except BaseException:
+            _close(self._db)
+            raise
 
     def get(self, key: bytes) -> bytes | None:
         self.refuse_if_failed()
@@ -96,6 +107,9 @@ class RocksStore(Store):
         self.refuse_if_failed()
         try:
             self._db.flush_wal(True)
+            self._mark.note(self._db.latest_sequence_number())
+        except StoreGone:
+            raise
         except Exception as error:
             raise self._fail(error) from error
 
@@ -143,8 +157,15 @@ class RocksStore(Store):
         try:
             if self._failure is None:
                 self.sync()
+                with contextlib.suppress(Exception):  # no room, say: the log has everything
+                    self._db.flush()
+                    self._mark.note_closed(self._db.latest_sequence_number())
         finally:
             self._let_go()
+
+    def refuse_if_gone(self) -> None:
+        """Raises StoreGone where the folder is no longer the one that was opened."""
+        self._mark.refuse_if_gone()
 
     def refuse_if_failed(self) -> None:
         if self._failure is not None:
@@ -167,6 +188,7 @@ class RocksStore(Store):
         for cursor in cursors:
             cursor.let_go()
         _close(self._db)
+        self._mark.close()
         self._closed = True
 
 
@@ -275,7 +297,9 @@ def _descend(iterator: RdictIter, start: bytes, end: bytes, count: int) -> list[
 def _open(path: Path) -> Rdict:
     try:
         path.mkdir(parents=True, exist_ok=True)
+        _refuse_a_backup(path)
         _refuse_half_a_store(path)
+        refuse_a_lost_log(path)
         _refuse_without_room(path)
         db = Rdict(str(path), _options())
     except StoreUnusable:
@@ -283,6 +307,7 @@ def _open(path: Path) -> Rdict:
     except Exception as error:
         raise _unusable(path, error) from error
     try:
+        refuse_lost_writes(path, db.latest_sequence_number())
         _check_format(path, db)
     except StoreUnusable:
         _close(db)
@@ -291,6 +316,13 @@ def _open(path: Path) -> Rdict:
         _close(db)
         raise _unusable(path, error) from error
     return db
+
+
+def _refuse_a_backup(path: Path) -> None:
+    """An opening writes: it would spoil the backup, and tell its history a second time."""
+    if (path / MANIFEST).exists():
+        how = f"laketx restore --backup {path} --data NEW_FOLDER"
+        raise StoreUnusable(STORE_IS_BACKUP, path=str(path), found="a backup", restore_it_with=how)
 
 
 def _refuse_half_a_store(path: Path) -> None:
@@ -346,11 +378,12 @@ _SIGNS = (
     ("No such file or directory", STORE_DAMAGED),  # the folder is there, so a part of the database is not
 )
 _FORMAT_BYTES = 4
+_OPTIONS = Path(__file__).with_name("options")
 _ROOM_TO_OPEN_BYTES = 2 * _MIB
 
 
 def _options() -> Options:
-    options = Options(raw_mode=True)
+    options, _ = Options.load_latest(str(_OPTIONS))  # a log that was closed and is gone, or shorter, is damage
     options.create_if_missing(True)
     options.set_paranoid_checks(True)
     # Accepts a torn last record, refuses damage before it. The default mode opens what precedes the damage, silently.

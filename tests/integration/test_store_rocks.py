@@ -60,6 +60,15 @@ store.sync()
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
+WRITE_SYNC_WRITE_DIE = """
+store = RocksStore(path)
+for number in range(999):
+    put(store, number)
+store.sync()
+put(store, 999)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 OPEN_AND_WAIT = """
 store = RocksStore(path)
 put(store, 1)
@@ -182,7 +191,10 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("lost_bytes", [1, 3, 200])
-def test_a_torn_last_record_is_left_out(log: Path, lost_bytes: int) -> None:
+def test_a_torn_last_record_that_was_not_synced_is_left_out(tmp_path: Path, lost_bytes: int) -> None:
+    with child(WRITE_SYNC_WRITE_DIE, tmp_path) as writer:
+        assert writer.wait() == -signal.SIGKILL
+    log = max(tmp_path.glob("*.log"))
     os.truncate(log, log.stat().st_size - lost_bytes)
     store = RocksStore(log.parent)
     assert numbers(store) == list(range(999))
@@ -191,6 +203,13 @@ def test_a_torn_last_record_is_left_out(log: Path, lost_bytes: int) -> None:
     store = RocksStore(log.parent)
     assert numbers(store) == list(range(1000))
     store.close()
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 3, 200, 1_000, None])
+def test_a_log_that_lost_what_was_synced_is_refused(log: Path, lost_bytes: int | None) -> None:
+    os.truncate(log, 0 if lost_bytes is None else log.stat().st_size - lost_bytes)
+    for _ in range(2):
+        assert refusal(log.parent).reason == port.STORE_DAMAGED
 
 
 @pytest.mark.parametrize("tail", [bytes(10_000), b"\x5a" * 5])

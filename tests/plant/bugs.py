@@ -178,4 +178,17 @@ BUGS = (
         CORE + "row_level.py",
         (("if entry.partition not in touched or (me", "if entry.partition in touched or (me"),),
     ),
+    Bug(
+        "a log that was deleted or emptied is opened as an older state",
+        "metaservice/store/rocks.py",
+        (
+            ("        refuse_a_lost_log(path)\n", ""),
+            ("        refuse_lost_writes(path, db.latest_sequence_number())\n", ""),
+        ),
+    ),
+    Bug(
+        "after a sync it is not noted what was synced, nor looked whether the folder is there",
+        "metaservice/store/rocks.py",
+        (("            self._mark.note(self._db.latest_sequence_number())\n", ""),),
+    ),
 )

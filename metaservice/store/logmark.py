@@ -1,0 +1,168 @@
+"""The mark: a small file beside the database that says up to where the log was synced, and in which log file.
+
+It is written after every sync of the log and never synced itself, apart from openings and closings: that costs two
+short calls, and what it says was durable before it said so. So it can be behind the log, never ahead of it:
+
+    after kill -9      the kernel has it: it is exact
+    after a power cut  it says what had been true a short while before
+
+An opening that finds less than the mark says has lost acknowledged writes. RocksDB itself sees a log missing that was
+closed (its manifest names these); the mark is for the one that was being written, whose loss leaves no other trace.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from metaservice.store.port import STORE_DAMAGED, StoreGone, StoreUnusable
+
+NAME: Final = "laketx-synced"
+_FORMAT: Final = struct.Struct("<8sIQQQ")
+_MAGIC: Final = b"laketx-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """`sequence` is RocksDB's number of the last write; log 0 says that the tables hold everything."""
+
+    identity: int
+    sequence: int
+    log: int
+    log_bytes: int
+
+
+def read_mark(folder: Path) -> Mark | None:
+    """None where none is there, or none that can be read: then it proves nothing."""
+    try:
+        raw = (folder / NAME).read_bytes()
+    except OSError:
+        return None
+    body, check = raw[: _FORMAT.size], raw[_FORMAT.size :]
+    if len(body) != _FORMAT.size or check != _check(body):
+        return None
+    magic, identity, sequence, log, log_bytes = _FORMAT.unpack(body)
+    return Mark(identity, sequence, log, log_bytes) if magic == _MAGIC else None
+
+
+def refuse_a_lost_log(folder: Path) -> None:
+    """Before an opening changes anything: the log that was being written is there, or a later one, with its bytes."""
+    mark = read_mark(folder)
+    if mark is None or not mark.log or mark.identity != _identity(folder):
+        return
+    newest = _newest_log(folder)
+    if newest < mark.log:
+        raise _lost(folder, f"the write-ahead log {_log_name(mark.log)} is gone")
+    if newest == mark.log:
+        found_bytes = (folder / _log_name(newest)).stat().st_size
+        if found_bytes < mark.log_bytes:
+            raise _lost(folder, f"{_log_name(newest)} has {found_bytes} bytes of {mark.log_bytes}")
+
+
+def refuse_lost_writes(folder: Path, sequence: int) -> None:
+    """After an opening, by what it found."""
+    mark = read_mark(folder)
+    if mark is not None and mark.identity == _identity(folder) and sequence < mark.sequence:
+        raise _lost(folder, f"write {sequence} is the last of {mark.sequence} that were synced")
+
+
+class LogMark:
+    """Keeps the mark of an open store; used by the thread that syncs."""
+
+    def __init__(self, folder: Path, sequence: int) -> None:
+        self._folder = folder
+        self._identity = _identity(folder)
+        self._log = 0
+        self._log_path = folder
+        self._inode = 0
+        self._sequence = self._log_bytes = -1
+        self._file = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self.note(sequence)
+            os.fsync(self._file)
+        except BaseException:
+            self.close()
+            raise
+
+    def note(self, sequence: int) -> None:
+        """All writes up to this one are synced. Raises StoreGone where the log's file is not the one in the folder."""
+        log_bytes = self._size()
+        if log_bytes < 0 or (sequence != self._sequence and log_bytes == self._log_bytes):
+            log_bytes = self._find_log()  # a write that didn't lengthen it went to the next one
+        self._sequence, self._log_bytes = sequence, log_bytes
+        self._write(Mark(self._identity, sequence, self._log, log_bytes))
+
+    def note_closed(self, sequence: int) -> None:
+        """The tables hold everything: the log is not needed."""
+        self._write(Mark(self._identity, sequence, 0, 0))
+        os.fsync(self._file)
+
+    def refuse_if_gone(self) -> None:
+        if self._size() < 0:
+            self._find_log()
+
+    def close(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _size(self) -> int:
+        """Of the log that is being written; below zero where it is no longer the one that was found."""
+        try:
+            found = self._log_path.stat()
+        except OSError:
+            return -1
+        return found.st_size if found.st_ino == self._inode else -1
+
+    def _find_log(self) -> int:
+        newest = _newest_log(self._folder)
+        path = self._folder / _log_name(newest)
+        try:
+            found = path.stat()
+        except OSError:
+            raise self._gone() from None
+        if newest < self._log or (newest == self._log and found.st_ino != self._inode):
+            raise self._gone()
+        self._log, self._log_path, self._inode = newest, path, found.st_ino
+        return found.st_size
+
+    def _gone(self) -> StoreGone:
+        return StoreGone(
+            f"the data folder {self._folder} was removed or replaced while the service ran: "
+            "nothing more is acknowledged; put it back or restore a backup, then start again"
+        )
+
+    def _write(self, mark: Mark) -> None:
+        body = _FORMAT.pack(_MAGIC, mark.identity, mark.sequence, mark.log, mark.log_bytes)
+        os.pwrite(self._file, body + _check(body), 0)
+
+
+def _check(body: bytes) -> bytes:
+    return struct.pack("<I", zlib.crc32(body))
+
+
+def _identity(folder: Path) -> int:
+    """Tells databases apart: a mark that came from another folder says nothing of this one."""
+    try:
+        return zlib.crc32((folder / "IDENTITY").read_bytes())
+    except OSError:
+        return 0
+
+
+def _newest_log(folder: Path) -> int:
+    """Below zero where there is none."""
+    return max((int(log.stem) for log in folder.glob("*.log") if log.stem.isdecimal()), default=-1)
+
+
+def _log_name(number: int) -> str:
+    return f"{number:06d}.log"
+
+
+def _lost(folder: Path, found: str) -> StoreUnusable:
+    return StoreUnusable(
+        STORE_DAMAGED, path=str(folder), found=f"{found}: acknowledged writes are lost; put the file back, or restore"
+    )
