@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 from benchmarks.frame import ROOT, Benchmark, scale, scaled, scratch
@@ -23,6 +24,11 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 PROCESSES = 2
 HISTORY = 100_000
 LARGE = 100_000
+WIDE = 3_000  # partitions
+COMPARISONS = 950_000  # the limit is 1,000,000
+NODES = 9_999  # of one condition; the limit is 10,000
+
+Costly = Callable[[MetaClient, str, int], None]
 
 
 class Decision(NamedTuple):
@@ -118,6 +124,67 @@ def time_large_commit(client: MetaClient, address: str, table_id: str) -> tuple[
     return seconds, alone, meanwhile[0]
 
 
+@cache  # what making it costs is not measured
+def below_one_of(comparisons: int) -> common_pb2.Predicate:
+    """A condition of which no index helps: true nowhere, after so many comparisons."""
+    found = common_pb2.Predicate()
+    for number in range(comparisons):
+        compare = found.any_of.operands.add().compare
+        compare.column, compare.comparison, compare.value.integer = "day", common_pb2.COMPARISON_LESS, -1 - number
+    return found
+
+
+def make_wide_table(client: MetaClient) -> tuple[str, int]:
+    """Many partitions, changed by one commit behind the version that comes with the table."""
+    table = catalog_pb2.Table(name=f"t_{uuid7().replace('-', '_')}", partition_columns=["day"])
+    table.columns.add(name="day", type="int")
+    table_id = client.create_table(table).table_id
+    txn_id = uuid7()
+    files = [data_file(txn_id, number) for number in range(WIDE)]
+    for number, file in enumerate(files):
+        file.partition.values.add(column="day", value=common_pb2.Value(integer=number))
+    client.append(table_id, files, txn_id=txn_id)
+    return table_id, 0
+
+
+def commit_what_costs(client: MetaClient, table_id: str, read_version: int) -> None:
+    """Judged as long as anything may be: by almost as many comparisons as are allowed."""
+    reads = [common_pb2.Read(predicate=below_one_of(COMPARISONS // WIDE))]
+    intent = transaction_pb2.TableIntent(
+        table_id=table_id, operation=common_pb2.OPERATION_DELETE, read_version=read_version, reads=reads
+    )
+    txn = client.begin([intent])
+    txn.commit([common_pb2.Change(table_id=table_id, reads=reads)])
+
+
+def begin_with_much(client: MetaClient, table_id: str, read_version: int) -> None:
+    """The largest condition, declared, looked at by a renewal, and given up."""
+    reads = [common_pb2.Read(predicate=below_one_of(NODES))]
+    intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_DELETE, reads=reads)
+    txn = client.begin([intent])
+    commit_what_costs(client, table_id, read_version)
+    txn.abort("measured")
+
+
+def time_beside_costly(client: MetaClient, address: str, work: Costly) -> tuple[float, float]:
+    """The p99 of others' appends alone, and beside one client that does nothing but this."""
+    other = make_table(client, "delta_write_serializable")
+    table_id, read_version = make_wide_table(client)
+    alone = put_load(address, "append", 4, 4, other, 1).p99_ms
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.is_set():
+            work(client, table_id, read_version)
+
+    beside = threading.Thread(target=repeat)
+    beside.start()
+    meanwhile = put_load(address, "append", 4, 4, other, 1).p99_ms
+    ended.set()
+    beside.join()
+    return alone, meanwhile
+
+
 def main() -> int:
     bench = Benchmark("commit", "Commits a second: LakeTX beside deltalake and pyiceberg", ["grpcio", "rocksdict"])
     seconds = max(2.0, 6.0 * scale())
@@ -133,6 +200,7 @@ def main() -> int:
             loads.alone()
             loads.contended(at16)
             loads.large()
+            loads.costly()
             loads.long_history()
     return 0 if bench.finish() else 1
 
@@ -222,6 +290,13 @@ class Loads:
         self.bench.add(f"a transaction of {scaled(LARGE)} files", [one[0] for one in runs], unit="s", at_most=3)
         ratios = [one[2] / one[1] for one in runs]
         self.bench.add("others meanwhile: p99 over p99 alone", ratios, unit="times", at_most=5)
+
+    def costly(self) -> None:
+        """What judging the worst allowed conditions costs others."""
+        for what, work in (("commits judged longest", commit_what_costs), ("the largest conditions", begin_with_much)):
+            runs = [time_beside_costly(self.client, self.address, work) for _ in range(max(1, round(3 * scale())))]
+            ratios = [meanwhile / alone for alone, meanwhile in runs]
+            self.bench.add(f"others beside {what}: p99 over p99 alone", ratios, unit="times", at_most=5)
 
     def long_history(self) -> None:
         """One-call appends, fresh and with many commits behind them."""

@@ -5,9 +5,12 @@ Winners are judged in version order; the first rule that fails names the conflic
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from metaservice.core.matching import PartitionReads, Work
 from metaservice.core.model import (
     COMPACTIONS,
     ROW_CHANGES,
@@ -24,26 +27,32 @@ from metaservice.core.model import (
     TableMeta,
 )
 from metaservice.core.profiles import CLASS_OF, STANDS, writers_look_at
-from metaservice.core.row_level import RowChange, calm_from
+from metaservice.core.row_level import RowChange, is_calm
 from metaservice.core.whole import changes_data, is_blind
 
 
-@dataclass(slots=True)
+@dataclass
 class Mine:
     """My change with what judging derives from it, once."""
 
     change: Change
     meta: TableMeta
     snapshots: Snapshots
+    work: Work = field(default_factory=Work)
     written: frozenset[str] = field(init=False)
     buckets: frozenset[tuple[str, int]] = field(init=False)
     touched: frozenset[str] = field(init=False)
     hides_anywhere: frozenset[str] = field(init=False)
     blind: bool = field(init=False)
-    _removals: list[Live] | None = None
+    _reads: PartitionReads = field(init=False)
+    _file_reads: PartitionReads = field(init=False)
 
     def __post_init__(self) -> None:
-        change = self.change
+        change, partitioning = self.change, self.meta.partitioning
+        self._reads = self._file_reads = PartitionReads(change.reads, partitioning, self.work)
+        of_files = [read for read in change.reads if read.reads_files]
+        if len(of_files) < len(change.reads):
+            self._file_reads = PartitionReads(of_files, partitioning, self.work)
         self.written = frozenset(e.partition for e in change.adds) | frozenset(g.partition for g in change.groups)
         hides_by_key = self.meta.keyed and change.operation not in COMPACTIONS
         self.buckets = frozenset((e.partition, e.bucket) for e in change.adds) if hides_by_key else frozenset()
@@ -58,34 +67,70 @@ class Mine:
             return True
         if change.scope is not None and change.scope.touches(partition):
             return True
-        if change.operation not in ROW_CHANGES:
-            return False
-        return any(read.touches(partition, self.meta.partitioning) for read in change.reads)
+        return change.operation in ROW_CHANGES and self._reads.touches(partition)
 
     def reads(self, partition: str) -> bool:
         """Whether a new file there is one that I should have read."""
         change = self.change
         if change.scope is not None and change.scope.touches(partition):
             return True
-        return any(read.touches(partition, self.meta.partitioning) for read in change.reads)
+        return self._reads.touches(partition)
 
     def reads_files(self, partition: str) -> bool:
         """Whether the files there that were live at my read version count as read."""
         change = self.change
         if change.scope is not None and not change.scope.written and change.scope.touches(partition):
             return True
-        return any(r.reads_files and r.touches(partition, self.meta.partitioning) for r in change.reads)
+        return self._file_reads.touches(partition)
 
-    def removals(self) -> list[Live]:
-        """What I remove, worked out at my read version."""
-        if self._removals is None:
-            self._removals = list(removals_at(self.change, self.snapshots, self.change.read_version))
-        return self._removals
+    @cached_property
+    def removed_places(self) -> dict[tuple[str, int], set[str]]:
+        """The files that I remove, worked out at my read version, by partition and bucket."""
+        found: dict[tuple[str, int], set[str]] = {}
+        for live in removals_at(self.change, self.snapshots, self.change.read_version):
+            entry = live.entry
+            if not entry.is_delete_set:
+                found.setdefault((entry.partition, entry.bucket), set()).add(entry.path)
+        return found
+
+    @cached_property
+    def removed(self) -> frozenset[str]:
+        """Their paths, and those of files whose rows I hide."""
+        return self.touched.union(*self.removed_places.values())
+
+    @cached_property
+    def removed_in(self) -> frozenset[str]:
+        return frozenset(partition for partition, _ in self.removed_places)
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        return frozenset(ref.path for ref in self.change.removes)
+
+    @cached_property
+    def level(self) -> Profile | None:
+        """At which I am checked; None is snapshot, for whom changes data in no table of its transaction."""
+        change = self.change
+        only_files = not change.app_versions and change.alteration is None
+        if not only_files or changes_data(change) or change.others_change_data:
+            return self.meta.profile
+        if self.meta.profile is Profile.DELTA_SERIALIZABLE:
+            return None
+        says_so = change.operation is Operation.CUSTOM and not change.changes_data
+        return None if says_so or change.operation in COMPACTIONS or _pure_alter(change) else self.meta.profile
+
+    @cached_property
+    def _sets_in(self) -> dict[str, bool]:
+        """Partitions of my delete sets; whether one of them names files."""
+        found: dict[str, bool] = {}
+        for entry in self.change.adds:
+            if entry.is_delete_set:
+                found[entry.partition] = found.get(entry.partition, False) or bool(entry.touches)
+        return found
 
     def hides_rows_in(self, partition: str) -> bool:
         """Whether a delete set of mine hides rows of files that were live there."""
-        sets = [e for e in self.change.adds if e.is_delete_set and e.partition == partition]
-        return any(e.touches for e in sets) or (bool(sets) and self.bucket_held_files(partition, 0))
+        names_files = self._sets_in.get(partition)
+        return names_files is not None and (names_files or self.bucket_held_files(partition, 0))
 
     def bucket_held_files(self, partition: str, bucket: int) -> bool:
         found = self.snapshots.live(self.change.read_version, partition, bucket)
@@ -111,15 +156,91 @@ def judge(change: Change, meta: TableMeta, winners: Sequence[Footprint], snapsho
     """The first conflict with a winner, or None."""
     if not winners:
         return None
-    mine = Mine(change, meta, snapshots)
-    if meta.profile is Profile.ROW_LEVEL:
-        return _row_level(mine, winners)
-    check = _maxcompute if meta.profile is Profile.MAXCOMPUTE else _delta
+    judging = Judging(Mine(change, meta, snapshots))
     for winner in winners:
-        conflict = check(mine, winner)
+        conflict = judging.meet(winner)
         if conflict is not None:
             return conflict
-    return None
+    return judging.end()
+
+
+class Judging:
+    """A change that meets its winners one by one, in version order; what it has met is kept in between.
+
+    Under `row_level` a winner may be put off: whether it counts depends on those that follow it. Up to `settled`
+    nothing that follows changes the answer. `near` are the winners that changed a partition of my groups.
+    """
+
+    def __init__(self, mine: Mine) -> None:
+        self.mine = mine
+        self.met = self.settled = mine.change.read_version
+        self.near: list[Footprint] = []
+        change, meta = mine.change, mine.meta
+        self._grouped = frozenset(group.partition for group in change.groups)
+        self._passes_inserts = (
+            change.operation is Operation.INSERT
+            and mine.blind
+            and not (meta.keyed or change.app_ids_read)
+            and meta.profile is not Profile.MAXCOMPUTE
+        )
+        self._rows: RowChange | None = None
+        self._put_off: deque[Footprint] = deque()
+        if mine.meta.profile is Profile.ROW_LEVEL:
+            self._rows = RowChange(mine.change, mine.meta, mine.snapshots, mine.work)
+
+    @property
+    def puts_off(self) -> bool:
+        return bool(self._put_off)
+
+    def meet(self, winner: Footprint) -> Conflict | None:
+        """May raise Paused: then the same winner is met again."""
+        if self._passes_inserts and winner.blind and winner.operation is Operation.INSERT:
+            self.met = self.settled = winner.version
+            return None
+        mine = self.mine
+        mine.work.begin_winner(_cost(winner, mine.meta.profile))
+        conflict = None
+        if self._rows is not None:
+            conflict = self._meet_by_rows(self._rows, winner)
+        elif mine.meta.profile is Profile.MAXCOMPUTE:
+            conflict = _maxcompute(mine, winner)
+        else:
+            conflict = _delta(mine, winner)
+        if conflict is None:
+            self.met = winner.version
+            self.settled = self._put_off[0].version - 1 if self._put_off else winner.version
+            if not self._grouped.isdisjoint(winner.partitions):
+                self.near.append(winner)
+        return conflict
+
+    def end(self) -> Conflict | None:
+        """When every winner was met. May raise Paused."""
+        if self._rows is not None:
+            while self._put_off:
+                conflict = _row_level(self.mine, self._rows, self._put_off[0], may_skip=True)
+                if conflict is not None:
+                    return conflict
+                self._put_off.popleft()
+        return None
+
+    def _meet_by_rows(self, me: RowChange, winner: Footprint) -> Conflict | None:
+        reads_order = bool(self.mine.change.app_versions)  # who looked an id up without finding it came before me
+        if is_calm(winner, self.mine.meta) and not reads_order:
+            self._put_off.append(winner)
+            return None
+        while self._put_off:
+            conflict = _row_level(self.mine, me, self._put_off[0], may_skip=False)
+            if conflict is not None:
+                return conflict
+            self._put_off.popleft()
+        return _row_level(self.mine, me, winner, may_skip=False)
+
+
+def _cost(winner: Footprint, profile: Profile) -> int:
+    """Of meeting a winner, conditions apart, in comparisons."""
+    if profile is Profile.MAXCOMPUTE:
+        return 5 + len(winner.partitions)
+    return 5 + len(winner.partitions) + 3 * (len(winner.added) + len(winner.removed) + len(winner.touched))
 
 
 def _lost(
@@ -177,33 +298,13 @@ def _maxcompute(mine: Mine, winner: Footprint) -> Conflict | None:
     return None
 
 
-def _row_level(mine: Mine, winners: Sequence[Footprint]) -> Conflict | None:
-    me = RowChange(mine.change, mine.meta, mine.snapshots)
-    reads_order = bool(mine.change.app_versions)  # who looked an id up without finding it came before me
-    calm = len(winners) if reads_order else calm_from(winners, mine.meta)
-    for place, winner in enumerate(winners):
-        if winner.metadata_changed or winner.features_changed:
-            if not _quiet_alter(mine):
-                return _lost(mine, winner, Rule.METADATA_CHANGED)
-            continue
-        if winner.app_ids and set(winner.app_ids) & set(mine.change.app_ids_read):
-            return _lost(mine, winner, Rule.CONCURRENT_TRANSACTION)
-        found = me.against(winner, may_skip=place >= calm)
-        if found is not None:
-            return _lost(mine, winner, found.rule, found.partition, found.path, found.rows)
-    return None
-
-
-def _level(mine: Mine) -> Profile | None:
-    """The level at which I am checked; None is snapshot, for whom changes data in no table of its transaction."""
-    change = mine.change
-    only_files = not change.app_versions and change.alteration is None
-    if not only_files or changes_data(change) or change.others_change_data:
-        return mine.meta.profile
-    if mine.meta.profile is Profile.DELTA_SERIALIZABLE:
-        return None
-    says_so = change.operation is Operation.CUSTOM and not change.changes_data
-    return None if says_so or change.operation in COMPACTIONS or _pure_alter(change) else mine.meta.profile
+def _row_level(mine: Mine, me: RowChange, winner: Footprint, *, may_skip: bool) -> Conflict | None:
+    if winner.metadata_changed or winner.features_changed:
+        return None if _quiet_alter(mine) else _lost(mine, winner, Rule.METADATA_CHANGED)
+    if winner.app_ids and set(winner.app_ids) & set(mine.change.app_ids_read):
+        return _lost(mine, winner, Rule.CONCURRENT_TRANSACTION)
+    found = me.against(winner, may_skip=may_skip)
+    return None if found is None else _lost(mine, winner, found.rule, found.partition, found.path, found.rows)
 
 
 def _delta(mine: Mine, winner: Footprint) -> Conflict | None:
@@ -222,7 +323,7 @@ def _delta(mine: Mine, winner: Footprint) -> Conflict | None:
 
 
 def _delta_appends(mine: Mine, winner: Footprint) -> Conflict | None:
-    level = _level(mine)
+    level = mine.level
     if level is None:
         return None
     if mine.buckets:
@@ -285,25 +386,21 @@ def _delta_removed_read(mine: Mine, winner: Footprint) -> Conflict | None:
 
 def _delta_removed_removed(mine: Mine, winner: Footprint) -> Conflict | None:
     change = mine.change
-    removals = [live.entry for live in mine.removals() if not live.entry.is_delete_set]
-    removed = {entry.path for entry in removals} | mine.touched
-    named = {ref.path for ref in change.removes}
     compacting = change.operation in COMPACTIONS
     for gone in (*winner.removed, *winner.touched):
-        if gone.path in named:
+        if gone.path in mine.named:
             return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
         if gone.is_delete_set or gone.added > change.read_version:
             continue
         hidden_by_me = (gone.partition, gone.bucket) in mine.buckets and winner.operation not in COMPACTIONS
-        if gone.path in removed or hidden_by_me or gone.partition in mine.hides_anywhere:
+        if gone.path in mine.removed or hidden_by_me or gone.partition in mine.hides_anywhere:
             return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
     for partition in sorted(winner.hid_anywhere):
-        if any(entry.partition == partition for entry in removals) or mine.hides_rows_in(partition):
+        if partition in mine.removed_in or mine.hides_rows_in(partition):
             return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, partition)
     if compacting:
         return None
-    for partition, bucket in sorted(_hides_by_key(mine, winner)):
-        removed_there = any((e.partition, e.bucket) == (partition, bucket) for e in removals)
-        if removed_there or ((partition, bucket) in mine.buckets and mine.bucket_held_files(partition, bucket)):
-            return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, partition)
+    for place in sorted(_hides_by_key(mine, winner)):
+        if place in mine.removed_places or (place in mine.buckets and mine.bucket_held_files(*place)):
+            return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, place[0])
     return None

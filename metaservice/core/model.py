@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -161,7 +161,7 @@ class Read:
     """What was scanned: a condition on partitions, or partitions by name.
 
     `condition` is the whole of it, other columns included; None: `predicate` is. `changes_all`: the change hides every
-    row that was found.
+    row that was found. `prepared` keeps what judging makes of the conditions: they may be large, and are judged often.
     """
 
     predicate: Predicate
@@ -169,11 +169,7 @@ class Read:
     reads_files: bool = True
     condition: Predicate | None = None
     changes_all: bool = False
-
-    def touches(self, partition: str, partitioning: Partitioning) -> bool:
-        if self.partitions is not None:
-            return partition in self.partitions
-        return partitioning.matches(self.predicate, partition)
+    prepared: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,9 +66,36 @@ def decide(
     time_us: int,
 ) -> TableCommit | Conflict:
     """Judge, then rebase. Raises MetaError where the change could never commit."""
+    check(change, meta, snapshots)
+    conflict = judge(change, meta, winners, snapshots)
+    return conflict or commit_on_top(change, meta, winners, snapshots, author, head, time_us)
+
+
+def check(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
+    """Refuse what could never commit, whoever else commits."""
     if is_blind_insert(change):
-        return _insert(change, meta, winners, snapshots, author, head, time_us)
-    return decide_any(change, meta, winners, snapshots, author, head, time_us)
+        _check_adds(change, meta)
+        check_key_sets(change, meta)
+    else:
+        check_change(change, meta, snapshots)
+
+
+def commit_on_top(
+    change: Change,
+    meta: TableMeta,
+    winners: Sequence[Footprint],
+    snapshots: Snapshots,
+    author: Author,
+    head: int,
+    time_us: int,
+) -> TableCommit | Conflict:
+    """What a change becomes that was checked, and that every winner lets pass.
+
+    Of the winners only those count that changed a partition of its groups.
+    """
+    if is_blind_insert(change):
+        return _insert(change, snapshots, author, head, time_us)
+    return commit_any(change, meta, winners, snapshots, author, head, time_us)
 
 
 def is_blind_insert(change: Change) -> bool:
@@ -80,23 +107,12 @@ def is_blind_insert(change: Change) -> bool:
 
 def _insert(
     change: Change,
-    meta: TableMeta,
-    winners: Sequence[Footprint],
     snapshots: Snapshots,
     author: Author,
     head: int,
     time_us: int,
 ) -> TableCommit | Conflict:
-    """What `decide_any` answers, at less cost."""
-    _check_adds(change, meta)
-    check_key_sets(change, meta)
-    rivals = winners
-    delta_append = meta.profile is not Profile.MAXCOMPUTE and not meta.keyed and change.others_blind
-    if delta_append and not change.app_ids_read:  # there one blind insert never makes another one lose
-        rivals = [one for one in winners if not (one.blind and one.operation is Operation.INSERT)]
-    conflict = judge(change, meta, rivals, snapshots)
-    if conflict is not None:
-        return conflict
+    """What `commit_any` answers, at less cost."""
     version = head + 1
     live, added, partitions, external = [], [], set(), False
     for entry in change.adds:
@@ -117,10 +133,10 @@ def _insert(
         blind=change.others_blind,
         app_ids=tuple(app_id for app_id, _ in change.app_versions),
     )
-    return TableCommit(version, time_us, change, len(winners), footprint, live, [])
+    return TableCommit(version, time_us, change, head - change.read_version, footprint, live, [])
 
 
-def decide_any(
+def commit_any(
     change: Change,
     meta: TableMeta,
     winners: Sequence[Footprint],
@@ -130,10 +146,6 @@ def decide_any(
     time_us: int,
 ) -> TableCommit | Conflict:
     """The whole way, for a change of any kind."""
-    check_change(change, meta, snapshots)
-    conflict = judge(change, meta, winners, snapshots)
-    if conflict is not None:
-        return conflict
     swap = _swap(change, meta, winners, snapshots, head)
     if isinstance(swap, Conflict):
         return swap
@@ -142,7 +154,8 @@ def decide_any(
         swap.removed += _idle_delete_sets(swap, snapshots, head)
     footprint = _footprint(change, meta, swap, snapshots, author, head, time_us)
     after = meta.altered(change.alteration) if change.alteration is not None else None
-    return TableCommit(head + 1, time_us, change, len(winners), footprint, swap.added, swap.removed, after)
+    passed = head - change.read_version
+    return TableCommit(head + 1, time_us, change, passed, footprint, swap.added, swap.removed, after)
 
 
 def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
@@ -311,12 +324,16 @@ def _swap_groups(
 ) -> _Swap | Conflict:
     swap = _Swap()
     by_path = {entry.path: entry for entry in change.adds}
+    steps = _steps(winners)
     for group in change.groups:
         then = _files(snapshots.live(change.read_version, group.partition, group.bucket))
         now = _files(snapshots.live(head, group.partition, group.bucket))
-        gone = _follow(change, meta, winners, group, now)
+        gone = _follow(change, meta, steps, group)
         if isinstance(gone, Footprint):
             return _lineage(change, group, gone)
+        missing = gone - now.keys()
+        if missing:
+            raise BrokenInvariantError(f"inputs vanished without a commit: {sorted(missing)[:3]}")
         whole = change.operation is Operation.MAJOR_COMPACT or not meta.keyed
         highest = max(then[path].data_version for path in group.inputs)
         data_version = change.read_version if whole else highest
@@ -326,9 +343,9 @@ def _swap_groups(
             if winner is None:
                 raise BrokenInvariantError("a file strayed into a run without a commit")
             return _lineage(change, group, winner)
-        swap.removed += [now[path] for path in gone]
+        swap.removed += [now[path] for path in sorted(gone)]
         swap.added += [Live(by_path[path], data_version, head + 1) for path in group.outputs]
-        swap.groups.append(GroupDone(group.partition, group.bucket, group.outputs, tuple(gone)))
+        swap.groups.append(GroupDone(group.partition, group.bucket, group.outputs, tuple(sorted(gone))))
     return swap
 
 
@@ -338,7 +355,7 @@ def _stray(
     group: Group,
     then: Mapping[str, Live],
     now: Mapping[str, Live],
-    gone: Sequence[str],
+    gone: set[str],
 ) -> Live | None:
     """A live file that the outputs' data versions would wrongly order (a RESTORE brought it back)."""
     if not meta.keyed:
@@ -346,16 +363,45 @@ def _stray(
     versions = [then[path].data_version for path in group.inputs]
     low = 0 if change.operation is Operation.MAJOR_COMPACT else min(versions)
     high = change.read_version if change.operation is Operation.MAJOR_COMPACT else max(versions)
-    removed = set(gone)
     for path, live in now.items():
-        if path not in removed and low <= live.data_version <= high:
+        if path not in gone and low <= live.data_version <= high:
             return live
     return None
 
 
-def _follow(
-    change: Change, meta: TableMeta, winners: Sequence[Footprint], group: Group, now: Mapping[str, Live]
-) -> list[str] | Footprint:
+@dataclass(slots=True)
+class _Step:
+    """What one winner did in one bucket: its groups there, and what it took out beside them."""
+
+    winner: Footprint
+    groups: list[GroupDone] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+
+
+_Steps = Mapping[tuple[str, int], Sequence[_Step]]
+
+
+def _steps(winners: Iterable[Footprint]) -> _Steps:
+    """By bucket, in version order."""
+    found: dict[tuple[str, int], list[_Step]] = {}
+
+    def step(place: tuple[str, int], winner: Footprint) -> _Step:
+        known = found.setdefault(place, [])
+        if not known or known[-1].winner is not winner:
+            known.append(_Step(winner))
+        return known[-1]
+
+    for winner in winners:
+        regrouped = {path for done in winner.groups for path in done.removed}
+        for done in winner.groups:
+            step((done.partition, done.bucket), winner).groups.append(done)
+        for gone in winner.removed:
+            if gone.path not in regrouped:
+                step((gone.partition, gone.bucket), winner).taken.add(gone.path)
+    return found
+
+
+def _follow(change: Change, meta: TableMeta, steps: _Steps, group: Group) -> set[str] | Footprint:
     """The live files that the group removes; or the winner that took an input out of its reach.
 
     A MINOR that began later than I did may be followed too: it applied no deletes that I lack, since the outcome table
@@ -363,21 +409,17 @@ def _follow(
     """
     may_follow = meta.profile is Profile.MAXCOMPUTE and change.operation is Operation.MAJOR_COMPACT
     mine = set(group.inputs)
-    for winner in winners:
-        for done in winner.groups:
-            if (done.partition, done.bucket) != (group.partition, group.bucket) or not mine & set(done.removed):
+    for step in steps.get((group.partition, group.bucket), ()):
+        for done in step.groups:
+            if mine.isdisjoint(done.removed):
                 continue
-            follows = may_follow and winner.operation in (Operation.MINOR_COMPACT, Operation.CLUSTER)
-            if not follows or not set(done.removed) <= mine:
-                return winner
-            mine = (mine - set(done.removed)) | set(done.outputs)
-        lost = mine & {gone.path for gone in winner.removed} - {p for d in winner.groups for p in d.removed}
-        if lost:
-            return winner
-    missing = mine - now.keys()
-    if missing:
-        raise BrokenInvariantError(f"inputs vanished without a commit: {sorted(missing)[:3]}")
-    return sorted(mine)
+            follows = may_follow and step.winner.operation in (Operation.MINOR_COMPACT, Operation.CLUSTER)
+            if not follows or not mine.issuperset(done.removed):
+                return step.winner
+            mine = mine.difference(done.removed).union(done.outputs)
+        if not mine.isdisjoint(step.taken):
+            return step.winner
+    return mine
 
 
 def _lineage(change: Change, group: Group, winner: Footprint) -> Conflict:
@@ -431,15 +473,14 @@ def _removed(live: Live, *, data_change: bool) -> Removed:
     )
 
 
-def doomed(
-    change: Change, meta: TableMeta, winners: Sequence[Footprint], snapshots: Snapshots, head: int
-) -> Conflict | None:
-    """The race that a compaction has lost already, whatever its outputs will be."""
-    conflict = judge(change, meta, winners, snapshots)
-    if conflict is not None or not winners:
-        return conflict
-    swap = _swap_groups(change, meta, winners, snapshots, head)
-    return swap if isinstance(swap, Conflict) else None
+def lineage_lost(change: Change, meta: TableMeta, winners: Iterable[Footprint]) -> Conflict | None:
+    """The race for its inputs that a compaction has lost already, whatever its outputs will be."""
+    steps = _steps(winners)
+    for group in change.groups:
+        found = _follow(change, meta, steps, group)
+        if not isinstance(found, set):
+            return _lineage(change, group, found)
+    return None
 
 
 def _footprint(

@@ -16,16 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, cast
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
+from metaservice.core.matching import PartitionReads, Work, leaves_of
 from metaservice.core.model import COMPACTIONS, Change, Entry, Footprint, Operation, Read, Rule, Snapshots, TableMeta
 from metaservice.core.partitions import wire_kind
 from metaservice.core.predicates import TRUE, AllOf, Predicate, columns_of
 from metaservice.core.profiles import CLASS_OF, OpClass
 from metaservice.core.pruning import MAY_BE_TRUE, Columns, Judge, compile_judge, conjuncts, exactly
 from metaservice.core.rows import ColumnType, Hidden, Payloads, Place, Written, written_by
+
+_COST_OF_BOUNDS: Final = 100  # of reading a file's statistics, in comparisons
 
 
 class Meeting(Enum):
@@ -80,41 +83,53 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class FileTests:
+    """How files are tried against a read's condition, and what that costs in comparisons."""
+
+    columns: tuple[ColumnType, ...]
+    judge: Judge
+    of_key: Judge
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Reading:
     """A read, and how files are tried against it."""
 
     read: Read
-    columns: tuple[ColumnType, ...]
-    judge: Judge
-    of_key: Judge
+    tests: FileTests
+    places: PartitionReads
 
     def may_match(self, entry: Entry, meta: TableMeta, payloads: Payloads, *, by_key: bool = False) -> bool:
         """Whether a row of the file may match; `by_key`: by what the read says of key and partition alone."""
-        if not self.columns:
+        tests = self.tests
+        if not tests.columns:
             return True
         values = meta.partitioning.decode(entry.partition)
-        row = payloads.bounds(entry.payload, self.columns) + tuple(exactly(v) for v in values.values())
-        return bool((self.of_key if by_key else self.judge)(row) & MAY_BE_TRUE)
+        row = payloads.bounds(entry.payload, tests.columns) + tuple(exactly(v) for v in values.values())
+        return bool((tests.of_key if by_key else tests.judge)(row) & MAY_BE_TRUE)
 
-    def touches(self, partition: str, meta: TableMeta) -> bool:
-        return self.read.touches(partition, meta.partitioning)
+    def touches(self, partition: str) -> bool:
+        return self.places.touches(partition)
 
 
 class RowChange:
     """My change, with what judging it by rows derives once."""
 
-    def __init__(self, change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
+    def __init__(self, change: Change, meta: TableMeta, snapshots: Snapshots, work: Work) -> None:
         self.change = change
         self.meta = meta
         self.snapshots = snapshots
-        self.readings = [new_reading(read, meta) for read in change.reads]
+        self._work = work
+        self.readings = [new_reading(read, meta, work) for read in change.reads]
         hides = change.adds if meta.keyed else [entry for entry in change.adds if entry.is_delete_set]
         self.places: frozenset[Place] = frozenset((entry.partition, entry.bucket) for entry in hides)
         self.hides_in = frozenset(partition for partition, _ in self.places)
         self.compacts_in = frozenset(group.partition for group in change.groups)
         self._written: Written | None = None
         self._hidden: dict[str, list[Hidden]] | None = None
-        self._tries_left = limits.ROW_TRIES_MAX
+        self._comparisons_left = limits.ROW_COMPARISONS_MAX
+        self._tried: dict[tuple[int, str, bool], bool] = {}
 
     @property
     def written(self) -> Written:
@@ -135,10 +150,17 @@ class RowChange:
 
     def may_match(self, reading: _Reading, entry: Entry, *, by_key: bool = False) -> bool:
         """Whether a row of a file may match a read; true as well where trying has taken long enough."""
-        if not reading.touches(entry.partition, self.meta):
+        if not reading.touches(entry.partition):
             return False
-        self._tries_left -= 1
-        return self._tries_left < 0 or reading.may_match(entry, self.meta, self.payloads, by_key=by_key)
+        key = (id(reading), entry.path, by_key)
+        known = self._tried.get(key)
+        if known is None:
+            self._work.begin_try(reading.tests.cost)
+            self._comparisons_left -= reading.tests.cost
+            too_much = self._comparisons_left < 0
+            known = too_much or reading.may_match(entry, self.meta, self.payloads, by_key=by_key)
+            self._tried[key] = known
+        return known
 
     def against(self, winner: Footprint, *, may_skip: bool) -> Found | None:
         """The first conflict with a winner. `may_skip`: a blind append may count as having come after me."""
@@ -169,7 +191,7 @@ class RowChange:
 
     def _in_their_scope(self, winner: Footprint) -> Found | None:
         for partition in sorted(winner.partitions):
-            if partition in self.compacts_in or any(one.touches(partition, self.meta) for one in self.readings):
+            if partition in self.compacts_in or any(one.touches(partition) for one in self.readings):
                 return Found(Rule.CONCURRENT_DELETE_READ, partition)
             if partition in self.hides_in:
                 return Found(Rule.CONCURRENT_ROW_CHANGE, partition)
@@ -184,18 +206,34 @@ class RowChange:
         return None
 
 
-def new_reading(read: Read, meta: TableMeta) -> _Reading:
+def new_reading(read: Read, meta: TableMeta, work: Work) -> _Reading:
+    tests = file_tests_of(read, meta)
+    return _Reading(read, tests, PartitionReads([read], meta.partitioning, work))
+
+
+def file_tests_of(read: Read, meta: TableMeta) -> FileTests:
+    """Kept with the read. Any thread may ask first."""
+    key = ("files", meta.schema_version)
+    known = read.prepared.get(key)
+    if known is None:
+        known = read.prepared[key] = _file_tests(read, meta)
+    return cast(FileTests, known)
+
+
+def _file_tests(read: Read, meta: TableMeta) -> FileTests:
     condition = read.predicate if read.condition is None else read.condition
     partitions = meta.partitioning.names
+    if not columns_of(condition) <= {*partitions, *(one.name for one in meta.columns)}:
+        condition = TRUE  # a column that was renamed or dropped since
     used = columns_of(condition)
     columns = [one for one in meta.columns if one.name in used and one.name not in partitions]
     slots = {name: slot for slot, name in enumerate([*(one.name for one in columns), *partitions])}
     known = Columns(slots, frozenset(one.name for one in columns if wire_kind(one.type) == "real"))
-    return _Reading(
-        read,
+    return FileTests(
         tuple((one.column_id, one.type) for one in columns),
         compile_judge(condition, known),
         compile_judge(_key_part(condition, {*meta.primary_key, *partitions}), known),
+        leaves_of(condition) + _COST_OF_BOUNDS,
     )
 
 
@@ -209,15 +247,8 @@ def is_blind_append(winner: Footprint, meta: TableMeta) -> bool:
     return winner.blind and winner.operation is Operation.INSERT and not meta.keyed and not winner.shared
 
 
-def calm_from(winners: Sequence[Footprint], meta: TableMeta) -> int:
-    """The place from which on nothing but blind appends, compactions and commits without effect follows."""
-    place = len(winners)
-    while place and _is_calm(winners[place - 1], meta):
-        place -= 1
-    return place
-
-
-def _is_calm(winner: Footprint, meta: TableMeta) -> bool:
+def is_calm(winner: Footprint, meta: TableMeta) -> bool:
+    """A blind append, a compaction, or a commit without effect: behind nothing but these, blind appends pass."""
     if winner.metadata_changed or winner.features_changed:
         return False
     if winner.operation in COMPACTIONS or is_blind_append(winner, meta):
@@ -267,7 +298,7 @@ def _same_keys(me: RowChange, winner: Footprint) -> Found | None:
 def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Found | None:
     if not me.readings or not winner.added or (may_skip and is_blind_append(winner, me.meta)):
         return None
-    touched = {p for p in winner.partitions if any(reading.touches(p, me.meta) for reading in me.readings)}
+    touched = {p for p in winner.partitions if any(reading.touches(p) for reading in me.readings)}
     if not touched:
         return None
     theirs = me.snapshots.wrote(winner.version)
@@ -283,7 +314,7 @@ def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Found | None:
 
 def _read_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | None:
     readings = [one for one in me.readings if one.read.reads_files and not one.read.changes_all]
-    touched = {p for p in winner.partitions if any(reading.touches(p, me.meta) for reading in readings)}
+    touched = {p for p in winner.partitions if any(reading.touches(p) for reading in readings)}
     if not touched or (winner.blind and not me.meta.keyed):
         return None
     theirs = me.snapshots.wrote(winner.version)
@@ -299,7 +330,7 @@ def _read_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | Non
 def _read_ids(me: RowChange, reading: _Reading, theirs: Written, version: int) -> Found | None:
     """Rows that the winner hid keep their images, so any file that held them says whether they may match."""
     for hidden in theirs.hidden:
-        if not reading.touches(hidden.partition, me.meta):
+        if not reading.touches(hidden.partition):
             continue
         if not hidden.touches:
             return Found(Rule.CONCURRENT_DELETE_READ, hidden.partition)

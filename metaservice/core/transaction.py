@@ -26,8 +26,16 @@ class TxnState(IntEnum):
 
 
 @dataclass(slots=True)
+class Look:
+    """Up to which version a change, with how many of its files, was found not doomed."""
+
+    met: int
+    files: int
+
+
+@dataclass(slots=True)
 class TxnTable:
-    """One table of a transaction; `staged` is by path, its data files hold `staged_rows`."""
+    """One table of a transaction; `staged` is by path, its data files hold `staged_rows`. `look` is not stored."""
 
     table_id: str
     operation: Operation
@@ -38,6 +46,7 @@ class TxnTable:
     chunks: int = 0
     adopted: int = 0
     staged_rows: int = 0
+    look: Look | None = None
 
 
 @dataclass(slots=True)

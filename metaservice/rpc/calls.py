@@ -5,20 +5,23 @@ The unary methods and the session stream share them. A job runs on the decider's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from metaservice.core import limits
 from metaservice.core.errors import MetaError, invalid
-from metaservice.core.model import Conflict, Entry, Operation, TableMeta
+from metaservice.core.model import Conflict, Entry, Operation, TableCommit, TableMeta
 from metaservice.core.transaction import Txn
 from metaservice.rpc import answers, wire
 from metaservice.rpc.keeping import KeepingCalls
 from metaservice.rpc.maintenance import MaintenanceCalls
 from metaservice.rpc.marking import MarkingCalls
 from metaservice.rpc.sweeping import SweepingCalls
+from metaservice.service import judging
 from metaservice.service.catalog import Catalog
-from metaservice.service.decider import Decider
+from metaservice.service.decider import Again, Decider
 from metaservice.service.planning import Planning
 from metaservice.service.reads import Reads
 from metaservice.service.requests import Append, Begin, Commit, Intent
@@ -28,6 +31,8 @@ from metaservice.service.waiting import Bells
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 Job = Callable[[], object]
+CONVERTED_IN_TURN_MAX = 8_192  # bytes of a request: it is converted by the decider, which takes less than handing over
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,28 @@ class Calls:
         return {table_id: self.meta(table_id) for table_id in table_ids}
 
     def begin(self, request: transaction_pb2.BeginTransactionRequest) -> transaction_pb2.BeginTransactionResponse:
-        parsed = wire.begin(request, self._metas([one.table_id for one in request.tables]))
+        return self._begin(request, wire.begin(request, self._metas([one.table_id for one in request.tables])))
+
+    def prepared_begin(self, request: transaction_pb2.BeginTransactionRequest) -> Job:
+        """Any thread: a large request is converted before the decider's turn."""
+        if request.ByteSize() <= CONVERTED_IN_TURN_MAX:
+            return lambda: self.begin(request)
+        try:
+            metas = self._metas([one.table_id for one in request.tables])
+            parsed = wire.begin(request, metas)
+            for intent in parsed.tables:
+                judging.prepare(intent.reads, self.meta(intent.table_id))
+        except MetaError as refusal:
+            return partial(_refuse, refusal)
+        return lambda: self._begin(request, parsed) if self._are_current(metas) else self.begin(request)
+
+    def _are_current(self, metas: Mapping[str, TableMeta]) -> bool:
+        tables = [self.decider.state.tables.get(meta.table_id) for meta in metas.values()]
+        return all(table is not None and table.meta is meta for table, meta in zip(tables, metas.values(), strict=True))
+
+    def _begin(
+        self, request: transaction_pb2.BeginTransactionRequest, parsed: Begin
+    ) -> transaction_pb2.BeginTransactionResponse:
         txn = self.tasks.begin(parsed, request.task) if request.HasField("task") else self.transactions.begin(parsed)
         return answers.begun(txn, self.transactions.lease_ms)
 
@@ -76,14 +102,29 @@ class Calls:
         return transaction_pb2.RegisterFilesResponse(registered_files=files, registered_rows=rows)
 
     def commit(self, request: transaction_pb2.CommitTransactionRequest) -> transaction_pb2.CommitTransactionResponse:
-        return answers.commit_answer(self.tasks.maintenance.commit(self._commit(request.txn_id, request)))
+        return self._decide(self._commit(request.txn_id, request))
+
+    def prepared_commit(self, request: transaction_pb2.CommitTransactionRequest) -> Job:
+        """Any thread: a large request is converted before the decider's turn."""
+        is_open = request.txn_id in self.decider.state.open
+        if request.ByteSize() <= CONVERTED_IN_TURN_MAX or not is_open:
+            return lambda: self.commit(request)
+        try:
+            metas = self._metas([one.table_id for one in request.changes])
+            parsed = self._commit(request.txn_id, request)
+            for change in parsed.changes:
+                judging.prepare(change.reads, self.meta(change.table_id))
+        except MetaError as refusal:
+            return partial(_refuse, refusal)
+        return lambda: self._decide(parsed) if self._are_current(metas) else self.commit(request)
+
+    def _decide(self, parsed: Commit) -> transaction_pb2.CommitTransactionResponse:
+        return _in_turns(lambda: answers.commit_answer(self.tasks.maintenance.commit(parsed)))
 
     def explain(self, request: transaction_pb2.ExplainTransactionRequest) -> transaction_pb2.ExplainTransactionResponse:
         as_commit = transaction_pb2.CommitTransactionRequest(txn_id=request.txn_id, changes=request.changes)
-        result = self.transactions.explain(self._commit(request.txn_id, as_commit))
-        if isinstance(result, Conflict):
-            return transaction_pb2.ExplainTransactionResponse(conflict=answers.conflict(result))
-        return transaction_pb2.ExplainTransactionResponse(committed=answers.would_commit(result))
+        parsed = self._commit(request.txn_id, as_commit)
+        return _in_turns(lambda: _explained(self.transactions.explain(parsed)))
 
     def _commit(self, txn_id: str, request: transaction_pb2.CommitTransactionRequest) -> Commit:
         txn = self.decider.state.get_txn(wire.txn_id(txn_id))
@@ -164,3 +205,21 @@ class Calls:
         answer = answers.table(table, table.meta)
         answer.head_version, answer.head_commit_time_us = table.head, table.last_time_us
         return catalog_pb2.AlterTableResponse(table=answer, version=txn.outcomes[0].version)
+
+
+def _refuse(refusal: MetaError) -> object:
+    raise refusal
+
+
+def _explained(result: Conflict | list[TableCommit]) -> transaction_pb2.ExplainTransactionResponse:
+    if isinstance(result, Conflict):
+        return transaction_pb2.ExplainTransactionResponse(conflict=answers.conflict(result))
+    return transaction_pb2.ExplainTransactionResponse(committed=answers.would_commit(result))
+
+
+def _in_turns(step: Callable[[], T]) -> T:
+    """What was parsed stays parsed when the step takes more than one turn."""
+    try:
+        return step()
+    except Again:
+        raise Again(lambda: _in_turns(step)) from None

@@ -40,7 +40,7 @@ class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
         return self._calls.decider.call(lambda: call(request))
 
     def BeginTransaction(self, request: Any, context: grpc.ServicerContext) -> Any:
-        return self._ask(self._calls.begin, request)
+        return self._calls.decider.call(self._calls.prepared_begin(request))
 
     def RegisterFiles(self, request_iterator: Iterable[Any], context: grpc.ServicerContext) -> Any:
         under_way: Asked | None = None
@@ -58,7 +58,7 @@ class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
         return lambda: self._calls.register_entries(part.txn_id, part.table_id, entries)
 
     def CommitTransaction(self, request: Any, context: grpc.ServicerContext) -> Any:
-        return self._ask(self._calls.commit, request)
+        return self._calls.decider.call(self._calls.prepared_commit(request))
 
     def CommitBatch(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._ask(self._calls.batch, request)

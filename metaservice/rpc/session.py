@@ -34,12 +34,14 @@ class Sessions:
         self._sessions_max = sessions_max
         self.stopping = False
         self._serve: dict[str, Callable[[Any], object]] = {
-            "begin": calls.begin,
             "register": calls.register,
-            "commit": calls.commit,
             "renew": calls.renew,
             "abort": calls.abort,
             "ping": calls.ping,
+        }
+        self._prepare: dict[str, Callable[[Any], Callable[[], object]]] = {
+            "begin": calls.prepared_begin,
+            "commit": calls.prepared_commit,
         }
 
     def stop(self) -> None:
@@ -100,8 +102,10 @@ class Sessions:
             if appends:
                 jobs.append(self._appends(sink, appends))
                 appends = []
-            serve = self._serve.get(kind or "")
-            if serve is None or kind is None:
+            prepare, serve = self._prepare.get(kind or ""), self._serve.get(kind or "")
+            if prepare is not None:
+                jobs.append((sink, (call.call_id, kind), prepare(getattr(call, kind or ""))))
+            elif serve is None or kind is None:
                 jobs.append((sink, (call.call_id, "error"), _refuse))
             else:
                 jobs.append((sink, (call.call_id, kind), partial(serve, getattr(call, kind))))

@@ -36,7 +36,7 @@ def adopt(state: State, txn: Txn, old_id: str) -> None:
     if sum(len(table.staged) for table in old.tables.values()) != old.files:
         raise MetaError(ErrorKind.BLOCKED, "PURGE_HAS_BEGUN", txn_id=old_id)
     for table_id, theirs in old.tables.items():
-        for winner in state.winners(state.get_table(table_id), theirs.read_version):
+        for winner in state.alterations(state.get_table(table_id), theirs.read_version):
             if winner.metadata_changed or winner.features_changed:
                 raise _metadata_changed(table_id, winner)
     state.put_txn(txn)

@@ -1,7 +1,8 @@
 """One thread that decides, one group at a time: run what waits, make it durable with one sync, then answer all.
 
 A job is a function that the decider runs; its result, or the MetaError that it raised, goes to the job's sink after the
-sync, never before. Anything else that is raised is a broken invariant and ends the process.
+sync, never before. A job with much to do raises `Again` when its turn is over and goes on in the next group, so that it
+doesn't hold up the others. Anything else that is raised is a broken invariant and ends the process.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.observe import DeciderMetrics
 from metaservice.service.state import State
@@ -21,6 +23,14 @@ T = TypeVar("T")
 Answer = tuple[Any, object]
 Sink = Callable[[Sequence[Answer]], object]
 Job = tuple[Sink, Any, Callable[[], object]]
+
+
+class Again(Exception):  # noqa: N818 - no error: a job goes on in the next group
+    """Raised by a job whose turn is over, before it has changed anything. `run` goes on with it; None: the job does."""
+
+    def __init__(self, run: Callable[[], object] | None = None) -> None:
+        super().__init__()
+        self.run = run
 
 
 class Mailbox(Generic[T]):
@@ -97,6 +107,7 @@ class Decider:
     ) -> None:
         """`ring` is called after every group; it must not take time."""
         self._inbox: Mailbox[Job] = Mailbox()
+        self._unfinished: list[Job] = []
         self._reopen = reopen
         self._tick = tick
         self._fail_stop = fail_stop
@@ -135,22 +146,31 @@ class Decider:
     def _run(self) -> None:
         try:
             while True:
-                jobs = self._inbox.take(timeout_s=0.2)
+                jobs = self._inbox.take(timeout_s=0 if self._unfinished else 0.2)
                 self._group(jobs)
                 if self._stopping and not jobs:
                     self._group(self._inbox.close())
+                    while self._unfinished:
+                        self._group([])
                     self.state.store.close()
                     return
         except BaseException as error:  # noqa: BLE001 - whatever it is, the log is the truth: the next start reads it
             self._fail_stop(error)
 
     def _group(self, jobs: list[Job]) -> None:
+        waiting = self._unfinished
+        self._unfinished = []
+        jobs = waiting[1:] + waiting[:1] + jobs  # who judged first in the last group does so last in this one
+        self.state.judging_left = limits.JUDGE_TURN
         answers: dict[Sink, list[Answer]] = {}
         begun_ns = time.perf_counter_ns()
         try:
             for sink, token, run in jobs:
                 try:
                     result: object = run()
+                except Again as more:
+                    self._unfinished.append((sink, token, more.run or run))
+                    continue
                 except MetaError as refusal:
                     result = refusal
                     self.metrics.count_refusal(refusal.reason)
@@ -160,13 +180,14 @@ class Decider:
         except StoreFailed:
             self._after_failure(jobs)
             return
+        answered = len(jobs) - len(self._unfinished)
         self.groups += bool(jobs)
-        self.jobs += len(jobs)
+        self.jobs += answered
         for sink, given in answers.items():
             sink(given)
         if jobs:
             self._ring()
-        self._measure(len(jobs), begun_ns)
+        self._measure(answered, begun_ns)
 
     def _measure(self, jobs: int, begun_ns: int) -> None:
         """Behind the answers, so that nobody waits for it."""
@@ -178,6 +199,7 @@ class Decider:
         """What was written is not known: nobody is told anything but to ask again."""
         lost = MetaError(ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store failed and is opened again: ask again")
         _refuse(jobs, lost)
+        self._unfinished = []
         self.state = self._reopen()
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.judge import Judging, Mine
 from metaservice.core.model import Change, Conflict, Group, Live, Operation, Principal
 from metaservice.core.plans import TaskPlan
-from metaservice.core.rebase import doomed
 from metaservice.core.refreshing import refreshed
 from metaservice.core.schedule import is_open
 from metaservice.core.tasks import (
@@ -34,6 +34,7 @@ from metaservice.core.transaction import CLAIM_LOST, Txn, TxnState
 from metaservice.observe import TASK_ALARM
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
+from metaservice.service.judging import look_at_compaction
 from metaservice.service.requests import Begin, Commit
 from metaservice.service.state import State, TableState
 from metaservice.service.taskbook import TaskBook, lost_to
@@ -87,6 +88,8 @@ class Maintenance:
         self._report = report
         self.queue = TaskQueue(decider, clocks, make_id, transactions.check_room, self.get)
         self._upkeep_ms = 0
+        self._looks: dict[tuple[str, int], Judging] = {}
+        self._looks_of = decider.state
 
     @property
     def _state(self) -> State:
@@ -182,13 +185,20 @@ class Maintenance:
         return Renewed(0, cancelled=True, doomed=lost, reason=lost_to(lost))
 
     def _doomed(self, task: Task) -> Conflict | None:
+        """A race that is lost already, as far as a short look tells."""
         table = self._state.get_table(task.table_id)
         if table.head == task.read_version:
             return None
-        groups = tuple(Group(group.partition, group.bucket, group.inputs, ()) for group in task.groups)
-        change = Change(task.table_id, task.operation, task.read_version, groups=groups)
-        winners = self._state.winners(table, task.read_version)
-        return doomed(change, table.meta, winners, self._state.snapshots(table), table.head)
+        if self._looks_of is not self._state:  # one that was opened again
+            self._looks, self._looks_of = {}, self._state
+        judging = self._looks.get((task.task_id, task.fence))
+        if judging is None:
+            groups = tuple(Group(group.partition, group.bucket, group.inputs, ()) for group in task.groups)
+            change = Change(task.table_id, task.operation, task.read_version, groups=groups)
+            judging = Judging(Mine(change, table.meta, self._state.snapshots(table)))
+            self._looks = {key: kept for key, kept in self._looks.items() if self._book.is_claimed(*key)}
+            self._looks[task.task_id, task.fence] = judging
+        return look_at_compaction(self._state, judging)
 
     def finish(self, task_id: str, fence: int, txn_id: str, error: str, *, give_back: bool) -> Task:
         """The end of an attempt; a repeat finds it noted."""

@@ -5,9 +5,10 @@ Not frozen, though nobody changes them: making a frozen one costs several times 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from metaservice.core.judge import Judging
 from metaservice.core.marks import CursorMove
 from metaservice.core.model import Change, Entry, Operation, Principal, Read
 
@@ -38,6 +39,17 @@ class Begin:
 
 
 @dataclass(slots=True)
+class Progress:
+    """How far a commit has come: `own` are the files that its request brought, `files` those registered beside them."""
+
+    changes: Sequence[Change]
+    own: Sequence[list[Entry]]
+    files: int = -1
+    judged: dict[str, Judging | None] = field(default_factory=dict)
+    applied: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Commit:
     """Commits a transaction; the changes hold what was not registered."""
 
@@ -46,6 +58,7 @@ class Commit:
     counts: tuple[tuple[int | None, int | None], ...]
     digest: bytes
     cursors: tuple[CursorMove, ...] = ()
+    progress: Progress | None = None
 
 
 @dataclass(slots=True)

@@ -69,25 +69,55 @@ def live_entries(
         live, _ = decode_live(raw)
         if live.added <= version:
             yield live
+    for live in taken_out_since(cursor, raw_id, version):
+        entry = live.entry
+        if (partition is None or entry.partition == partition) and (bucket is None or entry.bucket == bucket):
+            yield live
+
+
+def taken_out_since(cursor: Cursor, raw_id: bytes, version: int) -> Iterator[Live]:
+    """What was live at a version and is so no more."""
     for _, raw in cursor.scan(keys.past_from(raw_id, version + 1), prefix_end(keys.past_prefix(raw_id))):
         live, removed = decode_live(raw)
-        entry = live.entry
-        if live.added > version or removed <= version:
-            continue
-        if (partition is None or entry.partition == partition) and (bucket is None or entry.bucket == bucket):
+        if live.added <= version < removed:
             yield live
 
 
 @dataclass(slots=True)
 class StoreSnapshots:
-    """Core's view of one table, over the store as it is while the decider works."""
+    """Core's view of one table, over the store as it is while the decider works.
+
+    What was taken out since a version is read once, however many places are asked for, until the head moves on.
+    """
 
     state: State
-    raw_id: bytes
+    table: TableState
+    _gone: dict[int, dict[tuple[str, int], list[Live]]] = field(default_factory=dict)
+    _gone_by: int = -1
+
+    @property
+    def raw_id(self) -> bytes:
+        return self.table.raw_id
 
     def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterable[Live]:
         self.state.flush()
-        return list(live_entries(self.state.store.cursor(), self.raw_id, version, partition, bucket))
+        cursor = self.state.store.cursor()
+        if partition is None or bucket is None:
+            return list(live_entries(cursor, self.raw_id, version, partition, bucket))
+        prefix = keys.live_prefix(self.raw_id, partition, bucket)
+        found = (decode_live(raw)[0] for _, raw in cursor.scan(prefix, prefix_end(prefix)))
+        here = [live for live in found if live.added <= version]
+        return here + self._taken_out(cursor, version).get((partition, bucket), [])
+
+    def _taken_out(self, cursor: Cursor, version: int) -> dict[tuple[str, int], list[Live]]:
+        if self._gone_by != self.table.head:
+            self._gone, self._gone_by = {}, self.table.head
+        known = self._gone.get(version)
+        if known is None:
+            known = self._gone[version] = {}
+            for live in taken_out_since(cursor, self.raw_id, version):
+                known.setdefault((live.entry.partition, live.entry.bucket), []).append(live)
+        return known
 
     def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None:
         self.state.flush()
@@ -96,13 +126,8 @@ class StoreSnapshots:
             live, _ = decode_live(raw)
             if live.added <= version:
                 return live
-        cursor = self.state.store.cursor()
-        for _, past in cursor.scan(keys.past_from(self.raw_id, version + 1), prefix_end(keys.past_prefix(self.raw_id))):
-            live, _ = decode_live(past)
-            entry = live.entry
-            if live.added <= version and (entry.path, entry.partition, entry.bucket) == (path, partition, bucket):
-                return live
-        return None
+        gone = self._taken_out(self.state.store.cursor(), version).get((partition, bucket), [])
+        return next((live for live in gone if live.entry.path == path), None)
 
     def wrote(self, version: int) -> Written:
         self.state.flush()
@@ -140,6 +165,7 @@ class State:
         self.tasks = TaskBook(store.cursor(), task_backoff_ms)
         self.ended_now: list[Txn] = []
         self.history = read_history(store)
+        self.judging_left: float = limits.JUDGE_TURN
         self._load()
 
     def _load(self) -> None:
@@ -249,7 +275,7 @@ class State:
         self.changed.clear()
 
     def snapshots(self, table: TableState) -> StoreSnapshots:
-        return StoreSnapshots(self, table.raw_id)
+        return StoreSnapshots(self, table)
 
     def get_table(self, table_id: str) -> TableState:
         table = self.tables.get(table_id)
@@ -361,14 +387,18 @@ class State:
         self.batch.put(key, join_chunk(encode_entry(entry) for entry in entries))
         mine.chunks += 1
 
-    def winners(self, table: TableState, after: int) -> list[Footprint]:
-        """The commits since a version, in version order."""
-        if after >= table.head:
-            return []
-        if after + 1 < table.trimmed:
-            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=after, oldest=table.oldest)
-        kept = table.footprints
-        return [kept.get(v) or self._footprint(table, v) for v in range(after + 1, table.head + 1)]
+    def alterations(self, table: TableState, after: int) -> Iterator[Footprint]:
+        """The commits since a version that changed the metadata."""
+        self.flush()
+        prefix = keys.table_prefix(table.raw_id)
+        for key, _ in self.store.cursor().scan(keys.table_key(table.raw_id, after + 1), prefix_end(prefix)):
+            yield self.winner(table, keys.decode_version(key[-8:]))
+
+    def winner(self, table: TableState, version: int) -> Footprint:
+        """One commit, as later ones are judged by it."""
+        if version < table.trimmed:
+            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=table.oldest)
+        return table.footprints.get(version) or self._footprint(table, version)
 
     def _footprint(self, table: TableState, version: int) -> Footprint:
         self.flush()

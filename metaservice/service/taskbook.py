@@ -142,6 +142,10 @@ class TaskBook:
     def claimed(self, table_id: str) -> int:
         return sum(task.state is TaskState.CLAIMED for task in self.of_table(table_id))
 
+    def is_claimed(self, task_id: str, fence: int) -> bool:
+        task = self.tasks.get(task_id)
+        return task is not None and (task.state, task.fence) == (TaskState.CLAIMED, fence)
+
     def holds(self, table_id: str, version: int) -> bool:
         """Whether a task that runs reads a version."""
         return any(task.state is TaskState.CLAIMED and task.read_version == version for task in self.of_table(table_id))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from metaservice.core import limits, whole
 from metaservice.core.clock import next_commit_time
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.judge import advice_for, judge
+from metaservice.core.judge import advice_for
 from metaservice.core.model import (
     Change,
     Conflict,
@@ -22,13 +22,14 @@ from metaservice.core.model import (
     Scope,
     TableCommit,
 )
-from metaservice.core.rebase import Author, decide
+from metaservice.core.rebase import Author, check, commit_on_top
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age
 from metaservice.service.adopting import adopt, is_adoptable
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
+from metaservice.service.judging import check_cost, judge_commit, look
 from metaservice.service.marks import apply_moves, check_moves
-from metaservice.service.requests import Append, Begin, Commit, Intent
+from metaservice.service.requests import Append, Begin, Commit, Intent, Progress
 from metaservice.service.state import State, TableState, rows_of
 from metaservice.store import keys
 from metaservice.store.records import encode_added, encode_commit, encode_live, join_chunk
@@ -108,6 +109,7 @@ class Transactions:
         current = table.meta.schema_version
         if intent.schema_version not in (0, current):
             raise MetaError(ErrorKind.STALE, "SCHEMA_VERSION_MISMATCH", asked=intent.schema_version, current=current)
+        check_cost(table, intent.reads, read)
         return TxnTable(intent.table_id, intent.operation, read, current, intent.reads)
 
     # -- register ------------------------------------------------------------------------------------------------
@@ -167,11 +169,13 @@ class Transactions:
             return txn
         check_open(txn)
         self.check_room()
-        changes = self._complete(txn, request)
+        progress = self._complete(txn, request)
+        changes = progress.changes
         check_moves(self._state, request.cursors)
+        conflict = self._judge(progress)
         for change in changes:
             self._give_row_ids(change.table_id, [e for e in change.adds if e.first_row_id == 0])
-        decision = self._decide(txn, changes)
+        decision = conflict or self._rebase(txn, progress)
         txn.commit_digest = request.digest
         if isinstance(decision, Conflict):
             self._lose(txn, decision, changes)
@@ -184,54 +188,77 @@ class Transactions:
         """What a commit would answer now."""
         txn = self._state.get_txn(request.txn_id)
         check_open(txn)
-        return self._decide(txn, self._complete(txn, request))
+        progress = self._complete(txn, request)
+        return self._judge(progress) or self._rebase(txn, progress)
 
-    def _complete(self, txn: Txn, request: Commit) -> Sequence[Change]:
-        """The request's changes, completed with what was registered and what was begun."""
+    def _complete(self, txn: Txn, request: Commit) -> Progress:
+        """The request's changes, completed with what was begun and registered: again only where more was registered."""
+        progress = request.progress
+        if progress is None:
+            progress = request.progress = Progress(request.changes, [change.adds for change in request.changes])
+        if progress.files != txn.files:
+            self._complete_with_files(txn, request, progress)
+        return progress
+
+    def _complete_with_files(self, txn: Txn, request: Commit, progress: Progress) -> None:
         if {c.table_id for c in request.changes} != txn.tables.keys() or len(request.changes) != len(txn.tables):
             raise invalid("CHANGES_MISMATCH", "one change for each table of the transaction", txn_id=txn.txn_id)
-        for change, (files, rows) in zip(request.changes, request.counts, strict=True):
+        for change, own, (files, rows) in zip(request.changes, progress.own, request.counts, strict=True):
             mine = txn.tables[change.table_id]
             staged = list(mine.staged.values())
             if files is not None and files != len(staged):
                 raise invalid("REGISTRATION_INCOMPLETE", "files are missing", expected=files, registered=len(staged))
             if rows is not None and rows != mine.staged_rows:
                 raise invalid("REGISTRATION_INCOMPLETE", "rows are missing", expected=rows)
-            for entry in change.adds:
+            for entry in own:
                 if entry.path in mine.staged:
                     raise invalid("PATH_TWICE", path=entry.path)
             change.operation, change.read_version = mine.operation, mine.read_version
-            change.adds = staged + change.adds
+            change.adds = staged + own
             scope = change.scope
             if scope is not None and scope.written:
                 change.scope = Scope(frozenset(entry.partition for entry in change.adds), written=True)
-        return request.changes
+        whole.tell(request.changes)
+        progress.files = txn.files
+        progress.judged.clear()
 
-    def _decide(self, txn: Txn, changes: Sequence[Change]) -> Conflict | list[TableCommit]:
+    def _judge(self, progress: Progress) -> Conflict | None:
+        """The first conflict. Raises Again where judging takes longer than a turn."""
         state = self._state
-        whole.tell(changes)
+        progress.applied = set()
+        for change in progress.changes:
+            table = state.get_table(change.table_id)
+            if change.app_versions and self._applied(table, change):
+                progress.applied.add(change.table_id)
+                continue
+            if change.operation is Operation.RESTORE and change.restore_version >= 0:
+                state.check_retained(table, change.restore_version)
+            conflict = judge_commit(state, table, change, progress)
+            if conflict is not None:
+                return conflict
+        return None
+
+    def _rebase(self, txn: Txn, progress: Progress) -> Conflict | list[TableCommit]:
+        """What changes that every winner lets pass become."""
+        state, changes = self._state, progress.changes
         tables = [state.get_table(change.table_id) for change in changes]
         last_us = max(table.last_time_us for table in tables)
         time_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
         author = Author(txn.txn_id, txn.principal)
         commits = []
         for table, change in zip(tables, changes, strict=True):
-            decision = self._decide_one(table, change, author, time_us)
+            if change.table_id in progress.applied:
+                commits.append(_nothing_new(table, change, author))
+                continue
+            judging = progress.judged.get(change.table_id)
+            near = judging.near if judging is not None else ()
+            snapshots = state.snapshots(table)
+            decision = commit_on_top(change, table.meta, near, snapshots, author, table.head, time_us)
             if isinstance(decision, Conflict):
                 return decision
             decision.footprint.shared = len(changes) > 1
             commits.append(decision)
         return commits
-
-    def _decide_one(self, table: TableState, change: Change, author: Author, time_us: int) -> Conflict | TableCommit:
-        state = self._state
-        if change.app_versions and self._applied(table, change):
-            footprint = Footprint(table.head, table.last_time_us, author.txn_id, change.operation, author.principal)
-            return TableCommit(table.head, table.last_time_us, change, 0, footprint, [], [], already_applied=True)
-        if change.operation is Operation.RESTORE and change.restore_version >= 0:
-            state.check_retained(table, change.restore_version)
-        winners = state.winners(table, change.read_version)
-        return decide(change, table.meta, winners, state.snapshots(table), author, table.head, time_us)
 
     def _applied(self, table: TableState, change: Change) -> bool:
         self._state.flush()
@@ -380,7 +407,11 @@ class Transactions:
         table = state.tables[change.table_id]
         change.read_version = table.head
         time_us = next_commit_time(self._clocks.now_us(), table.last_time_us, state.answered_us)
-        decision = self._decide_one(table, change, Author(txn.txn_id, txn.principal), time_us)
+        author, snapshots = Author(txn.txn_id, txn.principal), state.snapshots(table)
+        if change.app_versions and self._applied(table, change):
+            return _nothing_new(table, change, author)
+        check(change, table.meta, snapshots)
+        decision = commit_on_top(change, table.meta, (), snapshots, author, table.head, time_us)
         if isinstance(decision, Conflict):
             self._lose(txn, decision, [change])
             return None
@@ -423,7 +454,7 @@ class Transactions:
     def _schema_change(self, table: TableState) -> Footprint:
         """The commit that last changed the schema, or the head where that is not known."""
         version = min(table.last_metadata_version, table.head)
-        return self._state.winners(table, version - 1)[0]
+        return self._state.winner(table, version)
 
     # -- renew, abort, expire ----------------------------------------------------------------------------------------
 
@@ -432,21 +463,7 @@ class Transactions:
         check_open(txn)
         self._state.leases.pop(txn_id, None)
         self._state.leases[txn_id] = self._clocks.mono_ms() + self.lease_ms
-        return Renewed(self.lease_ms, self._doomed(txn))
-
-    def _doomed(self, txn: Txn) -> Conflict | None:
-        """A race that is lost already, by what was declared and registered."""
-        so_far = [_so_far(mine) for mine in txn.tables.values()]
-        whole.tell(so_far)
-        for change in so_far:
-            if change.operation is Operation.ALTER:
-                continue  # only its commit says whether it is one that conflicts
-            table = self._state.get_table(change.table_id)
-            winners = self._state.winners(table, change.read_version)
-            conflict = judge(change, table.meta, winners, self._state.snapshots(table))
-            if conflict is not None:
-                return conflict
-        return None
+        return Renewed(self.lease_ms, look(self._state, txn))
 
     def abort(self, txn_id: str, reason: str) -> None:
         txn = self._state.get_txn(txn_id)
@@ -490,9 +507,11 @@ class Transactions:
             raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full")
 
 
-def _so_far(mine: TxnTable) -> Change:
-    adds = list(mine.staged.values())
-    return Change(mine.table_id, mine.operation, mine.read_version, mine.reads, adds=adds, changes_data=False)
+def _nothing_new(table: TableState, change: Change, author: Author) -> TableCommit:
+    """A commit that repeats what an application has written already."""
+    head, time_us = table.head, table.last_time_us
+    footprint = Footprint(head, time_us, author.txn_id, change.operation, author.principal)
+    return TableCommit(head, time_us, change, 0, footprint, [], [], already_applied=True)
 
 
 def _check_features(lacking: frozenset[str]) -> None:

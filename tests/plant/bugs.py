@@ -24,7 +24,7 @@ class Bug:
         path.write_text(text, encoding="utf-8")
 
 
-SEND = """        self.jobs += len(jobs)
+SEND = """        self.jobs += answered
         for sink, given in answers.items():
             sink(given)
 """
@@ -89,7 +89,7 @@ BUGS = (
         CORE + "rebase.py",
         (
             ("if isinstance(gone, Footprint):", "if gone is None:"),
-            ("gone = _follow(change, meta, winners, group, now)", "gone = [p for p in group.inputs if p in now]"),
+            ("gone = _follow(change, meta, steps, group)", "gone = {p for p in group.inputs if p in now}"),
         ),
     ),
     Bug(

@@ -3,9 +3,11 @@
 import copy
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from metaservice.core.errors import MetaError
+from metaservice.core.judge import Judging, Mine
 from metaservice.core.model import (
     Change,
     Conflict,
@@ -21,7 +23,7 @@ from metaservice.core.model import (
     TableMeta,
 )
 from metaservice.core.partitions import Partitioning
-from metaservice.core.rebase import Author, decide, decide_any, is_blind_insert
+from metaservice.core.rebase import Author, check_change, commit_any, decide, is_blind_insert
 from metaservice.core.rows import NOTHING_KNOWN, UNKNOWN_WRITTEN, Payloads, Written
 
 WHO = Principal("tests", "")
@@ -91,6 +93,19 @@ def footprint(rng: random.Random, version: int) -> Footprint:
     )
 
 
+def decide_the_long_way(
+    change: Change, meta: TableMeta, winners: Sequence[Footprint], snapshots: Empty, author: Author, head: int, at: int
+) -> TableCommit | Conflict:
+    check_change(change, meta, snapshots)
+    judging = Judging(Mine(change, meta, snapshots))
+    judging._passes_inserts = False
+    for winner in winners:
+        conflict = judging.meet(winner)
+        if conflict is not None:
+            return conflict
+    return judging.end() or commit_any(change, meta, winners, snapshots, author, head, at)
+
+
 def test_a_blind_insert_is_decided_as_any_change_is() -> None:
     rng = random.Random(7)
     seen: Counter[type] = Counter()
@@ -103,7 +118,7 @@ def test_a_blind_insert_is_decided_as_any_change_is() -> None:
         change.others_blind = rng.random() < 0.7
         assert is_blind_insert(change)
         answers: list[object] = []
-        for way in (decide, decide_any):
+        for way in (decide, decide_the_long_way):
             try:
                 mine = copy.deepcopy(change)
                 answers.append(way(mine, meta, winners, Empty(), Author("me", WHO), 1 + len(winners), 99))
