@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.predicates import to_wire
-from worker.schema import quoted, type_text
+from worker.schema import literal_of, quoted, type_text
 from worker.values import INTEGERS, wire_value
 
 PARTITIONS_MAX: Final = 100  # of a source; with more of them it is not looked which they are
@@ -84,7 +84,10 @@ def partitions_of(
         _all([_equal(name, wire_value(value, types[name])) for name, value in zip(names, row, strict=True)])
         for row in found
     ]
-    rows = [sf.col(quoted(name)).isin(sorted({row[at] for row in found})) for at, name in enumerate(names)]
+    rows = [
+        sf.col(quoted(name)).isin([literal_of(value, types[name]) for value in sorted({row[at] for row in found})])
+        for at, name in enumerate(names)
+    ]
     shown = rows[0]
     for one in rows[1:]:
         shown = shown & one

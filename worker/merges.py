@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker import merge_reads
+from worker import casts, merge_reads
 from worker.errors import InputError
 from worker.few import few_of
 from worker.row_changes import (
@@ -195,7 +195,9 @@ def source_rows(meta: catalog_pb2.Table, merge: Merge) -> DataFrame:
     there = {name.lower(): name for name in merge.source.columns}
     names = [f"{quoted(there[column.name.lower()])} as {quoted(column.name)}" for column in meta.columns]
     with refused_values(meta):
-        return fitted(merge.source.selectExpr(*names), table_schema(meta, nullable=True))
+        rows = merge.source.selectExpr(*names)
+        casts.check_types(rows.schema)
+        return fitted(rows, table_schema(meta, nullable=True), casts.exact_columns(meta))
 
 
 # -- which rows --------------------------------------------------------------------------------------------------------

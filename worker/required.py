@@ -21,7 +21,7 @@ _NEVER: Final = -1
 
 
 def guarded(rows: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
-    """The same rows; the job fails where one lacks what the table asks for. `explain` says it in words."""
+    """The same rows; the job fails where one lacks what the table asks for. `explain_null` says it in words."""
     for at, field in enumerate(table_schema(meta).fields):
         if not isinstance(field.dataType, (t.StructType, t.ArrayType, t.MapType)):
             continue
@@ -37,7 +37,7 @@ def guarded(rows: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
     return rows
 
 
-def explain(error: Exception, meta: catalog_pb2.Table) -> InputError | None:
+def explain_null(error: Exception, meta: catalog_pb2.Table) -> InputError | None:
     """What a failed write has to say, if this was it."""
     before, mark, rest = str(error).partition(MARK)
     del before

@@ -20,7 +20,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker import scan
+from worker import casts, scan
 from worker.errors import InputError
 from worker.few import few_of
 from worker.frames import frame_of
@@ -140,7 +140,8 @@ def shaped(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
     """With `_row_id` where it is there."""
     schema = table_schema(meta, nullable=True)
     ids = [row_id_field()] if ROW_ID in rows.columns else []
-    return fitted(rows, t.StructType([*schema.fields, *ids]))
+    casts.check_types(rows.schema)
+    return fitted(rows, t.StructType([*schema.fields, *ids]), casts.exact_columns(meta))
 
 
 @contextmanager

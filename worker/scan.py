@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from metaservice.client import InvalidError, MetaClient
@@ -37,9 +38,7 @@ def read(
     `where` as text prunes files before Spark sees them; a Column filters rows alone.
     """
     found = resolve(table, version=version, timestamp=timestamp, commits_ago=commits_ago)
-    if isinstance(where, Column):
-        return read_at(table, found).filter(where)
-    return read_at(table, found, where=where)
+    return _read_where(table, found, where)
 
 
 def read_at(table: TableLike, version: int, *, where: str | None = None, with_origin: bool = False) -> DataFrame:
@@ -47,7 +46,23 @@ def read_at(table: TableLike, version: int, *, where: str | None = None, with_or
     meta = table.lake.client.get_table(table_id=table.table_id, version=version)
     entries = plan(table, meta, version, where)
     rows = frame_of(table, meta, entries, with_origin=with_origin)
-    return rows if where is None else rows.filter(where)
+    return rows if where is None else filtered(rows, where)
+
+
+def _read_where(table: TableLike, version: int, where: str | Column | None) -> DataFrame:
+    if isinstance(where, Column):
+        return filtered(read_at(table, version), where)
+    return read_at(table, version, where=where)
+
+
+def filtered(rows: DataFrame, where: str | Column) -> DataFrame:
+    """The rows for which it is true; refused where Spark can't make sense of it."""
+    try:
+        found = rows.filter(where)
+        _ = found.schema  # a Connect session says only now what is wrong
+    except PySparkException as error:
+        raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
+    return found
 
 
 def resolve(
@@ -86,9 +101,7 @@ class Snapshot:
 
     def read(self, *, where: str | Column | None = None) -> DataFrame:
         """Its rows; to be used inside the block."""
-        if isinstance(where, Column):
-            return read_at(self.table, self.version).filter(where)
-        return read_at(self.table, self.version, where=where)
+        return _read_where(self.table, self.version, where)
 
 
 @contextmanager

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from datetime import date
+from typing import Any, Final
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2
 from worker.errors import InputError
+from worker.spark_jobs import is_classic
 
 FIELD_ID: Final = "parquet.field.id"  # where Spark looks for it in a field's metadata
 OP: Final = "_op"  # in delta files: 0 upsert, 1 tombstone
@@ -38,7 +41,21 @@ ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
     "timestamp": t.TimestampType,
     "timestamp_ntz": t.TimestampNTZType,
 }
+BY_BYTES: Final = "UTF8_BINARY"
+COLLATED: Final = "a column compares by bytes: use string, and collate(…) in a condition where another order is meant"
+INSTEAD: Final = {
+    **dict.fromkeys(("CharType", "VarcharType"), "use string"),
+    **dict.fromkeys(
+        ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType"),
+        "keep a number (bigint of microseconds, int of months) or string",
+    ),
+    "TimeType": "keep a string, or bigint of microseconds",
+    "VariantType": "keep a string (to_json), and parse_json it when it is read",
+    **dict.fromkeys(("GeographyType", "GeometryType"), "keep binary (st_asbinary)"),
+    "NullType": "NULL alone has no type: cast the column",
+}
 WORDS: Final = {kind: word for word, kind in ATOMIC.items()}
+CHARS: Final = re.compile(r"\b(var)?char(acter)?\s*\(", re.IGNORECASE)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_]+|[<>(),:]")
 
 
@@ -55,10 +72,30 @@ def type_text(kind: t.DataType) -> str:
         return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
     if isinstance(kind, t.StructType):
         return f"struct<{','.join(_field_text(field) for field in kind.fields)}>"
+    if type(kind) is t.StringType and kind.collation != BY_BYTES:
+        raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()}: {COLLATED}")
     word = WORDS.get(type(kind))
     if word is None:
-        raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()} can't be a column's type")
+        instead = INSTEAD.get(type(kind).__name__, "cast the column to a type that tables have")
+        raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()} can't be a column's type: {instead}")
     return word
+
+
+def check_type(kind: t.DataType) -> None:
+    """Of rows that are written: as a column's; NULL alone has any type."""
+    match kind:
+        case t.NullType():
+            return
+        case t.ArrayType():
+            check_type(kind.elementType)
+        case t.MapType():
+            check_type(kind.keyType)
+            check_type(kind.valueType)
+        case t.StructType():
+            for field in kind.fields:
+                check_type(field.dataType)
+        case _:
+            type_text(kind)
 
 
 def _field_text(field: t.StructField) -> str:
@@ -93,9 +130,15 @@ def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
     if isinstance(schema, t.StructType):
         return schema
     try:
-        return spark.createDataFrame([], schema).schema
-    except AnalysisException as error:
+        # A frame can't have every type that words can name; a Connect session reads words for a frame alone.
+        found = t.StructType.fromDDL(schema) if is_classic(spark) else spark.createDataFrame([], schema).schema
+    except PySparkException as error:
+        if CHARS.search(schema):
+            raise InputError("TYPE_NOT_SUPPORTED", f"char can't be a column's type: {INSTEAD['CharType']}") from error
         raise InputError("COLUMNS_INVALID", f"{schema!r}: {error.getMessage()}") from error
+    if not isinstance(found, t.StructType):
+        raise InputError("COLUMNS_INVALID", f'{schema!r}: columns have names, such as "id bigint, v string"')
+    return found
 
 
 # -- wire to Spark -----------------------------------------------------------------------------------------------------
@@ -182,3 +225,9 @@ def _below(path: str, name: str) -> str:
 def quoted(name: str) -> str:
     """A column's name as an expression of Spark's."""
     return f"`{name.replace('`', '``')}`"
+
+
+def literal_of(value: Any, type_name: str) -> Column:
+    """A value of a column: Spark's own way from Python has no dates before the year 1000."""
+    plain = value.isoformat() if type(value) is date else value
+    return sf.lit(plain).cast(type_name)

@@ -27,8 +27,9 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import merge_on_read as mor
 from worker.errors import InputError
+from worker.faults import explain
 from worker.few import collected, write_few
-from worker.required import explain, guarded
+from worker.required import guarded
 from worker.row_sets import key_sets
 from worker.schema import OP, PART, ROW_ID, quoted
 from worker.storage import in_pages, remove_folder, storage

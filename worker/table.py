@@ -17,7 +17,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker import changes, scan
 from worker.changing import Changes
 from worker.cursors import Cursor, cursor_of, tagged_version
-from worker.errors import word
+from worker.errors import InputError, word
 from worker.export import export
 from worker.jobs.by_hand import compact
 from worker.schema import check_name, schema_of, table_schema, type_text
@@ -223,6 +223,12 @@ class Table(Changes[Commit]):
         fields = schema_of(self.lake.spark, columns).fields
         for field in fields:
             check_name(field.name)
+            if not field.nullable:
+                raise InputError(
+                    "COLUMN_NOT_NULLABLE",
+                    f"rows that are there have no {field.name}: add it without NOT NULL and fill it with update(); "
+                    "a column that takes no NULL is there from create_table on",
+                )
         added = [
             add_column(field.name, type_text(field.dataType), comment=str((field.metadata or {}).get("comment", "")))
             for field in fields

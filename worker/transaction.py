@@ -17,12 +17,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from metaservice.client import CommitOutcomeUnknownError, StaleError, Transaction
 from metaservice.client import ConflictError as ClientConflict
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.errors import ConflictError, InputError, word
+from worker.faults import explain
 from worker.logs import Facts, tell
 from worker.progress import progress
 from worker.spark_jobs import cancel_jobs, job_tag
@@ -223,7 +225,7 @@ def _attempt(
             with _while_staging(lake, txn, writes, stops=not resubmits):
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:
-                        stage.staged = write.stage(stage)
+                        stage.staged = _staged(write.stage, stage)
                         _register(txn, write, stage.staged)
                         staged = f"{_operation(write)} staged {stage.staged.rows()} rows"
                         tell(staged, **_facts(write, stage.read_version, txn.txn_id), level=logging.DEBUG)
@@ -246,6 +248,13 @@ def _attempt(
                     with suppress(OSError):
                         stage.remove()
     return committed, _staged_rows(stages), txn.txn_id
+
+
+def _staged(work: Callable[[Stage], Staged], stage: Stage) -> Staged:
+    try:
+        return work(stage)
+    except PySparkException as error:
+        raise explain(error, stage.meta) or error from error
 
 
 def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb2.Change]:

@@ -26,12 +26,11 @@ def wire_value(value: Any, type_name: str) -> common_pb2.Value:
         return common_pb2.Value(null=common_pb2.NULL_VALUE_UNSPECIFIED)
     try:
         if type_name in INTEGERS:
-            return common_pb2.Value(integer=int(value))
+            return common_pb2.Value(integer=_integer(value))
         if type_name == "string":
             return common_pb2.Value(text=str(value))
         if type_name == "date":
-            day = date.fromisoformat(value) if isinstance(value, str) else value
-            return common_pb2.Value(date=day.toordinal() - EPOCH_DAY)
+            return common_pb2.Value(date=_day(value).toordinal() - EPOCH_DAY)
         if type_name in TIMES:
             return common_pb2.Value(timestamp_us=micros(value))
         if type_name in ("float", "double"):
@@ -41,7 +40,7 @@ def wire_value(value: Any, type_name: str) -> common_pb2.Value:
         if type_name == "binary":
             return common_pb2.Value(binary=bytes(value))
         if type_name.startswith("decimal"):
-            return common_pb2.Value(decimal=format(Decimal(str(value)), "f"))
+            return common_pb2.Value(decimal=format(_decimal(value, type_name), "f"))
     except (ValueError, TypeError, AttributeError, InvalidOperation) as error:
         raise InputError("VALUE_INVALID", f"{value!r} is no {type_name}") from error
     raise InputError("VALUE_INVALID", f"{type_name} has no values here")
@@ -60,6 +59,30 @@ def python_value(value: common_pb2.Value) -> Any:
             return Decimal(value.decimal)
         case kind:
             return getattr(value, kind)
+
+
+def _integer(value: Any) -> int:
+    """Nothing is cut off."""
+    found = int(value)
+    if isinstance(value, bool) or (not isinstance(value, str) and found != value):
+        raise ValueError(value)
+    return found
+
+
+def _day(value: Any) -> date:
+    if isinstance(value, str):
+        return date.fromisoformat(value)
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise ValueError(value)
+    return value
+
+
+def _decimal(value: Any, type_name: str) -> Decimal:
+    found = Decimal(str(value))
+    scale = int(type_name.rstrip(")").partition(",")[2] or 0)
+    if not found.is_finite() or found != round(found, scale):
+        raise ValueError(value)
+    return found
 
 
 def _boolean(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.errors import AnalysisException
@@ -12,8 +12,9 @@ from pyspark.sql import types as t
 
 from metaservice.client import add_column
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker import casts
 from worker.errors import InputError
-from worker.schema import OP, RESERVED, check_name, quoted, table_schema, type_text
+from worker.schema import OP, RESERVED, check_name, literal_of, quoted, table_schema, type_text
 from worker.staging import Stage, Staged
 from worker.transaction import Write
 from worker.values import partition
@@ -110,7 +111,7 @@ def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, where: Partitio
     types = {column.name: column.type for column in meta.columns}
     for name, value in where.items():
         if name.lower() not in there:
-            df = df.withColumn(name, sf.lit(value).cast(types[name]))
+            df = df.withColumn(name, literal_of(value, types[name]))
     return df
 
 
@@ -120,25 +121,31 @@ def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, where: Partitio
 def aligned(df: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
     """By name, in the table's order and types; columns that are missing are NULL. Refused before any job runs."""
     check_names(df, meta)
+    casts.check_types(df.schema)
     try:
-        found = fitted(df, table_schema(meta, nullable=True))
+        found = fitted(df, table_schema(meta, nullable=True), casts.exact_columns(meta))
     except AnalysisException as error:
         raise InputError("SCHEMA_MISMATCH", f"the rows don't fit {meta.name}: {error.getMessage()}") from error
     return found
 
 
-def fitted(df: DataFrame, schema: t.StructType) -> DataFrame:
-    """In this shape, ids of fields included. The names come first: `to` alone loses the ids of columns that fit."""
+def fitted(df: DataFrame, schema: t.StructType, exact: Collection[str] = ()) -> DataFrame:
+    """In this shape, ids of fields included; the `exact` columns lose nothing in a cast.
+
+    The names come first: `to` alone loses the ids of columns that fit.
+    """
     for path in unknown_fields(df.schema, schema):
         raise InputError("COLUMN_UNKNOWN", f"there is no field {path}")  # `to` alone leaves its values out
     if [_shape(field) for field in df.schema.fields] == [_shape(field) for field in schema.fields]:
         return df
-    ids = {field.name.lower(): field.metadata or {} for field in schema.fields}
+    shape = {field.name.lower(): field for field in schema.fields}
     known = []
     for field in df.schema.fields:
-        wanted = ids.get(field.name.lower(), {})
-        as_is = (field.metadata or {}) == wanted
-        known.append(sf.expr(quoted(field.name)) if as_is else _with_metadata(field.name, wanted))
+        wanted = shape.get(field.name.lower(), field)
+        is_exact = wanted.name in exact and not casts.never_loses(field.dataType, wanted.dataType)
+        value = casts.exactly(field, wanted) if is_exact else sf.expr(quoted(field.name))
+        as_is = (field.metadata or {}) == (wanted.metadata or {}) and not is_exact
+        known.append(value if as_is else value.alias(field.name, metadata=wanted.metadata or {}))
     found = df.select(*known).to(schema)
     _ = found.select("*").schema  # a Connect session says only now what is wrong; of `to` itself it asks nobody
     return found
@@ -146,10 +153,6 @@ def fitted(df: DataFrame, schema: t.StructType) -> DataFrame:
 
 def _shape(field: t.StructField) -> tuple[str, t.DataType, Mapping[str, Any]]:
     return field.name, field.dataType, field.metadata or {}
-
-
-def _with_metadata(name: str, metadata: dict[str, Any]) -> Column:
-    return sf.expr(quoted(name)).alias(name, metadata=metadata)
 
 
 def unknown_fields(given: t.DataType, wanted: t.DataType, path: str = "") -> Iterator[str]:

@@ -222,6 +222,14 @@ PROPERTIES: Final = (
         choices=("fail", "resubmit", "rerun"),
         binds_writers=True,
     ),
+    Property(
+        "write.strict_casts",
+        "false",
+        "Whether rows that would lose something in a cast to their column's type are refused; in key columns they "
+        "always are.",
+        choices=("true", "false"),
+        binds_writers=True,
+    ),
 )
 BY_NAME: Final = {one.name: one for one in PROPERTIES}
 WRITER_PROPERTIES: Final = frozenset(one.name for one in PROPERTIES if one.binds_writers)
