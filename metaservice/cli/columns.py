@@ -19,17 +19,19 @@ from metaservice.client import (
 )
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
+NAME: Final = r"(?:`(?:[^`]|``)+`|\w+)"
+PATH: Final = rf"{NAME}(?:\.{NAME})*"
 COLUMN: Final = re.compile(
-    r"(?P<name>\w+)\s+(?P<type>.+?)(?P<not_null>\s+not\s+null)?(\s+comment\s+'(?P<comment>(?:[^']|'')*)')?",
+    rf"(?P<name>{NAME})\s+(?P<type>.+?)(?P<not_null>\s+not\s+null)?(\s+comment\s+'(?P<comment>(?:[^']|'')*)')?",
     re.IGNORECASE | re.DOTALL,
 )
 ADDED: Final = re.compile(
-    r"(?P<path>[\w.]+)\s+(?P<type>.+?)(\s+comment\s+'(?P<comment>(?:[^']|'')*)')?"
-    r"(\s+(?P<first>first)|\s+after\s+(?P<after>\w+))?",
+    rf"(?P<path>{PATH})\s+(?P<type>.+?)(?P<not_null>\s+not\s+null)?(\s+comment\s+'(?P<comment>(?:[^']|'')*)')?"
+    rf"(\s+(?P<first>first)|\s+after\s+(?P<after>{NAME}))?",
     re.IGNORECASE | re.DOTALL,
 )
-MOVED: Final = re.compile(r"(?P<path>[\w.]+)\s+(first|after\s+(?P<after>\w+))", re.IGNORECASE)
-TYPED: Final = re.compile(r"(?P<path>[\w.]+)\s+(?P<type>.+)", re.DOTALL)
+MOVED: Final = re.compile(rf"(?P<path>{PATH})\s+(first|after\s+(?P<after>{NAME}))", re.IGNORECASE)
+TYPED: Final = re.compile(rf"(?P<path>{PATH})\s+(?P<type>.+)", re.DOTALL)
 EXAMPLE: Final = 'write: "id bigint not null" or "day date comment \'of the order\'"'
 
 
@@ -42,25 +44,35 @@ def read_column(text: str, key: Iterable[str]) -> catalog_pb2.Column:
     found = COLUMN.fullmatch(text.strip())
     if found is None:
         raise usage_failure(f"`{text.strip()}` is not a column", next_step=EXAMPLE)
-    nullable = found["not_null"] is None and found["name"] not in key
+    name = unquoted(found["name"])
+    nullable = found["not_null"] is None and name.lower() not in {one.lower() for one in key}
     return catalog_pb2.Column(
-        name=found["name"],
+        name=name,
         type=type_text(found["type"]),
         nullable=nullable,
         comment=(found["comment"] or "").replace("''", "'"),
     )
 
 
+def unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
 def type_text(text: str) -> str:
     """Words in lower case, as the service wants them; names of a struct's fields stay."""
-    return re.sub(r"\w+\b(?!\s*:)", lambda word: word[0].lower(), text.strip())
+    return re.sub(r"`(?:[^`]|``)+`|\w+\b(?!\s*:)", lambda word: _lower(word[0]), text.strip())
+
+
+def _lower(word: str) -> str:
+    return word if word.startswith("`") else word.lower()
 
 
 def split_outside_brackets(text: str) -> list[str]:
-    """At commas, those inside of decimal(10,2), struct<a: int, b: int> or quotes apart."""
-    parts, depth, quoted = [""], 0, False
+    """At commas, those inside of decimal(10,2), struct<a: int, b: int>, quotes or backticks apart."""
+    parts, depth, quoted = [""], 0, ""
     for each in text:
-        quoted ^= each == "'"
+        if each in "'`" and quoted in ("", each):
+            quoted = "" if quoted else each
         if not quoted:
             depth += (each in "(<") - (each in ")>")
         if each == "," and depth == 0 and not quoted:
@@ -75,6 +87,10 @@ def split_outside_brackets(text: str) -> list[str]:
 
 def added(text: str) -> common_pb2.SchemaChange:
     found = _match(ADDED, text, "amount decimal(10,2) after day")
+    if found["not_null"]:
+        raise argparse.ArgumentTypeError(
+            f"`{text}`: rows that are there have no value for it; add it without NOT NULL and fill it"
+        )
     comment = (found["comment"] or "").replace("''", "'")
     return add_column(
         found["path"],

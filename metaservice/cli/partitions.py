@@ -21,7 +21,7 @@ def read_partition(table: catalog_pb2.Table, text: str) -> common_pb2.Partition:
     names = list(table.partition_columns)
     if not names:
         raise usage_failure(f"{table.name} has no partitions")
-    pattern = "/".join(f"{re.escape(name)}=(.*)" for name in names)
+    pattern = "/".join(f"(?i:`?{re.escape(name)}`?)=(.*)" for name in names)
     found = re.fullmatch(pattern, text, re.DOTALL)
     if found is None:
         example = "/".join(f"{name}=…" for name in names)
@@ -39,6 +39,6 @@ def _value(table: catalog_pb2.Table, name: str, text: str) -> common_pb2.Value:
     quoted = text if kind in UNQUOTED else "'" + text.replace("'", "''") + "'"
     literal = f"X{quoted}" if kind == "binary" else quoted
     try:
-        return parse_condition(f"`{name}` = {literal}", table.columns).compare.value
+        return parse_condition(f"`{name.replace('`', '``')}` = {literal}", table.columns).compare.value
     except ConditionError as error:
         raise usage_failure(f"--partition: {name}: {error.message}") from error

@@ -249,7 +249,7 @@ def wanted_table(args: Arguments) -> catalog_pb2.Table:
 
 
 def names_in(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return [columns.unquoted(name.strip()) for name in columns.split_outside_brackets(text) if name.strip()]
 
 
 def alter_arguments(parser: Parser) -> None:
@@ -323,6 +323,20 @@ def run_drop(session: Session, args: Arguments) -> None:
         session.done(f"{name} is dropped")
 
 
+def rename_arguments(parser: Parser) -> None:
+    add_table(parser)
+    parser.add("name", metavar="NAME", help='The new name: "table" or "namespace.table".')
+    parser.add("--message", "-m", default="", metavar="TEXT", help="What for, as history shows it.")
+
+
+def run_rename(session: Session, args: Arguments) -> None:
+    table = find_table(session.client, args.table)
+    renamed = session.client.rename_table(table.table_id, args.name, commit_message=args.message)
+    if session.as_json:
+        session.show_json(renamed)
+    session.done(f"{table.name} is {renamed.name}: version {renamed.head_version}")
+
+
 def undrop_arguments(parser: Parser) -> None:
     parser.add("table", metavar="TABLE", help="Name or id of a dropped table.", completes=DROPPED_TABLE)
 
@@ -392,6 +406,13 @@ COMMAND = Command(
                 "laketx table alter shop.orders --set data.retain.hours=48 --dry-run\n"
                 "Changes of columns are done in their order. Fields have paths: address.zip, tags.element."
             ),
+        ),
+        Command(
+            "rename",
+            "Give a table another name; the old one is free at once.",
+            run_rename,
+            rename_arguments,
+            details="laketx table rename shop.orders shop.sales\nIts id, history, files and readers stay.",
         ),
         Command("drop", "Drop tables; their open transactions end.", run_drop, drop_arguments),
         Command(

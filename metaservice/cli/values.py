@@ -82,6 +82,7 @@ def typed_partition_text(text: str, columns: Mapping[str, str]) -> str:
 
 def _typed_part(part: str, columns: Mapping[str, str]) -> str:
     name, equals, value = part.partition("=")
+    name = unquote(name)
     if not equals:
         return f"{name}=NULL"
     kind = columns.get(name, "")

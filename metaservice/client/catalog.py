@@ -127,6 +127,10 @@ class CatalogCalls(Caller):
         alteration = common_pb2.Alteration(schema_changes=changes)
         return self.alter_table(table_id, alteration, commit_message=commit_message).table
 
+    def rename_table(self, table_id: str, name: str, *, commit_message: str = "") -> catalog_pb2.Table:
+        """The table under its new name; the old one is free at once."""
+        return self.alter_table(table_id, common_pb2.Alteration(name=name), commit_message=commit_message).table
+
     def drop_table(self, table_id: str, *, validate_only: bool = False) -> int:
         """How many open transactions ended with it, or would."""
         request = catalog_pb2.DropTableRequest(
@@ -141,7 +145,7 @@ class CatalogCalls(Caller):
         """Dropped tables of a name, the newest drop first."""
         namespace = name.partition(".")[0] if "." in name else ""
         tables = self.list_tables(namespace=namespace, include_dropped=True)
-        found = [table for table in tables if table.name == name and table.HasField("drop_time_us")]
+        found = [table for table in tables if table.name.lower() == name.lower() and table.HasField("drop_time_us")]
         return sorted(found, key=lambda table: -table.drop_time_us)
 
 

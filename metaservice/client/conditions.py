@@ -11,7 +11,7 @@
 OP is one of = <> != < <= > >=. Values are numbers, 'text' (a quote in it is doubled), TRUE, FALSE and X'00ff'; dates
 and times are text, such as '2026-11-21' and '2026-11-21 15:04:05' (UTC unless it says otherwise), with or without DATE
 or TIMESTAMP before it. NULL may stand in a list. Words and columns are found whatever their case; a column that
-is called like a word stands in `backticks`.
+is called like a word, or has signs in its name, stands in `backticks`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TOKEN: Final = re.compile(
         (?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
       | (?P<hex>[xX]'[^']*')
       | (?P<text>'(?:[^']|'')*')
-      | (?P<quoted>`[^`]+`)
+      | (?P<quoted>`(?:[^`]|``)+`)
       | (?P<word>\w+)
       | (?P<sign><>|!=|<=|>=|=|<|>|\(|\)|,)
       | (?P<end>\Z)
@@ -217,7 +217,7 @@ class _Parser:
         token = self.now
         if token.kind not in ("word", "quoted") or token.word in NEVER_COLUMNS:
             self.refuse(f"expected a column, not {token}")
-        name = token.text.strip("`")
+        name = token.text[1:-1].replace("``", "`") if token.kind == "quoted" else token.text
         found = self._columns.get(name.lower())
         if found is None:
             near = difflib.get_close_matches(name.lower(), self._columns, n=1)

@@ -219,6 +219,7 @@ class Alteration:
     remove_features: tuple[str, ...] = ()
     schema_changes: tuple[SchemaChange, ...] = ()
     replacement: TableMeta | None = None
+    name: str | None = None
 
     @property
     def changes_schema(self) -> bool:
@@ -232,7 +233,7 @@ class Alteration:
     @property
     def changes_metadata(self) -> bool:
         given = self.set_properties or self.remove_properties or self.profile or self.schema_changes or self.replacement
-        return bool(given) or self.comment is not None
+        return bool(given) or self.comment is not None or self.name is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +374,7 @@ class TableMeta:
             before = self.with_schema(evolve(self.schema, change.schema_changes), new_version=change.changes_schema)
         return replace(
             before,
+            name=self.name if change.name is None else change.name,
             properties=properties,
             profile=change.profile or self.profile,
             comment=self.comment if change.comment is None else change.comment,

@@ -1,6 +1,6 @@
 """Partitions as canonical text, and back.
 
-`day=2026-11-01/region=eu`: columns in the table's order, values percent-escaped, NULL as the bare column name. Two
+`day=2026-11-01/region=eu`: columns in the table's order, names and values percent-escaped, NULL as the bare name. Two
 partitions are the same exactly where their texts are.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from metaservice.core.errors import invalid
@@ -72,6 +73,7 @@ def check_integer(value: int, type_name: str, column: str) -> None:
 
 
 def _encode_one(name: str, value: SqlValue) -> str:
+    name = _column_text(name)
     if value is None:
         return name
     if isinstance(value, bool):
@@ -85,6 +87,11 @@ def _encode_one(name: str, value: SqlValue) -> str:
     else:
         text = quote(str(value), safe=" :+-._,@")
     return f"{name}={text}"
+
+
+@lru_cache(maxsize=1_024)  # the same few for every file
+def _column_text(name: str) -> str:
+    return quote(name, safe="")
 
 
 def _decimal_text(value: Decimal) -> str:

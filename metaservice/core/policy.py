@@ -10,6 +10,7 @@ from typing import Final
 from metaservice.core.model import Operation, Profile, TableMeta
 from metaservice.core.properties import integer_property, parse_row_order, text_property
 from metaservice.core.schedule import Entry, Window, parse_schedule, parse_windows
+from metaservice.core.types import folded, quoted
 
 WORK: Final = {
     "minor": Operation.MINOR_COMPACT,
@@ -50,7 +51,7 @@ class Options:
     @property
     def row_order(self) -> str:
         """As a file says it."""
-        return f"{self.order.name.lower()}({','.join(self.order_columns)})" if self.order else ""
+        return f"{self.order.name.lower()}({','.join(map(quoted, self.order_columns))})" if self.order else ""
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ def _options(meta: TableMeta) -> tuple[Options, str]:
     kind, columns = parse_row_order(text_property(meta.properties, "compaction.cluster.order"))
     if not kind or meta.keyed:
         return Options(target), ""
-    names = {column.name for column in meta.columns}
-    unknown = next((name for name in columns if name not in names), "")
-    return Options(target) if unknown else Options(target, RowOrder[kind.upper()], columns), unknown
+    names = {folded(column.name): column.name for column in meta.columns}
+    unknown = next((name for name in columns if folded(name) not in names), "")
+    if unknown:
+        return Options(target), unknown
+    return Options(target, RowOrder[kind.upper()], tuple(names[folded(name)] for name in columns)), ""

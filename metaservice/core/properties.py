@@ -10,25 +10,34 @@ from typing import Final
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.limits import ORDER_COLUMNS_MAX, TEXT_CHARS_MAX
 from metaservice.core.schedule import is_schedule, is_windows
-from metaservice.core.types import did_you_mean
+from metaservice.core.types import did_you_mean, folded
 
 USER_PREFIX: Final = "user."
 KEY_SCOPE: Final = "key.scope"
 TABLE, PARTITION = "table", "partition"  # its values
 _USER_NAME = re.compile(r"user\.[A-Za-z0-9_.-]{1,250}\Z")
-_ROW_ORDER = re.compile(r"(sort|zorder)\(([^(),\x00-\x1f]+(?:,[^(),\x00-\x1f]+)*)\)\Z")
+_ORDER_COLUMN: Final = r"\s*(?:`(?:[^`\x00-\x1f]|``)+`|[^(),`\x00-\x1f]+)\s*"
+_ROW_ORDER = re.compile(rf"(sort|zorder)\(({_ORDER_COLUMN}(?:,{_ORDER_COLUMN})*)\)\Z")
 _INTEGER = re.compile(r"[0-9]{1,18}\Z")
 
 
 def parse_row_order(text: str) -> tuple[str, tuple[str, ...]]:
-    """ "sort" or "zorder" with its columns; both empty where rows lie as they come. Raises ValueError."""
+    """ "sort" or "zorder" with its columns; both empty where rows lie as they come. Raises ValueError.
+
+    A name with a comma, a bracket or a backtick in it stands in backticks.
+    """
     if not text.strip():
         return "", ()
     found = _ROW_ORDER.match(text.strip())
-    columns = tuple(name.strip() for name in found[2].split(",")) if found else ()
-    if found is None or not all(columns) or len(set(columns)) != len(columns) or len(columns) > ORDER_COLUMNS_MAX:
+    columns = tuple(_column(name.strip()) for name in re.findall(_ORDER_COLUMN, found[2])) if found else ()
+    is_once = len({folded(name) for name in columns}) == len(columns)
+    if found is None or not all(columns) or not is_once or len(columns) > ORDER_COLUMNS_MAX:
         raise ValueError(text)
     return found[1], columns
+
+
+def _column(text: str) -> str:
+    return text[1:-1].replace("``", "`") if text.startswith("`") else text
 
 
 def is_row_order(text: str) -> bool:

@@ -19,7 +19,6 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.partitions import wire_kind
 from metaservice.core.types import (
     INTEGERS,
-    NAME,
     Array,
     Atomic,
     Decimal,
@@ -27,18 +26,29 @@ from metaservice.core.types import (
     Map,
     Struct,
     Type,
+    check_name,
     check_unique,
     count_fields,
     did_you_mean,
+    folded,
     may_widen,
     nested_ids,
     parse_type,
+    quoted,
+    split_path,
     type_text,
     with_ids,
     with_new_ids,
 )
 
 NO_KEY: Final = frozenset({"float", "double"})  # -0.0 and NaN: equal values of different bits
+RESERVED: Final = frozenset(  # what files, reads and increments of workers have beside the columns
+    {
+        *("_op", "_row_id", "_file", "_part", "_tmp_metadata_row_index"),
+        *("_change_type", "_commit_version", "_commit_time"),
+    }
+)
+RESERVED_PREFIX: Final = "_laketx_"
 
 
 class Column(NamedTuple):
@@ -131,10 +141,12 @@ SchemaChange = Add | Drop | Rename | Move | Widen | Relax | Comment
 
 def make_schema(columns: Sequence[Column], partition_columns: Sequence[str], primary_key: Sequence[str]) -> Schema:
     """A table's first schema: checked, types canonical, ids given."""
-    draft = _Draft.of(Schema((), tuple(partition_columns), tuple(primary_key)))
+    names = {folded(column.name): column.name for column in columns}
+    parts, key = ([names.get(folded(name), name) for name in listed] for listed in (partition_columns, primary_key))
+    draft = _Draft.of(Schema((), tuple(parts), tuple(key)))
     fields = []
     for column in columns:
-        _check_name(column.name)
+        _check_column_name(column.name)
         fields.append(draft.numbered(Field(column.name, parse_type(column.type), column.nullable, 0, column.comment)))
     draft.root = Struct(tuple(fields))
     return draft.finish()
@@ -214,20 +226,19 @@ class _Draft:
         return found
 
     def apply(self, change: SchemaChange) -> None:
-        parts = change.path.split(".")
-        if not all(NAME.match(part) for part in parts):
-            raise invalid("NAME_INVALID", "names joined by dots", name=change.path[:128])
+        parts = self._as_written(split_path(change.path))
         top = parts[0] if len(parts) == 1 else ""
         keyed = top in self._now(self.schema.primary_key)
         partitioned = top in self.schema.partition_columns
         _check_fixed(change, keyed=keyed, partitioned=partitioned)
         match change:
             case Add():
+                (_check_column_name if top else check_name)(parts[-1])
                 self._edit(parts, lambda struct, name: self._added(struct, name, change))
             case Drop():
                 self._edit(parts, _dropped)
             case Rename():
-                _check_name(change.name)
+                (_check_column_name if top else check_name)(change.name)
                 self._edit(parts, lambda struct, name: _changed(struct, name, name_now=change.name))
                 if keyed:
                     self._follow(top, change.name)
@@ -241,6 +252,11 @@ class _Draft:
                 if not top:
                     raise invalid("COMMENT_NESTED", "only columns carry comments", column=change.path[:128])
                 self._edit(parts, lambda struct, name: _changed(struct, name, comment=change.comment))
+
+    def _as_written(self, parts: Sequence[str]) -> tuple[str, ...]:
+        """The column as it is called, in whatever case it was asked for. Fields are found as they are looked up."""
+        known = {folded(one.name): one.name for one in self.root.fields}
+        return known.get(folded(parts[0]), parts[0]), *parts[1:]
 
     def _widen(self, parts: Sequence[str], change: Widen, *, partitioned: bool) -> None:
         wider = parse_type(change.type)
@@ -259,14 +275,14 @@ class _Draft:
         self.renamed[first] = after
 
     def _edit(self, parts: Sequence[str], edit: Callable[[Struct, str], Struct]) -> None:
-        path = ".".join(parts)
+        path = ".".join(map(quoted, parts))
         root = _replaced(self.root, parts[:-1], path, lambda kind: edit(_as_struct(kind, path), parts[-1]))
         self.root = _as_struct(root, path)
 
     def _added(self, struct: Struct, name: str, change: Add) -> Struct:
         if not change.nullable:
             raise invalid("COLUMN_NOT_NULLABLE", "rows that are there have no value for it", column=change.path[:128])
-        if any(one.name.lower() == name.lower() for one in struct.fields):
+        if any(folded(one.name) == folded(name) for one in struct.fields):
             raise MetaError(ErrorKind.ALREADY_EXISTS, "COLUMN_EXISTS", column=change.path[:128])
         fresh = self.numbered(Field(name, parse_type(change.type), True, 0, change.comment))
         grown = Struct((*struct.fields, fresh))
@@ -328,9 +344,11 @@ def _types(schema: Schema, names: Sequence[str]) -> list[str]:
     return [types[name] for name in names]
 
 
-def _check_name(name: str) -> None:
-    if not NAME.match(name):
-        raise invalid("NAME_INVALID", "letters, digits and _", name=name[:128])
+def _check_column_name(name: str) -> None:
+    """A new one's. Tables that were made before keep theirs."""
+    check_name(name)
+    if name.lower() in RESERVED or name.lower().startswith(RESERVED_PREFIX):
+        raise invalid("COLUMN_RESERVED", "taken by the files and reads of workers", column=name)
 
 
 def _replaced(kind: Type, parts: Sequence[str], path: str, change: Callable[[Type], Type]) -> Type:
@@ -354,7 +372,7 @@ def _replaced(kind: Type, parts: Sequence[str], path: str, change: Callable[[Typ
 
 def _find(struct: Struct, name: str, path: str) -> int:
     for at, one in enumerate(struct.fields):
-        if one.name == name:
+        if folded(one.name) == folded(name):
             return at
     raise _unknown(name, struct, path)
 
@@ -382,8 +400,8 @@ def _changed(
     at = _find(struct, name, name)
     one = struct.fields[at]
     if name_now is not None:
-        others = {other.name.lower() for other in struct.fields if other is not one}
-        if name_now.lower() in others or name_now == name:
+        others = {folded(other.name) for other in struct.fields if other is not one}
+        if folded(name_now) in others or name_now == one.name:
             raise MetaError(ErrorKind.ALREADY_EXISTS, "COLUMN_EXISTS", column=name_now)
         one = replace(one, name=name_now)
     if nullable is not None:
@@ -396,9 +414,10 @@ def _changed(
 def _moved(struct: Struct, name: str, place: Place) -> Struct:
     one = struct.fields[_find(struct, name, name)]
     others = Struct(tuple(other for other in struct.fields if other is not one))
-    if place.after == name:
+    after = split_path(place.after)[-1] if place.after else ""
+    if folded(after) == folded(name):
         raise invalid("PLACE_INVALID", "behind itself", column=name)
-    at = _find(others, place.after, place.after) + 1 if place.after else 0
+    at = _find(others, after, place.after) + 1 if after else 0
     return Struct((*others.fields[:at], one, *others.fields[at:]))
 
 

@@ -2,7 +2,10 @@
 
     decimal( 10, 2 )                             -> decimal(10,2)
     struct<street: string, tags: array<string>>  -> struct<street:string,tags:array<string>>
+    struct<`a b`: int, `c`: int>                 -> struct<`a b`:int,c:int>
 
+A name that is not of plain letters, digits and _ stands in backticks, in types and in paths; a backtick in it is
+doubled.
 Every nested field has an id beside its column's: a struct's fields by name, an array's `element`, a map's `key` and
 `value`. Texts don't show ids; `nested_ids` lists them by path and `with_ids` puts them back.
 """
@@ -23,9 +26,11 @@ ATOMIC: Final = frozenset(
     {*INTEGERS, "boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz"}
 )
 DECIMAL_DIGITS_MAX: Final = 38
-NAME: Final = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
+PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_]+\Z")
 _PUNCTUATION: Final = frozenset("<>(),:")
-_TOKEN = re.compile(r"\s*([A-Za-z0-9_]+|[<>(),:])")
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|[A-Za-z0-9_]+|[<>(),:])")
+_STEP = re.compile(r"(?:`((?:[^`]|``)+)`|([^.`]+))(\.|\Z)")
+_STEERS: Final = frozenset("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _WIDER: Final = {  # what each type may become without a change of any value
     **{narrow: frozenset(INTEGERS[at + 1 :]) for at, narrow in enumerate(INTEGERS)},
     "float": frozenset({"double"}),
@@ -128,8 +133,9 @@ def may_widen(before: Type, after: Type) -> bool:
 def nested_ids(kind: Type, prefix: str = "") -> Iterator[tuple[str, int]]:
     """Paths of nested fields with their ids, parents first."""
     for name, child, number in _children(kind):
-        yield prefix + name, number
-        yield from nested_ids(child, f"{prefix}{name}.")
+        path = prefix + quoted(name)
+        yield path, number
+        yield from nested_ids(child, f"{path}.")
 
 
 def with_ids(kind: Type, ids: Mapping[str, int], prefix: str = "") -> Type:
@@ -146,6 +152,49 @@ def count_fields(kind: Type) -> int:
     return sum(1 for _ in nested_ids(kind))
 
 
+def check_name(name: str) -> None:
+    """Of a column or field: anything that a terminal takes as it stands."""
+    is_clean = not any(ord(each) < 32 or 127 <= ord(each) < 160 or each in _STEERS for each in name)
+    if not name or len(name) > limits.NAME_CHARS_MAX or not is_clean:
+        raise invalid(
+            "NAME_INVALID",
+            "a column's name has no control characters",
+            name=name[: limits.NAME_CHARS_MAX],
+            most=limits.NAME_CHARS_MAX,
+        )
+
+
+def quoted(name: str) -> str:
+    """As types and paths have it."""
+    return name if PLAIN_NAME.match(name) else f"`{name.replace('`', '``')}`"
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """The names in `address.zip` or "`a.b`.c". Raises where it is none."""
+    names: list[str] = []
+    at, ends = 0, False
+    while not ends:
+        found = _STEP.match(path, at)
+        if found is None:
+            raise invalid("NAME_INVALID", "names joined by dots, odd ones in backticks", name=path[:128])
+        names.append(found[2] if found[1] is None else found[1].replace("``", "`"))
+        at, ends = found.end(), not found[3]
+    return tuple(names)
+
+
+def folded(name: str) -> str:
+    """The same for names that engines take as one: each letter without regard to its case."""
+    if name.isascii():
+        return name.lower()
+    return "".join(_folded_letter(each) for each in name)
+
+
+def _folded_letter(letter: str) -> str:
+    upper = letter.upper()
+    lower = (upper if len(upper) == 1 else letter).lower()
+    return lower if len(lower) == 1 else letter
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> dict[str, str]:
     """The fact `did_you_mean`, where something known is close."""
     found = get_close_matches(name[:128], sorted(known), n=1, cutoff=0.6)
@@ -153,7 +202,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> dict[str, str]:
 
 
 def _field_text(field: Field) -> str:
-    return f"{field.name}:{type_text(field.kind)}{'' if field.nullable else ' not null'}"
+    return f"{quoted(field.name)}:{type_text(field.kind)}{'' if field.nullable else ' not null'}"
 
 
 def _children(kind: Type) -> list[tuple[str, Type, int]]:
@@ -170,7 +219,8 @@ def _children(kind: Type) -> list[tuple[str, Type, int]]:
 
 def _renumbered(kind: Type, number: Callable[[str, int], int], prefix: str) -> Type:
     def child(name: str, below: Type, old: int) -> tuple[int, Type]:
-        return number(prefix + name, old), _renumbered(below, number, f"{prefix}{name}.")
+        path = prefix + quoted(name)
+        return number(path, old), _renumbered(below, number, f"{path}.")
 
     match kind:
         case Struct(fields):
@@ -266,8 +316,9 @@ class _Parser:
         name = self._next()
         if name in _PUNCTUATION:
             raise self.refusal()
-        if not NAME.match(name):
-            raise invalid("NAME_INVALID", "letters, digits and _", name=name[:128])
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        check_name(name)
         self._expect(":")
         kind = self.parse(depth + 1)
         nullable = self.peek() != "not"
@@ -296,6 +347,6 @@ def check_unique(names: Iterable[str]) -> None:
     """Names that differ in case alone are the same: engines look columns up without regard to case."""
     seen: set[str] = set()
     for name in names:
-        if name.lower() in seen:
+        if folded(name) in seen:
             raise invalid("COLUMN_TWICE", "names are unique, whatever their case", column=name)
-        seen.add(name.lower())
+        seen.add(folded(name))

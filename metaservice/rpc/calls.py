@@ -181,6 +181,8 @@ class Calls:
         alteration = wire.alteration(request.alteration)
         same = wire.digest(request)
         state = self.decider.state
+        if state.find_txn(txn_id) is None:
+            alteration = self.catalog.with_name(alteration, meta.table_id)
         if request.validate_only:
             wanted = answers.table(state.get_table(meta.table_id), meta.altered(alteration))
             return catalog_pb2.AlterTableResponse(table=wanted)
@@ -199,6 +201,7 @@ class Calls:
             changes=[common_pb2.Change(table_id=meta.table_id, alteration=request.alteration)],
         )
         change = wire.change(commit.changes[0], meta, txn_id, Operation.ALTER)
+        change.alteration = alteration
         done = Commit(txn_id, (change,), ((None, None),), wire.digest(commit))
         txn = self.catalog.begin_and_commit(begun, done)
         table = state.get_table(meta.table_id)

@@ -47,6 +47,7 @@ from metaservice.core.predicates import (
 )
 from metaservice.core.profiles import feature_known
 from metaservice.core.properties import check_property
+from metaservice.core.types import folded
 from metaservice.rpc import wire_rows
 from metaservice.rpc.wire_schema import schema_changes
 from metaservice.service.requests import Append, Begin, Commit, Intent
@@ -160,17 +161,22 @@ def partition(message: common_pb2.Partition, partitioning: Partitioning) -> str:
     types = dict(partitioning.columns)
     values: dict[str, SqlValue] = {}
     for one in message.values:
-        if one.column not in types:
+        name = one.column if one.column in types else _in_any_case(one.column, types)
+        if name is None:
             raise invalid("PARTITION_COLUMN_UNKNOWN", column=one.column[:128])
-        if one.column in values:
-            raise invalid("PARTITION_COLUMN_TWICE", column=one.column)
-        value = sql_value(one.value, types[one.column], one.column)
+        if name in values:
+            raise invalid("PARTITION_COLUMN_TWICE", column=name)
+        value = sql_value(one.value, types[name], name)
         if isinstance(value, int) and not isinstance(value, bool):
-            check_integer(value, types[one.column], one.column)
-        values[one.column] = value
+            check_integer(value, types[name], name)
+        values[name] = value
     if len(values) != len(types):
         raise invalid("PARTITION_INCOMPLETE", missing=min(types.keys() - values.keys()))
     return partitioning.encode(values)
+
+
+def _in_any_case(name: str, known: Iterable[str]) -> str | None:
+    return next((one for one in known if folded(one) == folded(name)), None)
 
 
 class _Predicates:
@@ -219,9 +225,10 @@ class _Predicates:
                 raise invalid("PREDICATE_EMPTY")
 
     def _column(self, name: str) -> str:
-        if name not in self._types:
+        found = name if name in self._types else _in_any_case(name[:128], self._types)
+        if found is None:
             raise invalid("COLUMN_UNKNOWN", column=name[:128])
-        return name
+        return found
 
     def _value(self, column: str, message: common_pb2.Value) -> SqlValue:
         return sql_value(message, self._types[column], column)
@@ -558,10 +565,17 @@ def alteration(message: common_pb2.Alteration) -> Alteration:
         features(message.add_features),
         features(message.remove_features),
         schema_changes(message.schema_changes),
+        name=table_name(message.name) if message.HasField("name") else None,
     )
     if not found.changes_features and not found.changes_metadata:
         raise invalid("ALTERATION_EMPTY")
     return found
+
+
+def table_name(name: str) -> str:
+    if not TABLE_NAME.match(name):
+        raise invalid("NAME_INVALID", "letters, digits and _; at most one dot", name=name[:128])
+    return name
 
 
 def features(names: Iterable[str]) -> tuple[str, ...]:

@@ -28,8 +28,7 @@ def create_mode(message: catalog_pb2.CreateTableRequest) -> Mode:
 
 def new_table(message: catalog_pb2.CreateTableRequest) -> TableMeta:
     table = message.table
-    if not wire.TABLE_NAME.match(table.name):
-        raise invalid("NAME_INVALID", "letters, digits and _; at most one dot", name=table.name[:128])
+    wire.table_name(table.name)
     if table.primary_key and not 1 <= table.buckets <= limits.BUCKETS_MAX:
         raise invalid("BUCKETS_INVALID", buckets=table.buckets, most=limits.BUCKETS_MAX)
     if not table.primary_key and table.buckets:

@@ -14,6 +14,7 @@ from metaservice.core.plans import Gain, TaskPlan
 from metaservice.core.policy import Options, RowOrder
 from metaservice.core.predicates import SqlValue
 from metaservice.core.tasks import Task, TaskGroup, TaskState, groups_of
+from metaservice.core.types import folded
 from metaservice.rpc import answers, wire
 from protos.laketx.v1 import common_pb2
 from protos.laketx.v1 import maintenance_pb2 as pb
@@ -84,11 +85,12 @@ def options(message: pb.TaskOptions, meta: TableMeta, otherwise: Options) -> Opt
         raise invalid("ROW_ORDER_INVALID", order=message.order)
     if meta.keyed:
         raise invalid("ROW_ORDER_INVALID", "files of a table with a key are sorted by it")
-    names = {column.name for column in meta.columns}
+    names = {folded(column.name): column.name for column in meta.columns}
+    columns = tuple(names.get(folded(name), name) for name in columns)
     if not 1 <= len(columns) <= limits.ORDER_COLUMNS_MAX or len(set(columns)) != len(columns):
         raise invalid("ROW_ORDER_INVALID", "each column once, one at least", columns=len(columns))
     for name in columns:
-        if name not in names:
+        if folded(name) not in names:
             raise invalid("COLUMN_UNKNOWN", column=name[:128])
     return Options(target, RowOrder(message.order), columns)
 

@@ -24,7 +24,7 @@ from metaservice.core.schema import replace_schema
 from metaservice.core.transaction import Txn
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
-from metaservice.service.namespaces import Namespaces, check_namespace_of
+from metaservice.service.namespaces import Namespaces, check_free, table_name_in
 from metaservice.service.requests import Begin, Commit, Intent
 from metaservice.service.state import TableState
 from metaservice.service.tables import Dropped, Tables
@@ -54,7 +54,7 @@ class Catalog:
     def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableState, bool]:
         """The table, and whether it was made by this request."""
         state = self._decider.state
-        there = state.names.get(meta.name)
+        there = state.names.find(meta.name)
         known = meta.table_id in state.tables
         if mode is Mode.CREATE or there is None or known:
             if not known:
@@ -72,7 +72,7 @@ class Catalog:
             if known.meta.digest == meta.digest:
                 return known
             raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_ID_REUSED", table_id=meta.table_id)
-        self._check_free(meta)
+        meta = self._checked(meta)
         raw = keys.uuid_bytes(meta.table_id)
         time_us = next_commit_time(self._clocks.now_us(), 0, state.answered_us)
         meta = replace(meta, create_time_us=time_us)
@@ -94,25 +94,26 @@ class Catalog:
     def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableState, bool]:
         """What `create_table` would answer; nothing is done."""
         state = self._decider.state
-        there = state.names.get(meta.name)
+        there = state.names.find(meta.name)
         if mode is Mode.CREATE or there is None:
             check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
-            self._check_free(meta)
+            meta = self._checked(meta)
             return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0, 0, 0), True
         table = state.tables[there]
         if mode is Mode.OR_REPLACE:
             return replace(table, durable_meta=replaced(table.meta, meta)), False
         return table, False
 
-    def _check_free(self, meta: TableMeta) -> None:
+    def _checked(self, meta: TableMeta) -> TableMeta:
+        """With its namespace as that is written."""
         state = self._decider.state
-        if meta.name in state.names:
-            raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", name=meta.name)
+        check_free(state, meta.name)
         if state.store.get(keys.dropped_key(keys.uuid_bytes(meta.table_id))) is not None:
             raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=meta.table_id)
-        check_namespace_of(state, meta.name)
+        name = table_name_in(state, meta.name)
         if len(state.tables) >= limits.TABLES_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
+        return replace(meta, name=name)
 
     def _replace(self, table: TableState, wanted: TableMeta, principal: Principal) -> None:
         """One commit, an OVERWRITE of everything by nothing, that brings the new definition along."""
@@ -130,6 +131,14 @@ class Catalog:
         alteration = Alteration(replacement=replacement)
         change = Change(table_id, Operation.OVERWRITE, 0, scope=Scope(None), alteration=alteration)
         self.begin_and_commit(begin, Commit(wanted.table_id, (change,), ((None, None),), digest))
+
+    def with_name(self, alteration: Alteration, table_id: str) -> Alteration:
+        """The same; a name that the table may have, with its namespace as that is written."""
+        if alteration.name is None:
+            return alteration
+        name = table_name_in(self._decider.state, alteration.name)
+        check_free(self._decider.state, name, table_id)
+        return replace(alteration, name=name)
 
     def begin_and_commit(self, begin: Begin, commit: Commit) -> Txn:
         """A whole transaction in one step; nothing of it stays where it is refused."""
@@ -170,9 +179,8 @@ class Catalog:
                 drop_time_us=dropped.drop_us,
                 undrop_until_us=dropped.until_us,
             )
-        if name in state.names:
-            raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", name=name, table_id=state.names[name])
-        check_namespace_of(state, name)
+        check_free(state, name)
+        table_name_in(state, name)
         if len(state.tables) >= limits.TABLES_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
         table = dropped.table

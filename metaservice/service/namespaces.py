@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import islice
 
 from metaservice.core import limits
-from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Namespace
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.model import Namespace, TableCommit
 from metaservice.core.types import did_you_mean
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
@@ -27,12 +28,14 @@ class Namespaces:
     def create(self, wanted: Namespace, *, if_not_exists: bool) -> tuple[Namespace, bool]:
         """The namespace, and whether it was made here; the same request again gets the same answer."""
         state = self._decider.state
-        known = state.namespaces.get(wanted.name)
+        known = state.namespaces.find(wanted.name)
         if known is not None:
             repeated = bool(wanted.digest) and known.digest == wanted.digest
             if not repeated and not if_not_exists:
                 raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=wanted.name)
             return known, repeated
+        if state.namespaces.is_taken(wanted.name):
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=wanted.name)
         if len(state.namespaces) >= limits.NAMESPACES_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_NAMESPACES", most=limits.NAMESPACES_MAX)
         made = replace(wanted, create_time_us=max(self._clocks.now_us(), 0))
@@ -51,7 +54,7 @@ class Namespaces:
     def drop(self, name: str, *, validate_only: bool) -> None:
         """Refused while tables live in it. Dropped ones don't hold it."""
         state = self._decider.state
-        get_namespace(state, name)
+        name = get_namespace(state, name).name
         inside = [table for table in state.names if table.startswith(f"{name}.")]
         if inside:
             raise MetaError(
@@ -63,15 +66,38 @@ class Namespaces:
 
 
 def get_namespace(state: State, name: str) -> Namespace:
-    found = state.namespaces.get(name)
+    found = state.namespaces.find(name)
     if found is None:
         hint = did_you_mean(name, islice(state.namespaces, limits.HINT_NAMES_MAX))
         raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name, **hint)
     return found
 
 
-def check_namespace_of(state: State, table_name: str) -> None:
-    """A bare name lies in none."""
-    namespace, dot, _ = table_name.partition(".")
-    if dot:
-        get_namespace(state, namespace)
+def table_name_in(state: State, table_name: str) -> str:
+    """With its namespace as that is written, which must be there; a bare name lies in none."""
+    namespace, dot, name = table_name.partition(".")
+    return f"{get_namespace(state, namespace).name}.{name}" if dot else table_name
+
+
+def check_renames(state: State, commits: Sequence[TableCommit]) -> None:
+    """New names are free, each taken once, in namespaces that are there."""
+    taken: set[str] = set()
+    for commit in commits:
+        table_id = commit.change.table_id
+        if commit.meta is not None and commit.meta.name != state.tables[table_id].meta.name:
+            name = commit.meta.name
+            check_free(state, name, table_id)
+            if name.lower() in taken or table_name_in(state, name) != name:
+                raise invalid("NAME_INVALID", "one table a name, and its namespace as it is written", name=name)
+            taken.add(name.lower())
+
+
+def check_free(state: State, name: str, table_id: str = "") -> None:
+    """Whether a table may have a name; its own it may have in another case."""
+    written = state.names.as_written(name)
+    there = None if written is None else state.names[written]
+    if state.names.is_taken(name) and there != table_id:
+        known = {} if written is None else {"known_as": written}
+        raise MetaError(
+            ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", "names differ by more than their case", name=name, **known
+        )

@@ -35,11 +35,14 @@ class Reads:
     def get_table(self, *, name: str = "", table_id: str = "") -> TableState:
         state = self._decider.state
         if name:
-            found = state.names.get(name)
+            found = state.names.find(name)
             if found is None:
                 raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=name)
             table_id = found
         table = state.get_table(table_id)
+        shown = table.durable_meta
+        if name and shown is not None and shown.name.lower() != name.lower():  # a rename that is not durable yet
+            raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=name)
         if table.durable < 0:
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
         return table

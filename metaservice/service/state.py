@@ -16,6 +16,7 @@ from metaservice.core.model import Entry, Footprint, Idle, Live, Namespace, Tabl
 from metaservice.core.rows import NOTHING_KNOWN, Payloads, Written
 from metaservice.core.transaction import Txn, TxnState, TxnTable, unknown_txn
 from metaservice.service.markbook import MarkBook
+from metaservice.service.names import AnyCase
 from metaservice.service.pinbook import PinBook
 from metaservice.service.taskbook import TaskBook
 from metaservice.service.written import WrittenKept
@@ -148,8 +149,8 @@ class State:
         self.batch = Batch()
         self.dirty = False
         self.tables: dict[str, TableState] = {}
-        self.names: dict[str, str] = {}
-        self.namespaces: dict[str, Namespace] = {}
+        self.names: AnyCase[str] = AnyCase()
+        self.namespaces: AnyCase[Namespace] = AnyCase()
         self.open: dict[str, Txn] = {}
         # Open, but not to the store: one that ends before the next write costs a single record.
         self.unwritten: dict[str, Txn] = {}
@@ -179,8 +180,8 @@ class State:
             self.tables[table.meta.table_id] = table
             self.names[key[len(keys.NAMES) :].decode()] = table.meta.table_id
             namespace, dot, _ = table.meta.name.partition(".")
-            if dot:  # a folder of before namespaces were kept has none for its tables
-                self.namespaces.setdefault(namespace, Namespace(namespace))
+            if dot and namespace not in self.namespaces:  # of before namespaces were kept
+                self.namespaces[namespace] = Namespace(namespace)
         for _, kept in cursor.scan(keys.NAMESPACES, prefix_end(keys.NAMESPACES)):
             known = decode_namespace(kept)
             self.namespaces[known.name] = known
@@ -217,6 +218,15 @@ class State:
     def load_table(self, raw_id: bytes) -> TableState:
         """A table as the store has it, dropped or not."""
         return self._load_table(self.store.cursor(), raw_id)
+
+    def rename(self, table: TableState, name: str) -> None:
+        """The old name is free at once."""
+        before = table.meta.name
+        if name != before:
+            self.batch.delete(keys.name_key(before))
+            self.batch.put(keys.name_key(name), table.raw_id)
+            del self.names[before]
+            self.names[name] = table.meta.table_id
 
     def put_meta(self, table: TableState, meta: TableMeta, version: int) -> None:
         """A table's metadata from a version on."""

@@ -41,7 +41,7 @@ class Tables:
     def list_live(self, namespace: str, after: str, count: int) -> list[TableState]:
         """Live ones by name."""
         state = self._decider.state
-        prefix = f"{namespace}." if namespace else ""
+        prefix = f"{state.namespaces.as_written(namespace) or namespace}." if namespace else ""
         names = nsmallest(count, (name for name in list(state.names) if name > after and name.startswith(prefix)))
         found = [state.tables.get(state.names.get(name, "")) for name in names]
         return [table for table in found if table is not None and table.durable >= 0]
@@ -58,7 +58,7 @@ class Tables:
             seen += 1
             last = key[len(keys.DROPPED) :]
             dropped = self.find_dropped(last, raw)
-            if dropped is not None and dropped.table.meta.name.startswith(prefix):
+            if dropped is not None and dropped.table.meta.name.lower().startswith(prefix.lower()):
                 found.append(dropped)
             if len(found) == count:
                 break

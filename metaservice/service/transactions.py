@@ -29,6 +29,7 @@ from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.judging import check_cost, judge_commit, look
 from metaservice.service.marks import apply_moves, check_moves
+from metaservice.service.namespaces import check_renames
 from metaservice.service.requests import Append, Begin, Commit, Intent, Progress
 from metaservice.service.state import State, TableState, rows_of
 from metaservice.store import keys
@@ -258,6 +259,7 @@ class Transactions:
                 return decision
             decision.footprint.shared = len(changes) > 1
             commits.append(decision)
+        check_renames(state, commits)
         return commits
 
     def _applied(self, table: TableState, change: Change) -> bool:
@@ -339,6 +341,7 @@ class Transactions:
         state = self._state
         table = state.tables[commit.change.table_id]
         if commit.meta is not None:
+            state.rename(table, commit.meta.name)
             state.put_meta(table, commit.meta, commit.version)
         if commit.footprint.metadata_changed or commit.footprint.features_changed:
             table.last_metadata_version = commit.version

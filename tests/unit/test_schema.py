@@ -121,7 +121,14 @@ def test_fields_change_like_columns() -> None:
         (Add("ID", "int"), "COLUMN_EXISTS"),
         (Add("x", "int", nullable=False), "COLUMN_NOT_NULLABLE"),
         (Add("x", "decimalxyz"), "TYPE_UNKNOWN"),
-        (Add("x y", "int"), "NAME_INVALID"),
+        (Add("x\ty", "int"), "NAME_INVALID"),
+        (Add("x" * 129, "int"), "NAME_INVALID"),
+        (Add("`x", "int"), "NAME_INVALID"),
+        (Add("x..y", "int"), "NAME_INVALID"),
+        (Add("_Commit_Version", "int"), "COLUMN_RESERVED"),
+        (Add("_laketx_x", "int"), "COLUMN_RESERVED"),
+        (Rename("pay", "_ROW_id"), "COLUMN_RESERVED"),
+        (Rename("pay", "a\u202eb"), "NAME_INVALID"),
         (Add("", "int"), "NAME_INVALID"),
         (Add("x", "int", place=Place("nobody")), "COLUMN_UNKNOWN"),
         (Add("n.x", "int"), "COLUMN_UNKNOWN"),
@@ -135,7 +142,6 @@ def test_fields_change_like_columns() -> None:
         (Rename("day", "d"), "COLUMN_FIXED"),
         (Rename("pay", "n"), "COLUMN_EXISTS"),
         (Rename("pay", "pay"), "COLUMN_EXISTS"),
-        (Rename("pay", "a.b"), "NAME_INVALID"),
         (Rename("m.key.a", "x"), "COLUMN_FIXED"),
         (Move("pay", Place("pay")), "PLACE_INVALID"),
         (Move("pay", Place("nobody")), "COLUMN_UNKNOWN"),
@@ -172,7 +178,11 @@ def test_key_and_partition_columns_change_where_hashes_and_names_stay() -> None:
         ([], (), (), "COLUMNS_INVALID"),
         ([Column("a", "int", nullable=True)] * 2, (), (), "COLUMN_TWICE"),
         ([Column("a", "int", nullable=True), Column("A", "int", nullable=True)], (), (), "COLUMN_TWICE"),
-        ([Column("a b", "int", nullable=True)], (), (), "NAME_INVALID"),
+        ([Column("a\x7fb", "int", nullable=True)], (), (), "NAME_INVALID"),
+        ([Column("", "int", nullable=True)], (), (), "NAME_INVALID"),
+        ([Column("_change_type", "string", nullable=True)], (), (), "COLUMN_RESERVED"),
+        ([Column("s", "struct<`a\n`:int>", nullable=True)], (), (), "NAME_INVALID"),
+        ([Column("s", "struct<`a b`:int,`A B`:int>", nullable=True)], (), (), "COLUMN_TWICE"),
         ([Column("a", "array<int>", nullable=False)], ("a",), (), "TYPE_NOT_ALLOWED"),
         ([Column("a", "struct<x:int>", nullable=False)], (), ("a",), "TYPE_NOT_ALLOWED"),
         ([Column("a", "double", nullable=False)], (), ("a",), "TYPE_NOT_ALLOWED"),
@@ -263,3 +273,35 @@ def test_a_record_keeps_the_whole_schema(steps: list[SchemaChange]) -> None:
         assert now.schema_version == bare.schema_version + (not isinstance(step, Comment))
         bare = now
     assert decode_table(encode_table(bare)) == bare
+
+
+def test_columns_have_any_name_and_are_found_in_any_case() -> None:
+    names = ["Größe", "a.b", "a`b", "a b", "a=b/c", "日本", "s"]
+    kinds = dict.fromkeys(names, "int") | {"s": "struct<`x.y`:int,z:struct<`q q`:int>>"}
+    columns = [Column(name, kinds[name], name not in names[:2]) for name in names]
+    found = make_schema(columns, ["A=B/C"], ["GRÖSSE".replace("SS", "ß"), "A.b"])
+    assert (found.partition_columns, found.primary_key) == (("a=b/c",), ("Größe", "a.b"))
+    assert found.columns[6].nested == (("`x.y`", 8), ("z", 9), ("z.`q q`", 10))
+    changed = evolve(
+        found,
+        [
+            Add("S.`n.n`", "int"),
+            Rename("S.`x.y`", "X.Y"),
+            Widen("s.Z.`q q`", "bigint"),
+            Rename("`A`` B`".replace(" ", ""), "A`B"),
+            Drop("A B"),
+            Move("日本", Place("`A.B`")),
+        ],
+    )
+    assert [column.name for column in changed.columns] == ["Größe", "a.b", "日本", "A`B", "a=b/c", "s"]
+    assert changed.columns[5].type == "struct<`X.Y`:int,z:struct<`q q`:bigint>,`n.n`:int>"
+    assert dict(changed.columns[5].nested) == {"`X.Y`": 8, "z": 9, "z.`q q`": 10, "`n.n`": 11}
+    with pytest.raises(MetaError, match="COLUMN_EXISTS"):
+        evolve(changed, [Add("größe", "int")])
+
+
+def test_letters_that_engines_take_as_one_are_one() -> None:
+    for one, other in (("k", "\u212a"), ("s", "\u017f"), ("i", "\u0131"), ("\u03c3", "\u03c2"), ("Ä", "ä")):
+        with pytest.raises(MetaError, match="COLUMN_TWICE"):
+            make_schema([Column(one, "int", True), Column(other, "int", True)], [], [])
+    make_schema([Column("straße", "int", True), Column("strasse", "int", True)], [], [])

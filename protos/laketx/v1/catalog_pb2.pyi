@@ -57,7 +57,7 @@ class Column(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     NESTED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name: letters, digits and _, up to 128."""
+    """Name: anything without control characters, up to 128."""
     type: _builtins.str
     """Type in Spark's words, for example "bigint" or "decimal(10,2)"."""
     nullable: _builtins.bool
@@ -97,7 +97,7 @@ class NestedField(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     FIELD_ID_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Its path below the column."""
+    """Its path below the column; a name that is not plain letters, digits and _ stands in backticks."""
     field_id: _builtins.int
     """Its id, from the same numbers as columns'."""
     def __init__(

@@ -1102,10 +1102,13 @@ class Alteration(_message.Message):
     ADD_FEATURES_FIELD_NUMBER: _builtins.int
     REMOVE_FEATURES_FIELD_NUMBER: _builtins.int
     SCHEMA_CHANGES_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     profile: _builtins.str
     """New profile."""
     comment: _builtins.str
     """New comment."""
+    name: _builtins.str
+    """New name, "table" or "namespace.table"; the old one is free at once."""
     @_builtins.property
     def set_properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Properties to set."""
@@ -1136,17 +1139,22 @@ class Alteration(_message.Message):
         add_features: _abc.Iterable[_builtins.str] | None = ...,
         remove_features: _abc.Iterable[_builtins.str] | None = ...,
         schema_changes: _abc.Iterable[Global___SchemaChange] | None = ...,
+        name: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_profile", b"_profile", "comment", b"comment", "profile", b"profile"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_name", b"_name", "_profile", b"_profile", "comment", b"comment", "name", b"name", "profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_profile", b"_profile", "add_features", b"add_features", "comment", b"comment", "profile", b"profile", "remove_features", b"remove_features", "remove_properties", b"remove_properties", "schema_changes", b"schema_changes", "set_properties", b"set_properties"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_name", b"_name", "_profile", b"_profile", "add_features", b"add_features", "comment", b"comment", "name", b"name", "profile", b"profile", "remove_features", b"remove_features", "remove_properties", b"remove_properties", "schema_changes", b"schema_changes", "set_properties", b"set_properties"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__comment: _TypeAlias = _typing.Literal["comment"]  # noqa: Y015
     _WhichOneofArgType__comment: _TypeAlias = _typing.Literal["_comment", b"_comment"]  # noqa: Y015
+    _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
+    _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
     _WhichOneofReturnType__profile: _TypeAlias = _typing.Literal["profile"]  # noqa: Y015
     _WhichOneofArgType__profile: _TypeAlias = _typing.Literal["_profile", b"_profile"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__comment) -> _WhichOneofReturnType__comment | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__profile) -> _WhichOneofReturnType__profile | None: ...
 
@@ -1185,7 +1193,9 @@ class AddColumn(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Its name; a field's path: names joined by dots, "element" below an array, "value" below a map."""
+    """Its name; a field's path: names joined by dots, "element" below an array, "value" below a map. A name with a dot or a
+    backtick in it stands in backticks.
+    """
     type: _builtins.str
     """Type in Spark's words."""
     comment: _builtins.str
