@@ -38,14 +38,11 @@ from worker.hiding import Span, hidden_rows
 from worker.layouts import plain
 from worker.pins import pins_of
 from worker.scan import plan, time_us_of
-from worker.schema import OP, ROW_ID, quoted
+from worker.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, OP, ROW_ID, quoted
 from worker.telling import Tag, row_ids
 from worker.values import PartitionKey, partition_key
 
 MODES: Final = ("latest", "changes", "log")
-CHANGE_TYPE: Final = "_change_type"
-COMMIT_VERSION: Final = "_commit_version"
-COMMIT_TIME: Final = "_commit_time"
 INSERT, PREIMAGE, POSTIMAGE, DELETE = "insert", "update_preimage", "update_postimage", "delete"
 
 VERSION: Final = "_laketx_version"
@@ -80,6 +77,7 @@ def read_changes(table: TableLike, *, since: Point, until: Point | None = None, 
     if begin > end:
         raise InputError("RANGE_INVALID", f"the range ends at {end}, before it begins at {begin}")
     meta = client.get_table(table_id=table.table_id, version=end)
+    _check_columns(meta)
     commits = _commits(table, begin, end)
     pins_of(table.lake).hold(table.table_id, {begin, end, *(commit.version for commit in commits)})
     reader = _Reader(table, meta, begin, commits)
@@ -87,6 +85,13 @@ def read_changes(table: TableLike, *, since: Point, until: Point | None = None, 
     if log is None:
         return reader.nothing()
     return reader.as_rows(log if mode == "log" else reader.ends(log), mode)
+
+
+def _check_columns(meta: catalog_pb2.Table) -> None:
+    """A table that was made before the names were taken may have such a column."""
+    for column in meta.columns:
+        if column.name.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME):
+            raise InputError("COLUMN_RESERVED", f"{column.name} stands in increments beside the columns: rename it")
 
 
 def _version_at(table: TableLike, point: Point) -> int:

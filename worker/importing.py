@@ -16,8 +16,8 @@ from pyspark.sql import types as t
 from metaservice.client import NotFoundError
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
-from worker.schema import parse_type
-from worker.staging import Stage, Staged, check_required, data_file, list_parquet, read_footers
+from worker.schema import parse_type, quoted_if_odd
+from worker.staging import Stage, Staged, check_required, data_file, list_parquet, read_footers, top_leaves
 from worker.storage import storage
 from worker.transaction import OnConflict, Write, check_policy, run_writes
 from worker.values import partition
@@ -39,6 +39,8 @@ WORDS: Final = {
     pa.large_string(): "string",
     pa.binary(): "binary",
     pa.large_binary(): "binary",
+    pa.string_view(): "string",
+    pa.binary_view(): "binary",
     pa.date32(): "date",
 }
 
@@ -113,16 +115,16 @@ def folder_values(inside: str) -> dict[str, str | None]:
     for part in inside.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals:
-            found[name] = None if value == NO_VALUE else unquote(value)
+            found[unquote(name)] = None if value == NO_VALUE else unquote(value)
     return found
 
 
 def file_columns(footer: Any, path: str) -> dict[str, str]:
-    physical = {footer.schema.column(at).path: footer.schema.column(at) for at in range(len(footer.schema))}
+    leaves = top_leaves(footer)
     found = {}
     for one in footer.schema.to_arrow_schema():
-        leaf = physical.get(one.name)
-        is_old_time = leaf is not None and leaf.physical_type == "INT96"
+        leaf = leaves.get(one.name)
+        is_old_time = leaf is not None and footer.schema.column(leaf).physical_type == "INT96"
         found[one.name] = "timestamp" if is_old_time else arrow_word(one.type, path)
     return found
 
@@ -131,6 +133,8 @@ def arrow_word(kind: Any, path: str) -> str:
     """A file's type in the wire's words; refused where Spark can't read it as such."""
     if kind in WORDS:
         return WORDS[kind]
+    if pa.types.is_dictionary(kind):
+        return arrow_word(kind.value_type, path)
     if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
         return "timestamp_ntz" if kind.tz is None else "timestamp"
     if pa.types.is_decimal(kind) and kind.precision <= 38:
@@ -141,8 +145,8 @@ def arrow_word(kind: Any, path: str) -> str:
         return f"map<{arrow_word(kind.key_type, path)},{arrow_word(kind.item_type, path)}>"
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
-        return f"struct<{','.join(f'{field.name}:{arrow_word(field.type, path)}' for field in fields)}>"
-    raise InputError("TYPE_NOT_SUPPORTED", f"{kind} in {path} has no counterpart in a table")
+        return f"struct<{','.join(f'{quoted_if_odd(one.name)}:{arrow_word(one.type, path)}' for one in fields)}>"
+    raise InputError("TYPE_NOT_SUPPORTED", f"{kind} in {path} has no counterpart in a table: write another type")
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

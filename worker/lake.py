@@ -42,7 +42,8 @@ BUCKETS: Final = 8
 class Lake:
     """Tables of one service, made by `connect`. Threads may share it, as they share its Spark session.
 
-    create_table, table, tables, drop_table, undrop_table, import_parquet      tables
+    create_table, table, tables, rename_table, drop_table, undrop_table,       tables
+    import_parquet
     transaction                                                                writes to several tables, all or nothing
     spark, close                                                               the session; the end, which `with` brings
     """
@@ -146,6 +147,14 @@ class Lake:
     def tables(self, namespace: str = "") -> list[str]:
         """Names, in order; with a namespace those in it."""
         return [table.name for table in self.client.list_tables(namespace=namespace)]
+
+    def rename_table(self, name: str, new_name: str, *, message: str = "") -> Table:
+        """Gives a table another name, in another namespace too; the old one is free at once.
+
+        Its id, files, history, tags and readers stay, and nothing that is being written conflicts with it.
+        """
+        table_id = self.client.get_table(name).table_id
+        return Table(self, self.client.rename_table(table_id, new_name, commit_message=message))
 
     def drop_table(self, name: str) -> None:
         """Open transactions on it end; `undrop_table` brings it back for a while."""

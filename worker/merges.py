@@ -19,6 +19,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import casts, merge_reads
 from worker.errors import InputError
 from worker.few import few_of
+from worker.paths import column_of, no_row
 from worker.row_changes import (
     Files,
     Settings,
@@ -313,11 +314,11 @@ def taken_columns(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> dict
 
 def clause_values(meta: catalog_pb2.Table, clause: Clause, settings: Settings) -> dict[str, Column]:
     if clause.when != "not_matched":
-        return checked_settings(meta, settings)
+        return checked_settings(meta, settings, column_of(TARGET))
     keys = list(meta.primary_key)
     given = {name.lower(): value for name, value in settings.items()}
     others = {name: value for name, value in settings.items() if name.lower() not in {k.lower() for k in keys}}
-    found = checked_settings(meta, others) if others else {}
+    found = checked_settings(meta, others, no_row(meta)) if others else {}
     for key in keys:
         if key.lower() not in given:
             raise InputError("COLUMN_MISSING", f"the insert of the merge lacks {key}, which is of the key")

@@ -6,8 +6,9 @@ the rows they replace. A primary-key table writes upserts and tombstones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ from worker import casts, scan
 from worker.errors import InputError
 from worker.few import few_of
 from worker.frames import frame_of
+from worker.paths import by_column, column_of
 from worker.predicates import to_wire
 from worker.row_sets import changes_all, ranges_of
 from worker.schema import FILE, OP, ROW_ID, quoted, table_schema
@@ -90,21 +92,17 @@ def condition_read(table: Table, where: Condition | None) -> common_pb2.Read:
     return common_pb2.Read(predicate=predicate, changes_all=changes_all(where))
 
 
-def checked_settings(meta: catalog_pb2.Table, settings: Settings) -> dict[str, Column]:
-    """By the table's names; values as Columns."""
-    names = {column.name.lower(): column.name for column in meta.columns}
-    found: dict[str, Column] = {}
+def checked_settings(
+    meta: catalog_pb2.Table, settings: Settings, row: Callable[[str], Column] | None = None
+) -> dict[str, Column]:
+    """By the table's names; values as Columns. `row` gives a column of the row as it was, for fields of structs."""
     if not settings:
         raise InputError("SETTINGS_EMPTY", "no column is set")
-    for given, value in settings.items():
-        name = names.get(given.lower())
-        if name is None:
-            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {given}")
-        if name in found:
-            raise InputError("COLUMN_TWICE", f"{name} is set twice")
+    values = {name: as_column(value) for name, value in settings.items()}
+    found = by_column(meta, values, row or column_of())
+    for name in found:
         if name in meta.primary_key:
             raise InputError("KEY_SET", f"{name} is of the key: delete the row and insert another")
-        found[name] = as_column(value)
     return found
 
 
@@ -115,7 +113,7 @@ def as_column(value: Any) -> Column:
     if isinstance(value, str):
         return sf.expr(value)
     try:
-        return sf.lit(value)
+        return sf.lit(value.isoformat()).cast("date") if type(value) is date else sf.lit(value)  # years below 1000
     except Exception as error:  # of many kinds, Java's among them
         raise InputError("VALUE_INVALID", f"{value!r} is neither SQL, a Column nor a value that Spark knows") from error
 

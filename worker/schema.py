@@ -6,7 +6,7 @@ The wire has Spark's words in canonical form: `bigint`, `decimal(10,2)`, `array<
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any, Final
 
@@ -25,7 +25,10 @@ ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
 FILE: Final = "_file"  # in reads with origin
 PART: Final = "_part"  # folders of staged files: a partition and bucket each
 ROW_INDEX: Final = "_tmp_metadata_row_index"  # Spark fills a column of this name with each row's place in its file
-RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART, ROW_INDEX})
+CHANGE_TYPE: Final = "_change_type"  # in increments, with the next two
+COMMIT_VERSION: Final = "_commit_version"
+COMMIT_TIME: Final = "_commit_time"
+RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART, ROW_INDEX, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME})
 RESERVED_PREFIX: Final = "_laketx_"  # of columns that reads and increments add and drop
 ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
     "boolean": t.BooleanType,
@@ -56,7 +59,8 @@ INSTEAD: Final = {
 }
 WORDS: Final = {kind: word for word, kind in ATOMIC.items()}
 CHARS: Final = re.compile(r"\b(var)?char(acter)?\s*\(", re.IGNORECASE)
-_TOKEN: Final = re.compile(r"[A-Za-z0-9_]+|[<>(),:]")
+_TOKEN: Final = re.compile(r"`(?:[^`]|``)+`|[A-Za-z0-9_]+|[<>(),:]")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
 # -- Spark to wire -----------------------------------------------------------------------------------------------------
@@ -99,7 +103,7 @@ def check_type(kind: t.DataType) -> None:
 
 
 def _field_text(field: t.StructField) -> str:
-    return f"{field.name}:{type_text(field.dataType)}{'' if field.nullable else ' not null'}"
+    return f"{quoted_if_odd(field.name)}:{type_text(field.dataType)}{'' if field.nullable else ' not null'}"
 
 
 def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_pb2.Column]:
@@ -122,7 +126,7 @@ def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_p
 def check_name(name: str) -> None:
     """A new column's: some names are taken."""
     if name.lower() in RESERVED or name.lower().startswith(RESERVED_PREFIX):
-        raise InputError("COLUMN_RESERVED", f"the name {name} is taken by the worker and its files")
+        raise InputError("COLUMN_RESERVED", f"the name {name} is taken by the worker, its files and its increments")
 
 
 def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
@@ -156,6 +160,47 @@ def columns_schema(columns: list[catalog_pb2.Column], *, nullable: bool = False)
         kind = parse_type(column.type, nested, nullable=nullable)
         fields.append(t.StructField(column.name, kind, nullable or column.nullable, {FIELD_ID: column.column_id}))
     return t.StructType(fields)
+
+
+def with_comments(meta: catalog_pb2.Table) -> t.StructType:
+    """As people see it: the columns with their comments."""
+    fields = []
+    for field, column in zip(table_schema(meta).fields, meta.columns, strict=True):
+        metadata = {**(field.metadata or {}), **({"comment": column.comment} if column.comment else {})}
+        fields.append(t.StructField(field.name, field.dataType, field.nullable, metadata))
+    return t.StructType(fields)
+
+
+def create_statement(meta: catalog_pb2.Table) -> str:
+    """The table in SQL's words."""
+    fields = [
+        f"  {quoted_if_odd(one.name)} {one.type}{'' if one.nullable else ' NOT NULL'}{_comment(one.comment)}"
+        for one in meta.columns
+    ]
+    if meta.primary_key:
+        fields.append(f"  PRIMARY KEY ({_listed(meta.primary_key)})")
+    parts = [f"CREATE TABLE {meta.name} (\n" + ",\n".join(fields) + "\n)"]
+    if meta.partition_columns:
+        parts.append(f"PARTITIONED BY ({_listed(meta.partition_columns)})")
+    if meta.comment:
+        parts.append(_comment(meta.comment).strip())
+    if meta.properties:
+        listed = ", ".join(f"{_text(name)} = {_text(meta.properties[name])}" for name in sorted(meta.properties))
+        parts.append(f"TBLPROPERTIES ({listed})")
+    return "\n".join(parts)
+
+
+def _comment(comment: str) -> str:
+    return f" COMMENT {_text(comment)}" if comment else ""
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(quoted_if_odd, names))
 
 
 def parse_type(text: str, nested: Mapping[str, int] | None = None, *, nullable: bool = False) -> t.DataType:
@@ -199,6 +244,8 @@ class _Parser:
         fields = []
         while self._take() != ">":  # "<" first, then ","
             name = self._take()
+            if name.startswith("`"):
+                name = name[1:-1].replace("``", "`")
             self._take()
             kind = self.parse(_below(path, name))
             is_nullable = True
@@ -219,7 +266,21 @@ class _Parser:
 
 
 def _below(path: str, name: str) -> str:
+    name = quoted_if_odd(name)
     return f"{path}.{name}" if path else name
+
+
+def quoted_if_odd(name: str) -> str:
+    """As the wire's types and paths have it."""
+    return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
+def path_of(meta: catalog_pb2.Table, name: str) -> str:
+    """What a person calls a column or, by its path, a field: a column's name counts as it stands, dots and all."""
+    for column in meta.columns:
+        if column.name.lower() == name.lower():
+            return quoted_if_odd(column.name)
+    return name
 
 
 def quoted(name: str) -> str:

@@ -284,7 +284,7 @@ def data_file(meta: catalog_pb2.Table, path: str, footer: Any, size: int) -> com
     entry = common_pb2.DataFile(path=path, rows=footer.num_rows, bytes=size, schema_version=meta.schema_version)
     fixed = {*meta.primary_key, *meta.partition_columns}
     types = arrow_types(footer)
-    leaves = {footer.schema.column(at).path: at for at in range(len(footer.schema))}
+    leaves = top_leaves(footer)
     for at, column in enumerate(meta.columns):
         wanted = at < STATS_COLUMNS or column.name in fixed or not column.nullable
         if wanted and column.name in leaves and fits(types[column.name], column.type):
@@ -313,8 +313,28 @@ def tombstones_of(footer: Any, leaf: int) -> int:
     return found
 
 
+def top_leaves(footer: Any) -> dict[str, int]:
+    """Where the columns without parts stand among all leaves: a leaf's path doesn't tell `a.b` from b in a."""
+    found, at = {}, 0
+    for one in footer.schema.to_arrow_schema():
+        if not pa.types.is_nested(one.type):
+            found[one.name] = at
+        at += _count_leaves(one.type)
+    return found if at == len(footer.schema) else {}
+
+
+def _count_leaves(kind: Any) -> int:
+    if isinstance(kind, pa.ExtensionType):
+        return _count_leaves(kind.storage_type)
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(_count_leaves(kind.field(at).type) for at in range(kind.num_fields))
+
+
 def arrow_types(footer: Any) -> dict[str, Any]:
-    return {one.name: one.type for one in footer.schema.to_arrow_schema()}
+    """A dictionary is how values are stored, no type of their own."""
+    schema = footer.schema.to_arrow_schema()
+    return {one.name: one.type.value_type if pa.types.is_dictionary(one.type) else one.type for one in schema}
 
 
 def fits(kind: Any, type_name: str) -> bool:
@@ -383,7 +403,8 @@ def partition_of(meta: catalog_pb2.Table, entry: common_pb2.DataFile, files: Any
             value.CopyFrom(one.min)
         else:
             first = next(in_pages(path, files).iter_batches(batch_size=1, columns=[name]))
-            value.CopyFrom(wire_value(first.column(0)[0].as_py(), column.type))
+            at = first.schema.get_field_index(name)
+            value.CopyFrom(wire_value(first.column(at)[0].as_py(), column.type))
     return found
 
 

@@ -20,7 +20,16 @@ from worker.cursors import Cursor, cursor_of, tagged_version
 from worker.errors import InputError, word
 from worker.export import export
 from worker.jobs.by_hand import compact
-from worker.schema import check_name, schema_of, table_schema, type_text
+from worker.paths import fields_of
+from worker.schema import (
+    check_name,
+    create_statement,
+    path_of,
+    quoted_if_odd,
+    table_schema,
+    type_text,
+    with_comments,
+)
 from worker.transaction import Commit, Write, WriteOptions, check_policy, run_writes
 from worker.values import moment_of
 
@@ -98,8 +107,19 @@ class Table(Changes[Commit]):
 
     @property
     def schema(self) -> StructType:
-        """Its columns, as of the last look."""
-        return table_schema(self.meta)
+        """Its columns with their comments, as of the last look."""
+        return with_comments(self.meta)
+
+    def describe(self) -> DataFrame:
+        """Its columns as rows: name, type, whether they take NULL, comment."""
+        rows = [(one.name, one.type, one.nullable, one.comment) for one in self.meta.columns]
+        return self.lake.spark.createDataFrame(
+            rows, "col_name string, data_type string, nullable boolean, comment string"
+        )
+
+    def ddl(self) -> str:
+        """The statement that would make it, in SQL's words, with its comments and properties."""
+        return create_statement(self.meta)
 
     def refresh(self) -> Table:
         """Loads what the service knows of it now. Writes do so by themselves."""
@@ -219,35 +239,41 @@ class Table(Changes[Commit]):
     # ------------------------------------------------------------------------------------------------------ columns
 
     def add_columns(self, columns: str | StructType, *, message: str = "") -> Table:
-        """Adds columns, "note string, weight double", in one commit; rows that are there have NULL in them."""
-        fields = schema_of(self.lake.spark, columns).fields
-        for field in fields:
-            check_name(field.name)
+        """Adds columns, "note string, address.zip string", in one commit; rows that are there have NULL in them.
+
+        A path adds a field to a struct. A column that has a dot in its name stands in backticks.
+        """
+        fields = fields_of(self.lake.spark, columns)
+        for path, field in fields:
+            if path == quoted_if_odd(field.name):
+                check_name(field.name)
             if not field.nullable:
                 raise InputError(
                     "COLUMN_NOT_NULLABLE",
-                    f"rows that are there have no {field.name}: add it without NOT NULL and fill it with update(); "
+                    f"rows that are there have no {path}: add it without NOT NULL and fill it with update(); "
                     "a column that takes no NULL is there from create_table on",
                 )
         added = [
-            add_column(field.name, type_text(field.dataType), comment=str((field.metadata or {}).get("comment", "")))
-            for field in fields
+            add_column(path, type_text(field.dataType), comment=str((field.metadata or {}).get("comment", "")))
+            for path, field in fields
         ]
         return self._alter(message, *added)
 
     def rename_column(self, old: str, new: str, *, message: str = "") -> Table:
         """It keeps its id, so nothing is rewritten. A field of a struct is named by its path, `address.zip`."""
-        if "." not in old:
+        path = path_of(self.meta, old)
+        if path != old or "." not in old:
             check_name(new)
-        return self._alter(message, rename_column(old, new))
+        return self._alter(message, rename_column(path, new))
 
     def drop_column(self, name: str, *, message: str = "") -> Table:
         """Its values are not shown any more; older versions still have them."""
-        return self._alter(message, drop_column(name))
+        return self._alter(message, drop_column(path_of(self.meta, name)))
 
     def widen_column(self, name: str, new_type: str | DataType, *, message: str = "") -> Table:
         """To a type that holds every value of the old one: "bigint" for an int."""
-        return self._alter(message, widen_column(name, new_type if isinstance(new_type, str) else type_text(new_type)))
+        wanted = new_type if isinstance(new_type, str) else type_text(new_type)
+        return self._alter(message, widen_column(path_of(self.meta, name), wanted))
 
     def set_properties(self, **values: str) -> Table:
         """`set_properties(**{"write.on_conflict": "rerun"})`."""

@@ -110,12 +110,16 @@ def partition(meta: catalog_pb2.Table, values: Mapping[str, Any]) -> common_pb2.
     """A partition by its columns' values, all of them."""
     types = {column.name: column.type for column in meta.columns}
     wanted = list(meta.partition_columns)
-    if set(values) != set(wanted):
+    given = {name.lower(): value for name, value in values.items()}
+    if len(given) != len(values) or given.keys() != {name.lower() for name in wanted}:
         raise InputError(
             "PARTITION_INVALID", f"{meta.name} is partitioned by {wanted or 'nothing'}, given: {list(values)}"
         )
     return common_pb2.Partition(
-        values=[common_pb2.PartitionValue(column=name, value=wire_value(values[name], types[name])) for name in wanted]
+        values=[
+            common_pb2.PartitionValue(column=name, value=wire_value(given[name.lower()], types[name]))
+            for name in wanted
+        ]
     )
 
 

@@ -14,6 +14,7 @@ from metaservice.client import add_column
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import casts
 from worker.errors import InputError
+from worker.paths import missing_fields
 from worker.schema import OP, RESERVED, check_name, literal_of, quoted, table_schema, type_text
 from worker.staging import Stage, Staged
 from worker.transaction import Write
@@ -36,7 +37,7 @@ def plan_insert(table: Table, df: DataFrame, order_by: OrderBy | None = None) ->
     if meta.primary_key:
         rows = upserts(aligned(latest_of_each_key(df, meta, order_by), meta))
     else:
-        ordered = df if order_by is None else df.orderBy(*columns_of(order_by))
+        ordered = df if order_by is None else df.orderBy(*columns_of(df, order_by))
         rows = aligned(ordered, meta)
 
     def stage(stage: Stage) -> Staged:
@@ -55,7 +56,7 @@ def plan_overwrite(table: Table, df: DataFrame, where: Partitions, order_by: Ord
     if meta.primary_key:
         df = latest_of_each_key(df, meta, order_by)
     elif order_by is not None:
-        df = df.orderBy(*columns_of(order_by))
+        df = df.orderBy(*columns_of(df, order_by))
     rows = aligned(df, meta)
 
     def stage(stage: Stage) -> Staged:
@@ -108,10 +109,10 @@ def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, where: Partitio
     if not isinstance(where, Mapping):
         return df
     there = {name.lower() for name in df.columns}
-    types = {column.name: column.type for column in meta.columns}
+    types = {column.name.lower(): column.type for column in meta.columns}
     for name, value in where.items():
         if name.lower() not in there:
-            df = df.withColumn(name, literal_of(value, types[name]))
+            df = df.withColumn(name, literal_of(value, types[name.lower()]))
     return df
 
 
@@ -135,7 +136,9 @@ def fitted(df: DataFrame, schema: t.StructType, exact: Collection[str] = ()) -> 
     The names come first: `to` alone loses the ids of columns that fit.
     """
     for path in unknown_fields(df.schema, schema):
-        raise InputError("COLUMN_UNKNOWN", f"there is no field {path}")  # `to` alone leaves its values out
+        raise InputError(
+            "COLUMN_UNKNOWN", f"there is no field {path}; merge_schema=True adds it"
+        )  # `to` alone leaves its values out
     if [_shape(field) for field in df.schema.fields] == [_shape(field) for field in schema.fields]:
         return df
     shape = {field.name.lower(): field for field in schema.fields}
@@ -190,21 +193,26 @@ def check_names(df: DataFrame, meta: catalog_pb2.Table) -> None:
 
 
 def merge_schema(table: Table, df: DataFrame) -> None:
-    """Adds the columns that only the rows have, in one commit of its own."""
+    """Adds the columns, and fields of structs, that only the rows have, in one commit of its own."""
     known = {column.name.lower() for column in table.meta.columns}
-    added = [field for field in df.schema.fields if field.name.lower() not in known]
-    for field in added:
-        check_name(field.name)
-    if added:
-        aligned(df.drop(*[field.name for field in added]), table.meta)  # what is wrong is said before anything is done
-        changes = [add_column(field.name, type_text(field.dataType)) for field in added]
-        table.lake.client.alter_columns(table.table_id, *changes, commit_message="columns of an insert")
+    for field in df.schema.fields:
+        if field.name.lower() not in known:
+            check_name(field.name)
+    missing = missing_fields(df.schema, table_schema(table.meta))
+    changes = [add_column(path, type_text(kind)) for path, kind in missing]
+    if changes:
+        client, alteration = table.lake.client, common_pb2.Alteration(schema_changes=changes)
+        wanted = client.alter_table(table.table_id, alteration, validate_only=True).table
+        aligned(df, wanted)  # what is wrong is said before anything is done
+        client.alter_columns(table.table_id, *changes, commit_message="columns of an insert")
         table.refresh()
 
 
-def columns_of(order_by: OrderBy) -> list[Column]:
+def columns_of(df: DataFrame, order_by: OrderBy) -> list[Column]:
     many: Iterable[str | Column] = [order_by] if isinstance(order_by, (str, Column)) else order_by
-    return [sf.col(one) if isinstance(one, str) else one for one in many]
+    known = {name.lower() for name in df.columns}
+    named = [quoted(one) if isinstance(one, str) and one.lower() in known else one for one in many]
+    return [sf.col(one) if isinstance(one, str) else one for one in named]
 
 
 def latest_of_each_key(df: DataFrame, meta: catalog_pb2.Table, order_by: OrderBy | None) -> DataFrame:
@@ -213,7 +221,7 @@ def latest_of_each_key(df: DataFrame, meta: catalog_pb2.Table, order_by: OrderBy
         return df
     rank = "_laketx_rank"
     whole = [quoted(name) for name in [*meta.partition_columns, *meta.primary_key]]
-    newest = [column.desc_nulls_last() for column in columns_of(order_by)]
+    newest = [column.desc_nulls_last() for column in columns_of(df, order_by)]
     try:
         ranked = df.withColumn(rank, sf.row_number().over(Window.partitionBy(*whole).orderBy(*newest)))
         return ranked.where(sf.col(rank) == 1).drop(rank)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -174,6 +177,29 @@ def test_types_that_no_column_has(
             call()
         assert instead in str(caught.value)
     assert table.refresh().meta.head_version == 0
+
+
+def test_types_of_imported_files(lake: Lake, new_name: Names, tmp_path: Path) -> None:
+    """Dictionaries are how values are stored; what a table has no type for is refused."""
+    words = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    inner = pa.struct([("w", pa.dictionary(pa.int8(), pa.string()))])
+    deep = pa.array([{"w": "x"}, None, {"w": None}, {"w": "y"}], inner)
+    table = pa.table({"w": words, "n.n": pa.array([1, 2, 3, 4]).dictionary_encode(), "s": deep})
+    pq.write_table(table, tmp_path / "good.parquet")
+    found = lake.import_parquet(tmp_path / "good.parquet", new_name())
+    assert [column.type for column in found.meta.columns] == ["string", "bigint", "struct<w:string>"]
+    assert [row["n.n"] for row in found.read(where="w = 'a' and `n.n` > 1").collect()] == [4]
+    odd = {
+        "time": pa.array([1], pa.time64("us")),
+        "interval": pa.array([1], pa.duration("us")),
+        "half": pa.array([1.0], pa.float16()),
+        "unsigned": pa.array([1], pa.uint32()),
+        "fixed": pa.array([b"12"], pa.binary(2)),
+    }
+    for name, values in odd.items():
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{name}.parquet")
+        with pytest.raises(InputError, match="TYPE_NOT_SUPPORTED"):
+            lake.import_parquet(tmp_path / f"{name}.parquet", new_name())
 
 
 def test_a_column_that_takes_no_null_can_not_be_added(lake: Lake, new_name: Names) -> None:

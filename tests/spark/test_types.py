@@ -175,17 +175,19 @@ def check_changes(table: Table, at: list[dict[int, Row]]) -> None:
 ODD = [
     "order", "SELECT", "1st", "_", "__", "null", "true", "current_date", "user", "when", "case", "END", "target",
     "source", "old", "new", "k0", "count", "value", "w", "bits", "rid", "entry", "shown", "kind", "row", "file_path",
-    "file_name", "row_index", "_metadata", "_change_type", "_commit_version", "_commit_time", "_rescued_data",
+    "file_name", "row_index", "_metadata", "_rescued_data", "a", "a.b", "a b", " a", "a`b", "a,b", "a=b", "a/b", "a;b",
+    "größe", "日本", "^a$", "*", "%41", "a:int", "a<b>", "(a)", "a'b", 'a"b', "a\\b", "-", "😀",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_odd_names(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     """Words of SQL, and names that the worker, Spark and the increments use themselves."""
-    columns = ", ".join(f"`{name}` string" for name in ODD)
-    keys = ["_metadata", "order"] if keyed else []
+    columns = ", ".join(f"`{name.replace('`', '``')}` string" for name in ODD)
+    keys = ["_metadata", "ORDER", "a.b", "^a$"] if keyed else []
     scope: KeyScope | None = "partition" if keyed else None
-    table = lake.create_table(new_name(), columns, primary_key=keys, partition_by=["1st"], key_scope=scope)
+    parts = ["1ST", "a=b", "a/B"]
+    table = lake.create_table(new_name(), columns, primary_key=keys, partition_by=parts, key_scope=scope)
     rows = {number: {name: f"{number}{name}" for name in ODD} for number in range(4)}
     table.insert(odd_frame(spark, rows.values()))
     table.update({"SELECT": "concat(`SELECT`, `when`)", "target": "'t'"}, where="`END` = '1END'")
@@ -194,12 +196,23 @@ def test_odd_names(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool
     del rows[2]
     fresh = {name: f"9{name}" for name in ODD}
     source = odd_frame(spark, [rows[3] | {"_": "!"}, fresh])
-    merge = table.merge(source, on=["_metadata", "order"])
+    merge = table.merge(source, on=["_metadata", "order", "a.b", "^a$"])
     merge.when_matched_update({"_": "source.`_`", "old": "target.`new`"}).when_not_matched_insert().execute()
     rows[3] |= {"_": "!", "old": "3new"}
     rows[9] = fresh
     assert texts(table.read().toArrow().to_pylist()) == texts(rows.values())
     assert table.read(where="`_` = '!' and `SELECT` is not null").count() == 1
+    assert table.read(where="`a.b` = '1a.b' and `größe` > '1'").count() == 1
+    table.update({"A.B" if not keyed else "A B": "concat(`a.b`, '!')"}, where="`a/b` = '1a/b'")
+    rows[1]["a b" if keyed else "a.b"] = "1a.b!"
+    order = [] if keyed else ["A.b", "a,b"]
+    assert table.compact("major" if keyed else "cluster", sort_by=order) is not None
+    table.truncate(partition={"1st": "31st", "A=B": "3a=b", "a/b": "3a/b"})
+    del rows[3]
+    assert texts(table.read().toArrow().to_pylist()) == texts(rows.values())
+    log = table.changes(since=0, mode="log").drop("_commit_version", "_commit_time")
+    inserted = log.where("_change_type = 'insert'").drop("_change_type").toArrow().to_pylist()
+    assert texts(inserted) == texts([{name: f"{at}{name}" for name in ODD} for at in (0, 1, 2, 3, 9)])
 
 
 def odd_frame(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:

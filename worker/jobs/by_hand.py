@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from protos.laketx.v1 import common_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
 from worker.jobs.clustering import Order, check_order
 from worker.jobs.running import Options, run
@@ -34,7 +34,7 @@ def compact(
     meta = table.refresh().meta
     if operation not in OPERATIONS:
         raise InputError("OPERATION_INVALID", f"{operation!r} is none of {', '.join(OPERATIONS)}")
-    order = _order(operation, sort_by, zorder_by)
+    order = _order(operation, _as_written(meta, sort_by), _as_written(meta, zorder_by))
     if order is not None:
         check_order(meta, order)
     named = [partition] if isinstance(partition, Mapping) else list(partition or [])
@@ -43,6 +43,11 @@ def compact(
         return None
     options = Options(order=order, message=message)
     return run(table, OPERATIONS[operation], partitions=partitions, options=options)
+
+
+def _as_written(meta: catalog_pb2.Table, names: Sequence[str]) -> Sequence[str]:
+    known = {column.name.lower(): column.name for column in meta.columns}
+    return names if isinstance(names, str) else [known.get(name.lower(), name) for name in names]
 
 
 def _order(operation: str, sort_by: Sequence[str], zorder_by: Sequence[str]) -> Order | None:

@@ -26,7 +26,7 @@ from worker.jobs.digests import Digest
 from worker.jobs.outcome import GroupOutcome
 from worker.jobs.planning import Group, is_delta
 from worker.row_changes import shaped
-from worker.schema import FILE, PART, ROW_ID, quoted
+from worker.schema import FILE, PART, ROW_ID, quoted, quoted_if_odd
 from worker.staging import Stage, bucket_of, partition_text
 from worker.values import partition_key, python_value
 
@@ -48,7 +48,7 @@ class Order:
     columns: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.kind}({','.join(self.columns)})"
+        return f"{self.kind}({','.join(map(quoted_if_odd, self.columns))})"
 
 
 def check_order(meta: catalog_pb2.Table, order: Order) -> None:

@@ -7,6 +7,7 @@ counts twice.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +54,13 @@ def digest_of(hashes: pl.Series) -> Digest:
 
 def row_hashes(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
     """Of these columns in this order: the same in every process with the same Polars."""
-    return rows.select(columns).hash_rows(_SEED)
+    return rows.select(map(named, columns)).hash_rows(_SEED)
+
+
+def named(column: str) -> pl.Expr:
+    """The column: to polars some names are patterns."""
+    is_pattern = column == "*" or (column.startswith("^") and column.endswith("$"))
+    return pl.col(f"^{re.escape(column)}$" if is_pattern else column)
 
 
 def _sum(numbers: np.ndarray[Any, np.dtype[np.uint64]]) -> int:

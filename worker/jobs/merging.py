@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from worker.jobs.digests import named
 from worker.merge_on_read import is_first, places_among
 from worker.schema import OP
 
@@ -61,7 +62,7 @@ def rows_up_to(rows: pl.DataFrame, bound: pl.DataFrame, keys: Sequence[str]) -> 
     if len(keys) == 1:
         value = bound[keys[0]]
         return int(rows[keys[0]].search_sorted(value, side="right")[0])
-    return int(rows.select(_not_above([pl.col(name) for name in keys], [bound[name] for name in keys]).sum()).item())
+    return int(rows.select(_not_above([named(name) for name in keys], [bound[name] for name in keys]).sum()).item())
 
 
 def _not_above(left: Sequence[pl.Expr], right: Sequence[Any]) -> pl.Expr:
@@ -74,19 +75,19 @@ def _not_above(left: Sequence[pl.Expr], right: Sequence[Any]) -> pl.Expr:
 
 
 def _smallest(rows: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
-    return pl.concat([one.select(keys) for one in rows]).sort(keys)[:1]
+    return pl.concat([one.select(map(named, keys)) for one in rows]).sort(list(map(named, keys)))[:1]
 
 
 def _check_sorted(rows: pl.DataFrame | None, before: pl.DataFrame | None, keys: Sequence[str]) -> None:
     if rows is None:
         return
     if before is not None:
-        rows = pl.concat([before.select(keys), rows.select(keys)])
+        rows = pl.concat([before.select(map(named, keys)), rows.select(map(named, keys))])
     if len(keys) == 1:
         is_sorted = rows[keys[0]].is_sorted()
     else:
-        earlier = [pl.col(name).shift(1) for name in keys]
-        is_sorted = bool(rows.select(_not_above(earlier, [pl.col(name) for name in keys]).fill_null(True).all()).item())
+        earlier = [named(name).shift(1) for name in keys]
+        is_sorted = bool(rows.select(_not_above(earlier, [named(name) for name in keys]).fill_null(True).all()).item())
     if not is_sorted:
         raise NotSortedError
 
@@ -100,8 +101,8 @@ def latest(block: Sequence[pl.DataFrame], versions: Sequence[int], keys: Sequenc
     if len({version for version, _ in there}) == 1 and len(there) == 1:
         return there[0][1]
     newest_first = [rows for _, rows in sorted(there, key=lambda one: -one[0])]
-    rows = pl.concat(newest_first, rechunk=False).sort(keys, maintain_order=True)
-    is_new = reduce(lambda a, b: a | b, [pl.col(name) != pl.col(name).shift(1) for name in keys])
+    rows = pl.concat(newest_first, rechunk=False).sort(list(map(named, keys)), maintain_order=True)
+    is_new = reduce(lambda a, b: a | b, [named(name) != named(name).shift(1) for name in keys])
     return rows.filter(is_new.fill_null(True))
 
 
@@ -117,7 +118,7 @@ def _gone(rows: pl.DataFrame, *, hides_tombstones: bool) -> np.ndarray[Any, np.d
 
 def _keys_alone(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """A frame of a run that has ended has no columns."""
-    return rows.select(pl.col(name).alias(f"k{at}") for at, name in enumerate(keys)) if len(rows) else rows
+    return rows.select(named(name).alias(f"k{at}") for at, name in enumerate(keys)) if len(rows) else rows
 
 
 def hidden_rows(

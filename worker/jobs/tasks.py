@@ -17,7 +17,7 @@ from pyspark import TaskContext
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.blocks import blocks_of, has_bits, positions_of
-from worker.jobs.digests import HASH, Digest, digest_of, row_hashes
+from worker.jobs.digests import HASH, Digest, digest_of, named, row_hashes
 from worker.jobs.files import InputFile, Output, Written, read_batches
 from worker.jobs.merging import NotSortedError, Run, blocks, hidden_rows, latest, rows_up_to, without_tombstones
 from worker.jobs.shapes import arrow_schema
@@ -147,7 +147,7 @@ class _Work:
         for rows in read_batches(file, self.stored, self.settings.memory_bytes):
             if last is not None and rows_up_to(rows[:1], last, self.keys):
                 raise AssertionError(f"{written.path} has a key twice")
-            last = rows[-1].select(self.keys) if self.keys else None
+            last = rows[-1].select(map(named, self.keys)) if self.keys else None
             found += digest_of(row_hashes(rows, self.hashed))
         return found
 
@@ -176,7 +176,7 @@ class _Keyed(_Work):
             rows = latest(block, versions, self.keys)
             if self.settings.is_major:
                 rows = without_tombstones(rows)
-            self.output.write(rows.select(self.stored.names))
+            self.output.write(rows.select(map(named, self.stored.names)))
 
     def runs(self, number: int, file: InputFile) -> list[Run]:
         batches = (self.hashed_rows(rows) for rows in read_batches(file, self.read_as, self.memory_of(file)))
@@ -185,7 +185,7 @@ class _Keyed(_Work):
         paths: list[Path] = []
         for rows in batches:
             paths.append(self.folder / f"{number}-{len(paths)}.arrow")
-            rows.sort(self.keys).write_ipc(paths[-1], record_batch_size=SPILLED_ROWS)
+            rows.sort(list(map(named, self.keys))).write_ipc(paths[-1], record_batch_size=SPILLED_ROWS)
         return [Run(file.data_version, _spilled(path)) for path in paths]
 
     def hashed_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
