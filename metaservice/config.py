@@ -79,7 +79,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--threads", 64, int, "threads that serve calls")
     add("--sessions-max", 40, int, "session streams at a time; each holds a thread")
     add("--adopt-grace-ms", limits.ADOPT_GRACE_MS, int, "how long the staged files of a lost race may be taken over")
-    add("--clock-tolerance-ms", limits.CLOCK_TOLERANCE_MS, int, "the wall clock's jump at which the purge halts")
+    add("--clock-tolerance-ms", limits.CLOCK_TOLERANCE_MS, int, "a jump of the wall clock that is not believed")
     add("--purge-delay-ms", limits.PURGE_DELAY_MS, int, "how long after a start nothing is retired")
     add("--metrics-listen", "", str, "address that serves metrics to Prometheus, port 0 picks a free one; empty: none")
     add("--backup-root", "", str, "folder below which backups are made; empty: the data folder's name and -backups")

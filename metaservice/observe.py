@@ -30,6 +30,9 @@ RESTORED = "restored"
 PURGE_RELEASED = "purge_released"
 CLOCKS_DISAGREE = "clocks_disagree"
 CLOCKS_AGREE = "clocks_agree"
+CLOCK_CONFIRMED = "clock_confirmed"
+COMMIT_TIMES_AHEAD = "commit_times_ahead"
+LEASES_RENEWED = "leases_renewed"
 HOUSEKEEPING_FAILED = "housekeeping_failed"
 TASK_ALARM = "task_alarm"
 SCHEDULE_FAILED = "schedule_failed"
@@ -45,8 +48,12 @@ EVENTS: Final[Mapping[str, str]] = {
     BACKUP_FAILED: "A backup ended half-way and what it had written was removed: path, error.",
     RESTORED: "A data folder was made from a backup: both paths, the epoch before and after.",
     IDLE: "Nobody has needed the service for as long as --idle-exit-s says: it ends.",
-    CLOCKS_DISAGREE: "The wall clock has left the monotonic one: nothing is retired until they agree again.",
-    CLOCKS_AGREE: "They agree again.",
+    CLOCKS_DISAGREE: "The wall clock jumped, since the last run or in this one: by how much. Nothing is forgotten, "
+    "retired or purged until it is back or confirmed. Said every hour.",
+    CLOCKS_AGREE: "The clock is back.",
+    CLOCK_CONFIRMED: "The clock is believed as it is: an operator said so, or the service has run for a day with it.",
+    COMMIT_TIMES_AHEAD: "Commit times lie ahead of the wall clock, since they never go back: by how much. Every hour.",
+    LEASES_RENEWED: "The process stood still for so long: transactions, pins and tasks have full leases again.",
     HOUSEKEEPING_FAILED: "A round of housekeeping met a record that it can't read; it is tried again later.",
     TASK_ALARM: "A task has failed again and again: task, table, the last error. It is still tried, seldom.",
     SCHEDULE_FAILED: "A round of planning met an error: which; the next round tries again.",
@@ -118,7 +125,13 @@ ROOM_BYTES = Metric(
 )
 READ_ONLY = Metric("laketx_read_only", "gauge", "1 while new work is refused.")
 PURGE_HELD = Metric("laketx_purge_held", "gauge", "1 while the purge waits for an operator.")
-CLOCKS_OFF = Metric("laketx_clocks_disagree", "gauge", "1 while the purge halts because the clocks disagree.")
+CLOCKS_OFF = Metric(
+    "laketx_clocks_disagree", "gauge", "1 while nothing is forgotten, retired or purged, since the wall clock jumped."
+)
+CLOCK_OFF_SECONDS = Metric("laketx_clock_off_seconds", "gauge", "By how much the wall clock jumped; 0: it is believed.")
+AHEAD_SECONDS = Metric(
+    "laketx_commit_times_ahead_seconds", "gauge", "By how much commit times lie ahead of the wall clock."
+)
 TASKS_QUEUED = Metric("laketx_tasks_queued", "gauge", "Tasks that wait for a worker, without those with an alarm.")
 TASKS_CLAIMED = Metric("laketx_tasks_claimed", "gauge", "Tasks that workers hold.")
 TASKS_ALARM = Metric("laketx_tasks_alarm", "gauge", "Tasks that have failed again and again; look at their errors.")
@@ -159,6 +172,8 @@ METRICS: Final = (
     READ_ONLY,
     PURGE_HELD,
     CLOCKS_OFF,
+    CLOCK_OFF_SECONDS,
+    AHEAD_SECONDS,
     TASKS_QUEUED,
     TASKS_CLAIMED,
     TASKS_ALARM,

@@ -17,7 +17,6 @@ from pathlib import Path
 from metaservice.config import Settings
 from metaservice.observe import (
     BROKEN,
-    CLOCKS_OFF,
     IDLE,
     METRICS_LISTEN,
     REOPEN_FAILED,
@@ -36,6 +35,7 @@ from metaservice.rpc.server import Server, ServerSettings
 from metaservice.rpc.sweeping import SweepingCalls
 from metaservice.service.backup import Place
 from metaservice.service.catalog import Catalog
+from metaservice.service.clockguard import Uptime, unknown_uptime
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.housekeeping import Housekeeping
@@ -43,6 +43,7 @@ from metaservice.service.layouts import Layouts
 from metaservice.service.maintenance import Maintenance
 from metaservice.service.marks import Marks
 from metaservice.service.operators import Operators
+from metaservice.service.pauses import Pauses
 from metaservice.service.pins import Pins
 from metaservice.service.planning import Planning
 from metaservice.service.purge import Purge
@@ -63,16 +64,26 @@ EXIT_UNUSABLE = 74
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 REOPEN_TRIES_MAX = 600
 CHECK_PAUSE_S = 0.002
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class RealClocks:
-    """The machine's clocks."""
+    """The machine's clocks; the monotonic one counts sleep too, where the machine has one that does."""
 
     def now_us(self) -> int:
         return time.time_ns() // 1000
 
     def mono_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
+
+
+def read_uptime() -> tuple[str, int]:
+    """The machine's boot and the milliseconds since; without a name where the system doesn't say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return boot, int(float(Path("/proc/uptime").read_text(encoding="ascii").split()[0]) * 1000)
+    except (OSError, ValueError, IndexError):
+        return "", 0
 
 
 def fail_stop(error: BaseException) -> None:
@@ -92,8 +103,11 @@ class Service:
     scheduler: Scheduler
 
 
-def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> Service:
+def build_service(
+    open_state: OpenState, clocks: Clocks, settings: Settings, uptime: Uptime = unknown_uptime
+) -> Service:
     def tick() -> None:
+        pauses.tick()
         transactions.tick()
         maintenance.tick()
         housekeeping.tick()
@@ -101,18 +115,26 @@ def build_service(open_state: OpenState, clocks: Clocks, settings: Settings) -> 
     bells = Bells(lambda: decider.state.tables)
     decider = Decider(open_state.again, tick, fail_stop, bells.ring)
     transactions = Transactions(decider, clocks, settings.lease_ms, settings.outcome_keep_ms, settings.reserve_bytes)
+    pauses = Pauses(decider, clocks, event)
     catalog = Catalog(decider, transactions, clocks)
     pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room)
-    housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event)
+    housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event, uptime)
+    guard = housekeeping.guard
     keeping = KeepingCalls(decider, pins, Purge(decider, lambda: housekeeping.halted))
     sweeping = SweepingCalls(decider, Sweeping(decider, clocks, settings.keeping, lambda: housekeeping.halted))
-    operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S))
-    operators.metrics.gauges[CLOCKS_OFF] = lambda: int(housekeeping.halted)
+    operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S), guard)
     reads = Reads(decider, clocks)
     planning = Planning(decider, reads)
     marking = MarkingCalls(decider, Marks(decider, clocks, transactions.check_room))
     maintenance = Maintenance(
-        decider, transactions, clocks, settings.tasks_max, settings.outcome_keep_ms, lambda: task_id(clocks), event
+        decider,
+        transactions,
+        clocks,
+        settings.tasks_max,
+        settings.outcome_keep_ms,
+        lambda: task_id(clocks),
+        event,
+        lambda: guard.held,
     )
     layouts = Layouts(decider, lambda: time.sleep(CHECK_PAUSE_S))
     tasks = MaintenanceCalls(decider, maintenance, layouts, clocks)
@@ -207,7 +229,7 @@ def serve(settings: Settings) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # before any thread: only sigwait below takes them
     tune_interpreter()
     try:
-        service = build_service(OpenState(settings), RealClocks(), settings)
+        service = build_service(OpenState(settings), RealClocks(), settings, read_uptime)
     except StoreUnusable as error:
         sys.stderr.write(f"laketx: {error}\n")
         return EXIT_UNUSABLE

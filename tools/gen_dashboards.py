@@ -228,8 +228,16 @@ ALERT_RULES: tuple[Alert, ...] = (
         f"{observe.CLOCKS_OFF.name} == 1",
         "5m",
         "warning",
-        "The wall clock has left the monotonic one: nothing is retired or purged.",
-        "Look at the machine's clock before the service is restarted.",
+        "The wall clock jumped: nothing is forgotten, retired or purged.",
+        "Look at the machine's clock; when it is right: laketx clock confirm.",
+    ),
+    Alert(
+        "LakeTXCommitTimesAhead",
+        f"{observe.AHEAD_SECONDS.name} > 60",
+        "5m",
+        "warning",
+        "Commit times lie ahead of the wall clock: it ran ahead, and they never go back.",
+        "Look at the machine's clock.",
     ),
 )
 

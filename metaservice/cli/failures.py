@@ -86,7 +86,7 @@ NEXT_OF_REASON: Final[Mapping[str, str]] = {
     "BACKUP_RUNNING": "wait until the other backup is done",
     "COLUMN_FIXED": "a key or partition column stays: make a new table with `laketx table create`",
     "COLUMN_UNKNOWN": "`laketx table show TABLE` lists the columns",
-    "CLOCKS_DISAGREE": "look at the clock of the service's machine before anything is deleted",
+    "CLOCKS_DISAGREE": "look at the clock of the service's machine; when it is right: `laketx clock confirm`",
     "COMMITS_AGO_INVALID": "name the version instead: `laketx versions TABLE`",
     "CURSOR_MOVED": "read on from where it stands: `laketx cursor list TABLE`",
     "CURSOR_UNKNOWN": "`laketx cursor list TABLE` shows those that there are",

@@ -6,6 +6,8 @@ from metaservice.cli.command import Arguments, Command
 from metaservice.cli.output import Session
 from metaservice.cli.values import duration_text, size_text, when
 
+AHEAD_SHOWN_MS = 60_000
+
 
 def run(session: Session, args: Arguments) -> None:
     del args
@@ -13,7 +15,7 @@ def run(session: Session, args: Arguments) -> None:
     if session.as_json:
         session.show_json(status)
         return
-    oldest = status.oldest_open_txn_id
+    oldest, ahead = status.oldest_open_txn_id, status.commit_times_ahead_ms
     per_group = f", {status.jobs / status.groups:.1f} a sync" if status.groups else ""
     session.show_pairs(
         [
@@ -31,6 +33,8 @@ def run(session: Session, args: Arguments) -> None:
             ("room", f"{size_text(status.free_bytes)}, {size_text(status.reserve_bytes)} of them kept back"),
             ("READ-ONLY", status.read_only_reason),
             ("PURGE WAITS", status.purge_hold_reason),
+            ("CLOCK JUMPED", status.clock_hold_reason),
+            ("COMMIT TIMES", f"{duration_text(ahead)} ahead of the clock" if ahead > AHEAD_SHOWN_MS else ""),
         ]
     )
 

@@ -439,6 +439,10 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         request = admin_pb2.ReleasePurgeRequest(validate_only=validate_only)
         return self._call(self._admin.ReleasePurge, request).reason
 
+    def confirm_clock(self, *, validate_only: bool = False) -> admin_pb2.ConfirmClockResponse:
+        """Says that the service's wall clock is right, after it jumped; the answer says what was held until then."""
+        return self._call(self._admin.ConfirmClock, admin_pb2.ConfirmClockRequest(validate_only=validate_only))
+
     # ------------------------------------------------------------------------------------------------------- one call
 
     def _session_call(self, request: wire.SessionRequest) -> wire.SessionReply:

@@ -34,22 +34,6 @@ class Pin:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ClockWatch:
-    """Compares the wall clock with the monotonic one since a start."""
-
-    start_us: int
-    start_ms: int
-    tolerance_ms: int
-
-    def off_ms(self, now_us: int, mono_ms: int) -> int:
-        """By how much the wall clock has left the monotonic one."""
-        return (now_us - self.start_us) // 1000 - (mono_ms - self.start_ms)
-
-    def agrees(self, now_us: int, mono_ms: int) -> bool:
-        return abs(self.off_ms(now_us, mono_ms)) <= self.tolerance_ms
-
-
 def retain_us(properties: Mapping[str, str]) -> int:
     """How long a version stays readable after it was current."""
     hours = _hours(properties.get(RETAIN_HOURS, ""))

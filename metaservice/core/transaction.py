@@ -90,9 +90,17 @@ def txn_time_ms(txn_id: str) -> int:
     return int(txn_id[:8] + txn_id[9:13], 16)
 
 
-def check_txn_age(txn_id: str, now_ms: int, keep_ms: int) -> None:
-    """Ids older than outcomes are kept could repeat one that is forgotten."""
-    age_ms = now_ms - txn_time_ms(txn_id)
+def check_txn_age(txn_id: str, now_ms: int, keep_ms: int, forgotten_ms: int = 0) -> None:
+    """Ids older than outcomes are kept, or than one that was forgotten, could repeat one that is forgotten."""
+    time_ms = txn_time_ms(txn_id)
+    age_ms = now_ms - time_ms
+    if time_ms < forgotten_ms:
+        raise invalid(
+            "TRANSACTION_ID_TOO_OLD",
+            "outcomes that old were forgotten; if this is a new id, look at the clocks",
+            txn_id=txn_id,
+            forgotten_before_ms=forgotten_ms,
+        )
     if age_ms > keep_ms:
         raise invalid("TRANSACTION_ID_TOO_OLD", "outcomes that old are no longer kept", txn_id=txn_id)
     if -age_ms > limits.FUTURE_TXN_MS_MAX:

@@ -12,6 +12,7 @@ from metaservice.observe import PURGE_RELEASED, event
 from metaservice.rpc import wire
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.servicers import AdminServicer
+from metaservice.service.clockguard import ClockHold
 from metaservice.service.operators import Operators
 from protos.laketx.v1 import admin_pb2
 
@@ -53,3 +54,9 @@ class OperatorServicer(AdminServicer):
         if reason and not dry:
             event(PURGE_RELEASED, reason=reason)
         return admin_pb2.ReleasePurgeResponse(reason=str(reason))
+
+    def ConfirmClock(self, request: Any, context: grpc.ServicerContext) -> Any:
+        dry = request.validate_only
+        hold = self._decider.call(lambda: self._operators.confirm_clock(validate_only=dry))
+        assert isinstance(hold, ClockHold)
+        return admin_pb2.ConfirmClockResponse(reason=hold.reason, off_ms=hold.off_ms)

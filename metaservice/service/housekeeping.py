@@ -13,7 +13,7 @@ A round is a generator: each `yield` is a place where it may pause, and it does 
 two steps jobs run, so nothing that they change is remembered across a `yield`, apart from what only shrinks: who holds
 a version below the horizon. It starts from scratch when the store was opened again.
 
-Rounds decide by the wall clock. None runs while that has left the monotonic clock, or shortly after a start.
+Rounds decide by the wall clock. None runs while that is not believed, or shortly after a start.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from itertools import islice
 
 from metaservice.core import limits
 from metaservice.core.model import Entry, Operation
-from metaservice.core.retention import ClockWatch, is_held, retain_us
+from metaservice.core.retention import is_held, retain_us
 from metaservice.core.transaction import Txn, TxnState
-from metaservice.observe import CLOCKS_AGREE, CLOCKS_DISAGREE, HOUSEKEEPING_FAILED
+from metaservice.observe import HOUSEKEEPING_FAILED
+from metaservice.service.clockguard import ClockGuard, Uptime, unknown_uptime
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.pins import Pins
@@ -71,10 +72,16 @@ class Round:
 
 
 class Housekeeping:
-    """Ticks on the decider's thread; `halted` says that the clocks disagree."""
+    """Ticks on the decider's thread; `halted` says that the clock is not believed."""
 
     def __init__(
-        self, decider: Decider, pins: Pins, clocks: Clocks, keeping: Keeping, report: Callable[..., None]
+        self,
+        decider: Decider,
+        pins: Pins,
+        clocks: Clocks,
+        keeping: Keeping,
+        report: Callable[..., None],
+        uptime: Uptime = unknown_uptime,
     ) -> None:
         self._decider = decider
         self._pins = pins
@@ -82,7 +89,7 @@ class Housekeeping:
         self._keeping = keeping
         self._report = report
         now_ms = clocks.mono_ms()
-        self._watch = ClockWatch(clocks.now_us(), now_ms, keeping.clock_tolerance_ms)
+        self.guard = ClockGuard(decider, clocks, keeping.clock_tolerance_ms, report, uptime)
         self._due_ms = now_ms + keeping.delay_ms
         self._trim_ms = self._due_ms
         self._state = decider.state
@@ -92,12 +99,16 @@ class Housekeeping:
         self._restoring: frozenset[str] | None = None
         self._outcomes_from = keys.TRANSACTIONS
         self._drops_wait: dict[tuple[bytes, bytes], int] = {}
-        self.halted = False
+
+    @property
+    def halted(self) -> bool:
+        return self.guard.held
 
     def tick(self) -> None:
         """Costs next to nothing when nothing is due."""
         now_ms = self._clocks.mono_ms()
         pins = self._decider.state.pins
+        self.guard.tick(now_ms)
         if now_ms < self._due_ms and now_ms < pins.due_ms:
             return
         if now_ms >= pins.due_ms:
@@ -112,7 +123,7 @@ class Housekeeping:
             self._progress.clear()
         if self._steps is None:
             now_us = self._clocks.now_us()
-            if not self._clocks_agree(now_us, now_ms):
+            if not self.guard.look(now_us, now_ms):
                 self._due_ms = now_ms + limits.HOUSEKEEPING_ROUND_MS
                 return
             self._steps = self._round(Round(now_us, now_ms >= self._trim_ms))
@@ -129,13 +140,6 @@ class Housekeeping:
             self._report(HOUSEKEEPING_FAILED, error=repr(error))
         self._steps = None
         self._due_ms = now_ms + limits.HOUSEKEEPING_ROUND_MS
-
-    def _clocks_agree(self, now_us: int, now_ms: int) -> bool:
-        agrees = self._watch.agrees(now_us, now_ms)
-        if agrees is self.halted:
-            self._report(CLOCKS_AGREE if agrees else CLOCKS_DISAGREE, off_ms=self._watch.off_ms(now_us, now_ms))
-        self.halted = not agrees
-        return agrees
 
     # -- a round -------------------------------------------------------------------------------------------------------
 
@@ -452,6 +456,7 @@ class Housekeeping:
         txn = decode_txn(value)
         if txn.state is TxnState.OPEN or txn.end_us >= before_us or self._is_staged(key[1:]):
             return False
+        self._state.note_forgotten(keys.txn_time_ms(key))
         self._state.batch.delete(key)
         self._state.ended.pop(txn.txn_id, None)
         return True

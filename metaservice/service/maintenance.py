@@ -79,13 +79,16 @@ class Maintenance:
         keep_ms: int,
         make_id: Callable[[], str],
         report: Callable[..., None],
+        halted: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`halted` says that the wall clock is not believed: nothing is forgotten for its age."""
         self._decider = decider
         self._transactions = transactions
         self._clocks = clocks
         self._tasks_max = tasks_max
         self._keep_ms = keep_ms
         self._report = report
+        self._halted = halted
         self.queue = TaskQueue(decider, clocks, make_id, transactions.check_room, self.get)
         self._upkeep_ms = 0
         self._looks: dict[tuple[str, int], Judging] = {}
@@ -345,7 +348,8 @@ class Maintenance:
             return
         self._upkeep_ms = now_ms + limits.SCHEDULE_MS
         now_us = self._clocks.now_us()
-        book.forget_ended(now_us - self._keep_ms * 1000, self._state.batch)
+        keep_from_us = 0 if self._halted() else now_us - self._keep_ms * 1000
+        book.forget_ended(keep_from_us, self._state.batch)
         for table_id in [one for one in book.tables() if one not in self._state.tables]:
             self.queue.forget(table_id)
             for task in book.of_table(table_id):

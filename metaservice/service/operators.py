@@ -1,4 +1,4 @@
-"""What operators ask for: the service in numbers, a check, the release of the purge."""
+"""For operators: the service in numbers, a check, the release of the purge, their word that the clock is right."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from metaservice.core.tasks import TaskState
 from metaservice.core.transaction import Txn
 from metaservice.observe import (
+    AHEAD_SECONDS,
+    CLOCK_OFF_SECONDS,
+    CLOCKS_OFF,
     CURSORS,
     LOG_BYTES,
     OLDEST_PIN_SECONDS,
@@ -33,6 +36,7 @@ from metaservice.observe import (
 )
 from metaservice.service.backup import Backups, Place
 from metaservice.service.check import Check, Progress
+from metaservice.service.clockguard import ClockGuard, ClockHold
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.store.history import put_purge_hold, read_purge_hold
@@ -65,16 +69,23 @@ class Status:
     oldest_open_txn_id: str
     oldest_open_begin_time_us: int
     purge_hold_reason: str
+    clock_hold_reason: str
+    clock_off_ms: int
+    clock_hold_left_ms: int
+    commit_times_ahead_ms: int
 
 
 class Operators:
     """The use cases of AdminService."""
 
-    def __init__(self, decider: Decider, clocks: Clocks, place: Place, pause: Callable[[], None]) -> None:
+    def __init__(
+        self, decider: Decider, clocks: Clocks, place: Place, pause: Callable[[], None], guard: ClockGuard
+    ) -> None:
         self._decider = decider
         self._clocks = clocks
         self._place = place
         self._pause = pause
+        self._guard = guard
         self._start_us = clocks.now_us()
         self._start_mono_ms = clocks.mono_ms()
         self.backups = Backups(decider, clocks, place)
@@ -95,6 +106,9 @@ class Operators:
                 ROOM_BYTES: self._room_bytes,
                 READ_ONLY: lambda: int(self._room_bytes() <= 0),
                 PURGE_HELD: lambda: int(bool(read_purge_hold(decider.state.store))),
+                CLOCKS_OFF: lambda: int(guard.held),
+                CLOCK_OFF_SECONDS: lambda: guard.hold().off_ms / 1000,
+                AHEAD_SECONDS: lambda: guard.ahead_ms() / 1000,
                 TASKS_QUEUED: lambda: decider.state.tasks.count(TaskState.QUEUED),
                 TASKS_CLAIMED: lambda: decider.state.tasks.count(TaskState.CLAIMED),
                 TASKS_ALARM: lambda: decider.state.tasks.count(TaskState.FAILED),
@@ -111,7 +125,7 @@ class Operators:
     def status(self) -> Status:
         state, streams = self._decider.state, self.metrics.calls.streams
         store, oldest = state.store, self._oldest()
-        free_bytes = store.free_bytes()
+        free_bytes, clock = store.free_bytes(), self._guard.hold()
         return Status(
             version=self._place.version,
             store_format=self._place.store_format,
@@ -133,6 +147,10 @@ class Operators:
             oldest_open_txn_id=oldest.txn_id if oldest is not None else "",
             oldest_open_begin_time_us=oldest.begin_us if oldest is not None else 0,
             purge_hold_reason=read_purge_hold(store),
+            clock_hold_reason=clock.reason,
+            clock_off_ms=clock.off_ms,
+            clock_hold_left_ms=clock.left_ms,
+            commit_times_ahead_ms=self._guard.ahead_ms(),
         )
 
     def check(self, table_id: str) -> Iterator[Progress]:
@@ -148,6 +166,10 @@ class Operators:
         if reason and not validate_only:
             put_purge_hold(state.batch, "")
         return reason
+
+    def confirm_clock(self, *, validate_only: bool) -> ClockHold:
+        """On the decider's thread: what was held since the clock jumped."""
+        return self._guard.confirm(validate_only=validate_only)
 
     def _oldest(self) -> Txn | None:
         return min(list(self._decider.state.open.values()), key=lambda txn: txn.begin_us, default=None)

@@ -51,6 +51,11 @@ class PinBook:
         self._deadlines[pin_id] = until_ms
         self.due_ms = min(self.due_ms, until_ms)
 
+    def start_leases(self) -> None:
+        """They begin anew at the next look."""
+        self._deadlines.clear()
+        self.due_ms = 0
+
     def until_ms(self, pin_id: str, now_ms: int) -> int:
         """The end of its lease; one that has no end yet begins now."""
         return self._deadlines.setdefault(pin_id, now_ms + self.pins[pin_id].lease_ms)

@@ -18,7 +18,7 @@ class Purge:
     """Lists what may be deleted, and forgets what was."""
 
     def __init__(self, decider: Decider, halted: Callable[[], bool] = lambda: False) -> None:
-        """`halted` says that the clocks disagree."""
+        """`halted` says that the clock is not believed."""
         self._decider = decider
         self._halted = halted
 
@@ -58,7 +58,9 @@ class Purge:
 def check_purge(state: State, *, halted: bool) -> None:
     """Refuse what leads to deletions while nothing may be deleted."""
     if halted:
-        raise MetaError(ErrorKind.BLOCKED, "CLOCKS_DISAGREE", "nothing is purged until the service's clocks agree")
+        raise MetaError(
+            ErrorKind.BLOCKED, "CLOCKS_DISAGREE", "the wall clock jumped: nothing is purged until it is confirmed"
+        )
     why = read_purge_hold(state.store)
     if why:
         raise MetaError(ErrorKind.BLOCKED, "PURGE_HELD", "the purge waits for an operator", why=why)

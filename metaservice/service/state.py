@@ -158,6 +158,9 @@ class State:
         self.leases: OrderedDict[str, int] = OrderedDict()
         self.answered_us = 0
         self.ceiling_us = 0
+        self.newest_us = 0  # commit time of any table
+        self.loaded_us = 0  # the same, as it was found
+        self.forgotten_ms = 0
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
         self.written = WrittenKept(store, payloads)
@@ -175,8 +178,12 @@ class State:
         raw_ceiling = cursor.get(keys.CEILING)
         if raw_ceiling is not None:
             self.ceiling_us = self.answered_us = keys.decode_version(raw_ceiling)
+        raw_forgotten = cursor.get(keys.FORGOTTEN)
+        if raw_forgotten is not None:
+            self.forgotten_ms = keys.decode_version(raw_forgotten)
         for key, raw_id in cursor.scan(keys.NAMES, prefix_end(keys.NAMES)):
             table = self._load_table(cursor, raw_id)
+            self.newest_us = self.loaded_us = max(self.newest_us, table.last_time_us)
             self.tables[table.meta.table_id] = table
             self.names[key[len(keys.NAMES) :].decode()] = table.meta.table_id
             namespace, dot, _ = table.meta.name.partition(".")
@@ -281,6 +288,7 @@ class State:
             table = self.tables.get(table_id)
             if table is not None:
                 table.durable, table.durable_time_us = table.head, table.last_time_us
+                self.newest_us = max(self.newest_us, table.last_time_us)
                 table.durable_meta = table.meta
         self.changed.clear()
 
@@ -352,6 +360,18 @@ class State:
         if txn is None:
             raise unknown_txn(txn_id, self.history.epoch, self.history.since_us)
         return txn
+
+    def start_leases(self) -> None:
+        """All leases begin anew at the next tick, as after a restart."""
+        self.leases.clear()
+        self.pins.start_leases()
+        self.tasks.forget_leases()
+
+    def note_forgotten(self, time_ms: int) -> None:
+        """An id of that time may not begin any more, whatever the clock says; durable with what forgets it."""
+        if time_ms >= self.forgotten_ms:
+            self.forgotten_ms = time_ms + 1
+            self.batch.put(keys.FORGOTTEN, keys.encode_version(self.forgotten_ms))
 
     def put_txn(self, txn: Txn) -> None:
         if txn.state is TxnState.OPEN and txn.txn_id not in self.open:

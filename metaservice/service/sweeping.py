@@ -153,7 +153,11 @@ class Sweeping:
             txn = state.find_txn(txn_id)
             if txn is None:  # it may yet begin, unless its id is too old for that
                 keep_ms = self._keeping.outcome_keep_ms + limits.OUTCOME_MARGIN_MS
-                return (self._clocks.now_us() // 1000) - txn_time_ms(txn_id) <= keep_ms
+                time_ms = txn_time_ms(txn_id)
+                if time_ms >= state.forgotten_ms and (self._clocks.now_us() // 1000) - time_ms <= keep_ms:
+                    return True
+                state.note_forgotten(time_ms)  # its files may be gone: it may not begin under a clock that goes back
+                return False
             if txn.state is TxnState.OPEN or txn.end_us > by_us or _is_staged(cursor, keys.uuid_bytes(txn_id)):
                 return True
             if not txn.adopted_by:

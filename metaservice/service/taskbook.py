@@ -181,6 +181,11 @@ class TaskBook:
             if task.state is TaskState.CLAIMED:
                 self.lease(task.task_id, until_ms)
 
+    def forget_leases(self) -> None:
+        """They begin anew with the next `start_leases`."""
+        self.leases.clear()
+        self._leases_started = False
+
     def ran_out(self, now_ms: int) -> list[Task]:
         """Tasks whose worker is silent, a bounded number. Costs nothing before the first lease can have ended."""
         if now_ms < self._due_ms:

@@ -23,7 +23,7 @@ from metaservice.core.model import (
     TableCommit,
 )
 from metaservice.core.rebase import Author, check, commit_on_top
-from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age
+from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age, txn_time_ms
 from metaservice.service.adopting import adopt, is_adoptable
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
@@ -82,7 +82,7 @@ class Transactions:
     def _known(self, txn_id: str, digest: bytes) -> Txn | None:
         found = self._state.find_txn(txn_id)
         if found is None:
-            check_txn_age(txn_id, self._clocks.now_us() // 1000, self._keep_ms)
+            check_txn_age(txn_id, self._clocks.now_us() // 1000, self._keep_ms, self._state.forgotten_ms)
         elif found.begin_digest != digest:
             raise invalid("TRANSACTION_ID_REUSED", "the id names a transaction of other content", txn_id=txn_id)
         return found
@@ -132,9 +132,28 @@ class Transactions:
                 raise invalid("PATH_REUSED", "registered before with other content", path=entry.path)
         if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
+        self._refuse_live(txn_id, table_id, fresh)
         self._give_row_ids(mine.table_id, fresh)
         self._state.stage(txn, mine, fresh)
         return txn.files, sum(table.staged_rows for table in txn.tables.values())
+
+    def _refuse_live(self, txn_id: str, table_id: str, entries: Sequence[Entry]) -> None:
+        """A file that the table has already was committed before: this repeats a transaction that is forgotten.
+
+        One whose id is younger than all commits that were found at the start had never begun before that, and what
+        began since is known; so most are not looked up.
+        """
+        state = self._state
+        fresh_ms = state.loaded_us // 1000 + limits.CLOCK_TOLERANCE_MS
+        folder = f"{txn_id}/" if txn_time_ms(txn_id) > fresh_ms else "/"
+        seek = [entry for entry in entries if not entry.external and not entry.path.startswith(folder)]
+        if not seek:
+            return
+        state.flush()
+        raw = state.get_table(table_id).raw_id
+        for entry in seek:
+            if state.store.get(keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is not None:
+                raise invalid("PATH_LIVE", "the file is in the table already: it was committed before", path=entry.path)
 
     def _give_row_ids(self, table_id: str, entries: Sequence[Entry]) -> None:
         table = self._state.get_table(table_id)
@@ -214,6 +233,7 @@ class Transactions:
             for entry in own:
                 if entry.path in mine.staged:
                     raise invalid("PATH_TWICE", path=entry.path)
+            self._refuse_live(txn.txn_id, change.table_id, own)
             change.operation, change.read_version = mine.operation, mine.read_version
             change.adds = staged + own
             scope = change.scope
@@ -430,6 +450,7 @@ class Transactions:
         self.check_room()
         table_id = request.table_id
         table = self._state.get_table(table_id)
+        self._refuse_live(request.txn_id, table_id, request.entries)
         meta = table.meta
         if meta.features:
             _check_features(meta.features - request.features)

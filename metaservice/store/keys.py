@@ -33,6 +33,8 @@ q time task                task that ended then
 r table                    until when the table's schedule was looked at
 !epoch                     the history that this store tells
 !purge_hold                why nothing may be purged; absent: it may
+!forgotten                 below this time inside their ids, outcomes were forgotten
+!clock                     what the clocks said when they were last believed
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ TAGS = b"g"
 CURSORS = b"c"
 EPOCH = b"!epoch"
 PURGE_HOLD = b"!purge_hold"
+FORGOTTEN = b"!forgotten"
+CLOCK = b"!clock"
 TASKS = b"p"
 ENDED_TASKS = b"q"
 

@@ -35,7 +35,7 @@ IMPLEMENTED = {
     "CatalogService": None,
     "ReadService": None,
     "MaintenanceService": None,
-    "AdminService": {"ListPins", "GetStatus", "Backup", "Check", "ReleasePurge"},
+    "AdminService": {"ListPins", "GetStatus", "Backup", "Check", "ReleasePurge", "ConfirmClock"},
 }
 METHODS: list[MethodDescriptor] = [
     method

@@ -191,4 +191,24 @@ BUGS = (
         "metaservice/store/rocks.py",
         (("            self._mark.note(self._db.latest_sequence_number())\n", ""),),
     ),
+    Bug(
+        "a clock that jumped between two runs is believed",
+        SERVICE + "clockguard.py",
+        (("        self._hold(jump_ms)\n", ""),),
+    ),
+    Bug(
+        "an id whose outcome was forgotten may begin again under another clock",
+        CORE + "transaction.py",
+        (("    if time_ms < forgotten_ms:\n", "    if time_ms < 0:\n"),),
+    ),
+    Bug(
+        "leases run out while the service stands still",
+        SERVICE + "pauses.py",
+        (("            self._decider.state.start_leases()\n", ""),),
+    ),
+    Bug(
+        "ended tasks are forgotten under a clock that is not believed",
+        SERVICE + "maintenance.py",
+        (("        keep_from_us = 0 if self._halted() else now_us", "        keep_from_us = now_us"),),
+    ),
 )

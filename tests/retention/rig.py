@@ -60,6 +60,7 @@ class Rig:
         self.clock = Clock()
         self.store = MemoryStore()
         self.events: list[str] = []
+        self.boot = ""
         self.keeping = keeping or Keeping(adopt_grace_ms=GRACE_MS, delay_ms=0)
         self.start()
         self.create("before", None)  # a round comes to it first
@@ -75,7 +76,8 @@ class Rig:
         self.pins = Pins(self.decider, self.clock, LEASE_MS, self.transactions.check_room)
         self.marks = Marks(self.decider, self.clock, self.transactions.check_room)
         self.purge = Purge(self.decider)
-        self.housekeeping = Housekeeping(self.decider, self.pins, self.clock, self.keeping, self._report)
+        uptime = lambda: (self.boot, self.clock.ms)  # noqa: E731
+        self.housekeeping = Housekeeping(self.decider, self.pins, self.clock, self.keeping, self._report, uptime)
 
     def reopen(self) -> State:
         """After a failure as found after a power cut, with some of what was not synced."""

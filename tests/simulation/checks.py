@@ -32,6 +32,8 @@ FOLLOWS = {  # the published table, written down a second time: mine -> earlier 
 }
 REFUSALS = {"TRANSACTION_EXPIRED", "TRANSACTION_ABORTED", "TRANSACTION_ENDED", "METADATA_CHANGED", "TASK_CLAIM_LOST"}
 
+BY_THE_CLOCK = {"TRANSACTION_ID_IN_FUTURE", "TRANSACTION_ID_TOO_OLD"}
+
 
 class ViolationError(Exception):
     """The service broke a promise."""
@@ -103,6 +105,7 @@ class Checker:
         self.registered: dict[tuple[str, str, int], object] = {}
         self.doomed: set[str] = set()
         self.leases: dict[str, int] = {}
+        self.renewed: set[str] = set()  # of these it is known that the service means the same lease
         self.expired: set[str] = set()
         self.answers = 0
 
@@ -122,6 +125,7 @@ class Checker:
             check(known == answer, "a repeated register gets the first answer", txn_id, known, answer)
         elif kind == "renew":
             self.leases[txn_id] = now_ms
+            self.renewed.add(txn_id)
             if answer is not None:
                 self.doomed.add(txn_id)
         elif kind == "abort":
@@ -131,7 +135,11 @@ class Checker:
 
     def _hear_refusal(self, kind: str, txn_id: str, error: MetaError) -> None:
         check(error.kind is not ErrorKind.CORRUPT, "no record is missing", error)
+        if error.reason in BY_THE_CLOCK and kind in ("begin", "append"):
+            return  # of an id that is not known: the clock of this run is another one than that of its client
         check(error.reason in REFUSALS, "a request in order is not refused", kind, txn_id, error)
+        ran_out = error.reason != "TRANSACTION_EXPIRED" or txn_id not in self.renewed & self.leases.keys()
+        check(ran_out, "a lease that was renewed holds until it runs out", kind, txn_id, error)
         lost = error.reason == "TASK_CLAIM_LOST" and kind != "begin"
         if lost or error.reason in ("TRANSACTION_EXPIRED", "TRANSACTION_ABORTED"):
             self._end(txn_id, ("refused",))
@@ -147,6 +155,10 @@ class Checker:
 
     def hear_time(self, table_id: str, read_us: int, version: int) -> None:
         self.logs[table_id].answered.append((read_us, version))
+
+    def paused(self, now_ms: int) -> None:
+        """The service stood still until now: what was alive has a full lease."""
+        self.leases = dict.fromkeys(self.leases, now_ms)
 
     def ran_out(self, now_ms: int, lease_ms: int) -> None:
         """A group has passed: what was due has expired."""

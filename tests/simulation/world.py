@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
+from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Operation, Principal, Profile, TableMeta
 from metaservice.core.partitions import Partitioning
 from metaservice.core.schema import Column
 from metaservice.core.transaction import Txn
 from metaservice.service.catalog import Catalog
+from metaservice.service.clockguard import ClockGuard
 from metaservice.service.decider import Answer, Decider, Job
 from metaservice.service.layouts import Layouts
 from metaservice.service.maintenance import Maintenance
+from metaservice.service.pauses import Pauses
 from metaservice.service.reads import Reads
 from metaservice.service.state import State
 from metaservice.service.timeline import Timeline, VersionFilter
@@ -30,8 +33,10 @@ LEASE_MS = 5_000
 BACKOFF_MS = 300
 KEEP_MS = 7 * 24 * 3_600_000
 START_US = 1_800_000_000_000_000
+DAY_US = 24 * 3_600_000_000
 PARTITIONS = ("p=0", "p=1")
 BUCKETS = 2
+SILENCE_STEP_MS = 900
 CLIENTS = 5
 WORKERS = 2
 
@@ -78,11 +83,20 @@ class World:
         self.checker = Checker(self.specs)
         self.decider = Decider(self.reopen, self._tick, _never)
         self.transactions = Transactions(self.decider, self.clock, LEASE_MS, KEEP_MS, 0)
+        self.pauses = Pauses(self.decider, self.clock, _say_nothing)
+        self.guard = self.begin_to_guard()
         self.catalog = Catalog(self.decider, self.transactions, self.clock)
         self.reads = Reads(self.decider, self.clock)
         self.timeline = Timeline(self.decider)
         self.maintenance = Maintenance(
-            self.decider, self.transactions, self.clock, 4, KEEP_MS, self.uuid, lambda name, **facts: None
+            self.decider,
+            self.transactions,
+            self.clock,
+            4,
+            KEEP_MS,
+            self.uuid,
+            _say_nothing,
+            lambda: self.guard.held,
         )
         self.layouts = Layouts(self.decider, lambda: None)
         self.tasks = Tasks()
@@ -101,12 +115,22 @@ class World:
         self.crashes += 1
         self.store = self.store.crash(self.rng.randint(0, self.store.unsynced_batches))
         self.checker.leases.clear()
+        self.checker.renewed.clear()
         state = State(self.store, task_backoff_ms=BACKOFF_MS)
         self.checker.read_again(state)
         return state
 
+    def begin_to_guard(self) -> ClockGuard:
+        return ClockGuard(
+            self.decider, self.clock, limits.CLOCK_TOLERANCE_MS, _say_nothing, lambda: ("boot", self.clock.ms)
+        )
+
     def crash(self) -> None:
+        """The next run may find another wall clock."""
+        if self.rng.random() < 0.2:
+            self.clock.us += self.rng.choice((-1, 1)) * self.rng.choice((1, 30)) * DAY_US
         self.decider.state = self.reopen()
+        self.guard = self.begin_to_guard()
 
     def meta(self, spec: Spec) -> TableMeta:
         name = "keyed" if spec.keyed else "plain"
@@ -141,7 +165,9 @@ class World:
         return self.catalog.create(self.meta(spec), Principal("sim"))
 
     def _tick(self) -> None:
+        self.pauses.tick()
         self.transactions.tick()
+        self.guard.tick(self.clock.ms)
         self.maintenance.tick()
 
     def store_now(self) -> MemoryStore:
@@ -165,11 +191,23 @@ class World:
         rng, clock = self.rng, self.clock
         step = rng.choice((0, 1, 5, 40, 300))
         if rng.random() < 0.02:
-            step = LEASE_MS + rng.randint(-200, 200)
+            self.be_silent(LEASE_MS + rng.randint(-200, 200))
+        if rng.random() < 0.02:
+            step = rng.choice((limits.PAUSE_MS, LEASE_MS, 10 * LEASE_MS))  # the process is stopped
+            self.checker.paused(clock.ms + step)
         clock.ms += step
         clock.us += step * 1000
         if rng.random() < 0.06:
             clock.us += rng.choice((-1, 1)) * rng.choice((1, 1_000, 3_000_000, 3_600_000_000))
+
+    def be_silent(self, ms: int) -> None:
+        """Time in which the service runs and no client says anything."""
+        while ms > 0:
+            step = min(ms, SILENCE_STEP_MS)
+            ms -= step
+            self.clock.ms += step
+            self.clock.us += step * 1000
+            self.group([])
 
     def plan_failure(self) -> None:
         """A power cut at one of the group's writes, or at its sync."""
@@ -240,6 +278,10 @@ def _ignore(answers: Sequence[Answer]) -> None:
     for _, answer in answers:
         if isinstance(answer, MetaError) and answer.kind is not ErrorKind.UNAVAILABLE:
             raise answer
+
+
+def _say_nothing(name: str, **facts: object) -> None:
+    """An event of the service."""
 
 
 def _never(error: BaseException) -> None:

@@ -62,6 +62,10 @@ class GetStatusResponse(_message.Message):
     OLDEST_OPEN_TXN_ID_FIELD_NUMBER: _builtins.int
     OLDEST_OPEN_BEGIN_TIME_US_FIELD_NUMBER: _builtins.int
     PURGE_HOLD_REASON_FIELD_NUMBER: _builtins.int
+    CLOCK_HOLD_REASON_FIELD_NUMBER: _builtins.int
+    CLOCK_OFF_MS_FIELD_NUMBER: _builtins.int
+    CLOCK_HOLD_LEFT_MS_FIELD_NUMBER: _builtins.int
+    COMMIT_TIMES_AHEAD_MS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The software's version."""
     tables: _builtins.int
@@ -104,6 +108,16 @@ class GetStatusResponse(_message.Message):
     """When it began."""
     purge_hold_reason: _builtins.str
     """Why the purge waits for an operator; empty: it does not."""
+    clock_hold_reason: _builtins.str
+    """Why nothing is forgotten, retired or purged: the wall clock jumped, since the last run or in this one; empty: it is
+    believed.
+    """
+    clock_off_ms: _builtins.int
+    """By how much it jumped; 0: it is believed."""
+    clock_hold_left_ms: _builtins.int
+    """The running time after which it is believed by itself."""
+    commit_times_ahead_ms: _builtins.int
+    """By how much commit times lie ahead of the wall clock; they never go back."""
     def __init__(
         self,
         *,
@@ -127,10 +141,14 @@ class GetStatusResponse(_message.Message):
         oldest_open_txn_id: _builtins.str = ...,
         oldest_open_begin_time_us: _builtins.int = ...,
         purge_hold_reason: _builtins.str = ...,
+        clock_hold_reason: _builtins.str = ...,
+        clock_off_ms: _builtins.int = ...,
+        clock_hold_left_ms: _builtins.int = ...,
+        commit_times_ahead_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -415,3 +433,51 @@ class ReleasePurgeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReleasePurgeResponse: _TypeAlias = ReleasePurgeResponse  # noqa: Y015
+
+@_typing.final
+class ConfirmClockRequest(_message.Message):
+    """Says that the clock is right."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    """Change nothing; only say what is held."""
+    def __init__(
+        self,
+        *,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfirmClockRequest: _TypeAlias = ConfirmClockRequest  # noqa: Y015
+
+@_typing.final
+class ConfirmClockResponse(_message.Message):
+    """The clock is believed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    OFF_MS_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """What was held, and why; empty: it was believed already."""
+    off_ms: _builtins.int
+    """By how much it had jumped."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        off_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["off_ms", b"off_ms", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfirmClockResponse: _TypeAlias = ConfirmClockResponse  # noqa: Y015

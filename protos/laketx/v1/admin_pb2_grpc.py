@@ -60,6 +60,11 @@ class AdminServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeResponse.FromString,
                 _registered_method=True)
+        self.ConfirmClock = channel.unary_unary(
+                '/laketx.v1.AdminService/ConfirmClock',
+                request_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -101,6 +106,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ConfirmClock(self, request, context):
+        """Says that the wall clock is right, which jumped: outcomes, old versions and files go again when they are due.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +140,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ReleasePurge,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeResponse.SerializeToString,
+            ),
+            'ConfirmClock': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConfirmClock,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -266,6 +283,33 @@ class AdminService:
             '/laketx.v1.AdminService/ReleasePurge',
             protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_admin__pb2.ReleasePurgeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConfirmClock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.AdminService/ConfirmClock',
+            protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockResponse.FromString,
             options,
             channel_credentials,
             insecure,

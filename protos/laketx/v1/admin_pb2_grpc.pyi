@@ -43,6 +43,8 @@ class AdminServiceStub:
     """Replays the log against the index and reports differences."""
     ReleasePurge: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReleasePurgeRequest, _admin_pb2.ReleasePurgeResponse]
     """Lets the purge begin again, which waits since the store was restored from a backup."""
+    ConfirmClock: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ConfirmClockRequest, _admin_pb2.ConfirmClockResponse]
+    """Says that the wall clock is right, which jumped: outcomes, old versions and files go again when they are due."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -59,6 +61,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Replays the log against the index and reports differences."""
     ReleasePurge: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReleasePurgeRequest, _admin_pb2.ReleasePurgeResponse]  # type: ignore[assignment]
     """Lets the purge begin again, which waits since the store was restored from a backup."""
+    ConfirmClock: _aio.UnaryUnaryMultiCallable[_admin_pb2.ConfirmClockRequest, _admin_pb2.ConfirmClockResponse]  # type: ignore[assignment]
+    """Says that the wall clock is right, which jumped: outcomes, old versions and files go again when they are due."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Shows and keeps the service's health."""
@@ -102,5 +106,13 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ReleasePurgeResponse, _abc.Awaitable[_admin_pb2.ReleasePurgeResponse]]:
         """Lets the purge begin again, which waits since the store was restored from a backup."""
+
+    @_abc_1.abstractmethod
+    def ConfirmClock(
+        self,
+        request: _admin_pb2.ConfirmClockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ConfirmClockResponse, _abc.Awaitable[_admin_pb2.ConfirmClockResponse]]:
+        """Says that the wall clock is right, which jumped: outcomes, old versions and files go again when they are due."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

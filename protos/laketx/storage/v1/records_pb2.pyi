@@ -1057,6 +1057,56 @@ class HistoryRecord(_message.Message):
 Global___HistoryRecord: _TypeAlias = HistoryRecord  # noqa: Y015
 
 @_typing.final
+class ClockRecord(_message.Message):
+    """What the clocks said when they were last believed, and how long they have not been since."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_US_FIELD_NUMBER: _builtins.int
+    BOOT_FIELD_NUMBER: _builtins.int
+    UP_MS_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    HELD_MS_FIELD_NUMBER: _builtins.int
+    SEEN_TIME_US_FIELD_NUMBER: _builtins.int
+    SEEN_BOOT_FIELD_NUMBER: _builtins.int
+    SEEN_UP_MS_FIELD_NUMBER: _builtins.int
+    time_us: _builtins.int
+    """The wall clock, when it was last believed."""
+    boot: _builtins.str
+    """The machine's boot; empty: not known."""
+    up_ms: _builtins.int
+    """Milliseconds since that boot."""
+    held: _builtins.bool
+    """Whether it is not believed: nothing is forgotten, retired or purged."""
+    held_ms: _builtins.int
+    """For how long the service has run since."""
+    seen_time_us: _builtins.int
+    """The wall clock, when the record was written."""
+    seen_boot: _builtins.str
+    """The boot then."""
+    seen_up_ms: _builtins.int
+    """Milliseconds since that boot."""
+    def __init__(
+        self,
+        *,
+        time_us: _builtins.int = ...,
+        boot: _builtins.str = ...,
+        up_ms: _builtins.int = ...,
+        held: _builtins.bool = ...,
+        held_ms: _builtins.int = ...,
+        seen_time_us: _builtins.int = ...,
+        seen_boot: _builtins.str = ...,
+        seen_up_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot", b"boot", "held", b"held", "held_ms", b"held_ms", "seen_boot", b"seen_boot", "seen_time_us", b"seen_time_us", "seen_up_ms", b"seen_up_ms", "time_us", b"time_us", "up_ms", b"up_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClockRecord: _TypeAlias = ClockRecord  # noqa: Y015
+
+@_typing.final
 class TagRecord(_message.Message):
     """A named version."""
 

@@ -1,0 +1,38 @@
+"""What the clocks said <-> bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from metaservice.core.clock import Instant
+from protos.laketx.storage.v1 import records_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class ClockState:
+    """`believed` is the last instant at which the clock was right as far as is known; `held_ms` of running time have
+    passed since where it is `held`."""
+
+    believed: Instant
+    seen: Instant
+    held: bool = False
+    held_ms: int = 0
+
+
+def encode_clock(state: ClockState) -> bytes:
+    return pb.ClockRecord(
+        time_us=state.believed.time_us,
+        boot=state.believed.boot,
+        up_ms=state.believed.up_ms,
+        held=state.held,
+        held_ms=state.held_ms,
+        seen_time_us=state.seen.time_us,
+        seen_boot=state.seen.boot,
+        seen_up_ms=state.seen.up_ms,
+    ).SerializeToString()
+
+
+def decode_clock(raw: bytes) -> ClockState:
+    one = pb.ClockRecord.FromString(raw)
+    believed = Instant(one.time_us, one.boot, one.up_ms)
+    return ClockState(believed, Instant(one.seen_time_us, one.seen_boot, one.seen_up_ms), one.held, one.held_ms)
