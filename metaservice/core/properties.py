@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.limits import ORDER_COLUMNS_MAX, TEXT_CHARS_MAX
+from metaservice.core.limits import ORDER_COLUMNS_MAX, RETAIN_HOURS_DEFAULT, TEXT_CHARS_MAX
 from metaservice.core.schedule import is_schedule, is_windows
 from metaservice.core.types import did_you_mean, folded
 
@@ -82,7 +82,7 @@ class Property:
 PROPERTIES: Final = (
     Property(
         "data.retain.hours",
-        "24",
+        str(RETAIN_HOURS_DEFAULT),
         "How long old versions, and the table itself once dropped, can be brought back.",
         low=0,
         high=87_600,

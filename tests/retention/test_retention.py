@@ -49,11 +49,11 @@ def test_what_holds_an_interval(added: int, removed: int, horizon: int, held: li
 
 
 @pytest.mark.parametrize(
-    ("value", "hours"), [("", 24), ("0", 0), ("48", 48), ("x", 24), ("-1", 24), ("1.5", 24), ("9" * 8, 24)]
+    ("value", "hours"), [("", 168), ("0", 0), ("48", 48), ("x", 168), ("-1", 168), ("1.5", 168), ("9" * 8, 168)]
 )
 def test_retention_is_a_number_of_hours(value: str, hours: int) -> None:
     assert retain_us({"data.retain.hours": value}) == hours * 3_600_000_000
-    if value and hours == 24:
+    if value and hours == 168:
         check_refused(lambda: check_property("data.retain.hours", value), ErrorKind.INVALID, "PROPERTY_INVALID")
 
 

@@ -71,5 +71,5 @@ def test_properties_are_checked(name: str, value: str, reason: str | None) -> No
 
 
 def test_a_stored_value_that_does_not_fit_counts_as_not_set() -> None:
-    assert integer_property({"data.retain.hours": "soon"}, "data.retain.hours") == 24
+    assert integer_property({"data.retain.hours": "soon"}, "data.retain.hours") == 7 * 24
     assert integer_property({"data.retain.hours": "0"}, "data.retain.hours") == 0
