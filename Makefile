@@ -97,6 +97,10 @@ s3: setup ## everything from Spark on an S3 server; the first time it downloads 
 sim: setup ## simulate clients, crashes and clock jumps; SEEDS=200 histories
 	@$(PY) -m tests.simulation --seeds $(SEEDS)
 
+.PHONY: histories
+histories: setup ## record what concurrent clients of a killed service are told, and check it; MINUTES=5 SEED=1
+	@$(PY) -m tests.histories --minutes $(MINUTES) --seed $(SEED)
+
 .PHONY: plant
 plant: setup ## plant bugs one by one and see the tests catch them
 	@$(PY) -m tests.plant

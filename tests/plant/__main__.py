@@ -24,6 +24,7 @@ AT_A_TIME = 2
 SUITES = {
     "simulation": ["tests.simulation", "--seeds", "120", "--stop"],
     "conformance": ["tests.conformance"],
+    "histories": ["tests.histories", "--minutes", "0.3", "--transactions", "96", "--kills", "1"],
 }
 PYTEST_FOLDERS = ("tests/unit", "tests/model")
 CAUGHT, MISSED = "caught", "-"
