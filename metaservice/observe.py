@@ -104,6 +104,12 @@ CALL_ERRORS = Metric(
     "laketx_call_errors_total", "counter", "Calls and streams refused, by method and reason.", ("method", "reason")
 )
 STREAMS = Metric("laketx_streams", "gauge", "Streams open now, by method; Session and Watch among them.", ("method",))
+STREAMS_ENDED = Metric(
+    "laketx_streams_ended_total",
+    "counter",
+    "Streams, and calls without a request, that were ended, by lane and why: idle, deadline.",
+    ("lane", "why"),
+)
 TABLES = Metric("laketx_tables", "gauge", "Tables that are there.")
 OPEN_TRANSACTIONS = Metric("laketx_open_transactions", "gauge", "Transactions open now.")
 OLDEST_TRANSACTION_SECONDS = Metric(
@@ -158,6 +164,7 @@ METRICS: Final = (
     CALL_SECONDS,
     CALL_ERRORS,
     STREAMS,
+    STREAMS_ENDED,
     TABLES,
     OPEN_TRANSACTIONS,
     OLDEST_TRANSACTION_SECONDS,
@@ -254,6 +261,7 @@ class CallMetrics:
         self.seconds: dict[str, Histogram] = {}
         self.errors: dict[tuple[str, str], int] = {}
         self.streams: dict[str, int] = {}
+        self.ends: dict[tuple[str, str], int] = {}
 
     def count_call(self, method: str, seconds: float) -> None:
         with self._lock:
@@ -269,6 +277,10 @@ class CallMetrics:
     def count_stream(self, method: str, step: int) -> None:
         with self._lock:
             self.streams[method] = self.streams.get(method, 0) + step
+
+    def count_end(self, lane: str, why: str) -> None:
+        with self._lock:
+            self.ends[lane, why] = self.ends.get((lane, why), 0) + 1
 
 
 class Metrics:
@@ -290,6 +302,10 @@ class Metrics:
             REFUSALS: decider.refusals,
             STREAMS: calls.streams,
         }
+        by_two: Mapping[Metric, Mapping[tuple[str, str], int]] = {
+            CALL_ERRORS: calls.errors,
+            STREAMS_ENDED: calls.ends,
+        }
         plain = {REBASED: decider.rebased, REBASED_OVER: decider.rebased_over, JOBS: decider.jobs}
         histograms = {GROUP_JOBS: decider.group_jobs, GROUP_SECONDS: decider.group_seconds}
         for metric in METRICS:
@@ -304,8 +320,8 @@ class Metrics:
             elif metric is CALL_SECONDS:
                 for method, histogram in _copied(calls.seconds):
                     lines += _histogram_lines(metric, f'method="{_escaped(method)}"', histogram)
-            elif metric is CALL_ERRORS:
-                lines += [_line(metric, key, value) for key, value in _copied(calls.errors)]
+            elif metric in by_two:
+                lines += [_line(metric, key, value) for key, value in _copied(by_two[metric])]
             elif metric in self.gauges:
                 lines.append(_line(metric, (), self.gauges[metric]()))
         return "\n".join(lines) + "\n"

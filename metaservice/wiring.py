@@ -233,7 +233,9 @@ def serve(settings: Settings) -> int:
     except StoreUnusable as error:
         sys.stderr.write(f"laketx: {error}\n")
         return EXIT_UNUSABLE
-    edge = ServerSettings(settings.listen, settings.threads, settings.sessions_max, settings.watchers_max)
+    edge = ServerSettings(
+        settings.listen, settings.threads, settings.quotas, settings.patience, reflection=settings.reflection
+    )
     try:
         server = Server(service.calls, service.operators, edge, lambda: uuid.uuid4().hex, fail_stop)
     except RuntimeError as error:  # gRPC raises nothing narrower

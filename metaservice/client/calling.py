@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, TypeVar
+from urllib.parse import quote
 
 import grpc
 
@@ -12,6 +13,13 @@ from metaservice.client.retries import Retries
 from protos.laketx.v1 import common_pb2
 
 PAGE_SIZE: Final = 500
+PRINCIPAL: Final = "x-laketx-principal"
+Metadata = tuple[tuple[str, str], ...]
+
+
+def principal_metadata(principal: str) -> Metadata:
+    """Whose quotas a call counts for."""
+    return ((PRINCIPAL, quote(principal)),) if principal else ()
 
 
 class Asks(Protocol):
@@ -39,6 +47,7 @@ class Caller:
     _timeout_s: float
     _retries: Retries
     _principal: common_pb2.Principal
+    _metadata: Metadata
 
     def _call(
         self,
@@ -49,7 +58,7 @@ class Caller:
     ) -> Response:
         def attempt() -> Response:
             try:
-                return method(request, timeout=self._timeout_s)
+                return method(request, timeout=self._timeout_s, metadata=self._metadata)
             except grpc.RpcError as error:
                 raise decode_rpc_error(error) from error
 
@@ -60,7 +69,7 @@ class Caller:
 
         def attempt() -> tuple[Iterator[Response], Response | None]:
             try:
-                parts = iter(method(request))
+                parts = iter(method(request, metadata=self._metadata))
                 return parts, next(parts, None)
             except grpc.RpcError as error:
                 raise decode_rpc_error(error) from error

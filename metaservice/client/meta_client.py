@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, cast
 
 import grpc
 
-from metaservice.client.calling import PAGE_SIZE
+from metaservice.client.calling import PAGE_SIZE, principal_metadata
 from metaservice.client.catalog import CatalogCalls
 from metaservice.client.epochs import expect_epoch
 from metaservice.client.errors import (
@@ -76,6 +77,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
     ) -> None:
         """`revive` is called before a failed call is repeated: it may bring the service back."""
         self._principal = common_pb2.Principal(name=principal, client=client_name)
+        self._metadata = principal_metadata(principal)
         self._client_features = list(client_features)
         self._timeout_s = call_timeout_s
         self._retries = Retries(retry_budget_s, revive=revive)
@@ -323,7 +325,8 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         when the client is closed.
         """
         after = self.resolve_version(table_id).version if after_version is None else after_version
-        return watch(self._reads.Watch, table_id, after, self._retries.patience(), lambda: self._closed)
+        opened = partial(self._reads.Watch, metadata=self._metadata)
+        return watch(opened, table_id, after, self._retries.patience(), lambda: self._closed)
 
     def list_files(self, table_id: str, *, version: int | None = None) -> Iterator[common_pb2.LiveEntry]:
         """Everything live at a version."""
@@ -424,7 +427,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
 
         def attempt() -> admin_pb2.BackupResponse:
             try:
-                return self._admin.Backup(request, timeout=None)
+                return self._admin.Backup(request, timeout=None, metadata=self._metadata)
             except grpc.RpcError as error:
                 raise decode_rpc_error(error) from error
 
@@ -484,7 +487,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
                     self._no_session_until_s = max(self._no_session_until_s, time.monotonic() + SESSION_REFUSED_FOR_S)
             if time.monotonic() < self._no_session_until_s:
                 return None
-            self._session = Session(self._channel)
+            self._session = Session(self._channel, self._metadata)
             return self._session
 
     def _unary_call(self, call: wire.SessionCall) -> wire.SessionReply:
@@ -503,7 +506,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
             "abort": self._transactions.AbortTransaction,
         }
         try:
-            answer = methods[name](getattr(call, name), timeout=self._timeout_s)
+            answer = methods[name](getattr(call, name), timeout=self._timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             raise decode_rpc_error(error) from error
         reply = wire.SessionReply()
@@ -537,7 +540,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
     def _register_parts(self, parts: Iterator[wire.RegisterFilesRequest]) -> wire.RegisterFilesResponse:
         # No deadline of a single call: it may carry a million files.
         try:
-            return self._transactions.RegisterFiles(parts, timeout=None)
+            return self._transactions.RegisterFiles(parts, timeout=None, metadata=self._metadata)
         except grpc.RpcError as error:
             raise decode_rpc_error(error) from error
 

@@ -21,6 +21,7 @@ from typing import Final
 
 import grpc
 
+from metaservice.client.calling import Metadata
 from metaservice.client.errors import ErrorKind, MetaServiceError, build_error, decode_rpc_error
 from protos.laketx.v1 import transaction_pb2 as wire
 
@@ -28,6 +29,7 @@ METHOD: Final = "/laketx.v1.TransactionService/Session"
 FRAME_BYTES_MAX: Final = 1 << 20
 FRAME_CALLS_MAX: Final = 512
 GATHER_S: Final = 0.001  # frames cost more than calls
+STAY_S: Final = 60.0  # an empty frame keeps a quiet session: the service ends those that are idle
 
 
 class _Waiter:
@@ -52,7 +54,7 @@ _per_thread = _PerThread()
 class Session:
     """An open stream, until it breaks."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
+    def __init__(self, channel: grpc.Channel, metadata: Metadata = ()) -> None:
         self._ids = itertools.count(1)
         self._waiting: dict[int, _Waiter] = {}
         self._queue: deque[tuple[bytes, int]] = deque()  # frames, and how many calls are in each
@@ -63,7 +65,7 @@ class Session:
         open_stream: grpc.StreamStreamMultiCallable[bytes, wire.SessionResponse] = channel.stream_stream(
             METHOD, request_serializer=None, response_deserializer=wire.SessionResponse.FromString
         )
-        self._stream = open_stream(self._frames())
+        self._stream = open_stream(self._frames(), metadata=metadata)
         threading.Thread(target=self._read, name="laketx-session", daemon=True).start()
 
     @property
@@ -130,7 +132,9 @@ class Session:
         queue = self._queue
         while self._end is None:
             if not queue:
-                self._wake.acquire()
+                if not self._wake.acquire(timeout=STAY_S):
+                    yield b""
+                    continue
                 if len(self._waiting) > sum(calls for _, calls in list(queue)):
                     time.sleep(GATHER_S)  # calls under way: their answers wake callers, who call again
                 continue

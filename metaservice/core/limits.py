@@ -41,6 +41,7 @@ PAGE_SIZE_MAX: Final = 1_000
 PAGE_SCAN_MAX: Final = 10_000  # records that a filtered page looks at
 PAGE_SCAN_BYTES_MAX: Final = 8 * 1024 * 1024
 OPEN_TRANSACTIONS_MAX: Final = 10_000
+LIVENESS_MS: Final = 5_000  # within which the decider answers a probe
 LEASE_MS: Final = 60_000
 OUTCOME_KEEP_MS: Final = 7 * 24 * 3_600_000
 FUTURE_TXN_MS_MAX: Final = 24 * 3_600_000

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -19,19 +19,23 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.transaction import Txn
 from metaservice.rpc import answers
 from metaservice.rpc.calls import Calls
+from metaservice.rpc.lanes import Lane
+from metaservice.rpc.streams import Streams
 from metaservice.service.decider import Answer, Job, Mailbox, Sink
 from protos.laketx.v1 import transaction_pb2 as pb
 
 log = logging.getLogger("laketx.session")
+OPEN_JOBS_MAX: Final = 4_096  # of one session; a frame may go beyond
 
 
 class Sessions:
-    """Opens session streams, a bounded number at a time."""
+    """Opens session streams."""
 
-    def __init__(self, calls: Calls, sessions_max: int) -> None:
+    def __init__(self, calls: Calls, streams: Streams, sessions_max: int) -> None:
         self._calls = calls
-        self._room = threading.BoundedSemaphore(sessions_max)
-        self._sessions_max = sessions_max
+        self._streams = streams
+        self._readers = Lane("session-readers", sessions_max)
+        self._starting = threading.Lock()
         self.stopping = False
         self._serve: dict[str, Callable[[Any], object]] = {
             "register": calls.register,
@@ -49,46 +53,30 @@ class Sessions:
         self.stopping = True
 
     def open(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        if not self._room.acquire(blocking=False):
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_SESSIONS", most=self._sessions_max)
+        talk = _Talk(self, frames)
+        stream = self._streams.of(context)
+        stream.ring = talk.outbox.ring
+        with self._starting:
+            if not self._readers.has_thread():
+                raise MetaError(ErrorKind.EXHAUSTED, "NO_THREAD", "the system gives the service no more threads")
+            self._readers.submit(talk.read)
         try:
-            yield from self._talk(frames, context)
+            while True:
+                given = talk.outbox.take(timeout_s=1.0)
+                if given:
+                    yield _frame(given)
+                    talk.sent(len(given))
+                if talk.unreadable and talk.is_answered:
+                    raise talk.unreadable[0]
+                if not context.is_active() or ((talk.closed or self.stopping or stream.over) and talk.is_answered):
+                    return  # a call that comes in this moment goes unanswered: its client repeats it
         finally:
-            self._room.release()
+            talk.end()
 
-    def _talk(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        outbox: Mailbox[Answer] = Mailbox()
-        sink = outbox.put
-        state = {"closed": False, "open": 0}
-        unreadable: list[DecodeError] = []
-
-        def read() -> None:
-            try:
-                for raw in frames:
-                    jobs = self._jobs(sink, pb.SessionRequest.FromString(raw).calls)
-                    state["open"] += len(jobs)
-                    self._calls.decider.submit(jobs)
-                    if self.stopping:
-                        break
-            except DecodeError as error:
-                unreadable.append(error)
-            except Exception as error:  # noqa: BLE001 - gRPC ends a broken stream with exceptions of many kinds
-                log.debug("session ended: %r", error)
-            finally:
-                state["closed"] = True
-                outbox.ring()
-
-        threading.Thread(target=read, name="session-reader", daemon=True).start()
-        answered = 0
-        while True:
-            given = outbox.take(timeout_s=1.0)
-            if given:
-                answered += len(given)
-                yield _frame(given)
-            if unreadable and answered >= state["open"]:
-                raise unreadable[0]
-            if not context.is_active() or ((state["closed"] or self.stopping) and answered >= state["open"]):
-                return  # a call that comes in this moment goes unanswered: its client repeats it
+    def submit(self, talk: _Talk, raw: bytes) -> None:
+        jobs = self._jobs(talk.outbox.put, pb.SessionRequest.FromString(raw).calls)
+        talk.open += len(jobs)
+        self._calls.decider.submit(jobs)
 
     def _jobs(self, sink: Sink, calls: Iterable[pb.SessionCall]) -> list[Job]:
         """The calls in their order; appends that follow each other are one job."""
@@ -116,6 +104,52 @@ class Sessions:
     def _appends(self, sink: Sink, calls: list[pb.SessionCall]) -> Job:
         numbers = [call.call_id for call in calls]
         return sink, (numbers, "appends"), lambda: self._calls.append_many([call.append for call in calls])
+
+
+class _Talk:
+    """One session: calls that were read and answers that were sent, in jobs."""
+
+    def __init__(self, sessions: Sessions, frames: Iterator[bytes]) -> None:
+        self.outbox: Mailbox[Answer] = Mailbox()
+        self.open = 0
+        self.closed = False
+        self.unreadable: list[DecodeError] = []
+        self._sessions = sessions
+        self._frames = frames
+        self._answered = 0
+        self._ended = False
+        self._moved = threading.Condition()
+
+    @property
+    def is_answered(self) -> bool:
+        return self._answered >= self.open
+
+    def sent(self, count: int) -> None:
+        with self._moved:
+            self._answered += count
+            self._moved.notify()
+
+    def end(self) -> None:
+        with self._moved:
+            self._ended = True
+            self._moved.notify()
+
+    def read(self) -> None:
+        """On a thread of its own, until the client has no more frames."""
+        try:
+            for raw in self._frames:
+                self._sessions.submit(self, raw)
+                with self._moved:  # who doesn't take answers is read no further
+                    self._moved.wait_for(lambda: self._ended or self.open - self._answered < OPEN_JOBS_MAX)
+                if self._ended or self._sessions.stopping:
+                    break
+        except DecodeError as error:
+            self.unreadable.append(error)
+        except Exception as error:  # noqa: BLE001 - gRPC ends a broken stream with exceptions of many kinds
+            log.debug("session ended: %r", error)
+        finally:
+            self.closed = True
+            self.outbox.ring()
 
 
 def _refuse() -> object:

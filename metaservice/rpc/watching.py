@@ -20,6 +20,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import CommitSummary
 from metaservice.rpc import answers, wire
 from metaservice.rpc.calls import Calls
+from metaservice.rpc.streams import Streams
 from metaservice.service.state import TableState
 from metaservice.service.waiting import Waiter
 from protos.laketx.v1 import read_pb2
@@ -53,11 +54,11 @@ class Encoded:
 
 
 class Watches:
-    """Opens watches, a bounded number at a time."""
+    """Opens watches."""
 
-    def __init__(self, calls: Calls, watchers_max: int) -> None:
+    def __init__(self, calls: Calls, streams: Streams) -> None:
         self._calls = calls
-        self._watchers_max = watchers_max
+        self._streams = streams
         self._mutex = threading.Lock()
         self._open = 0
         self._opened = 0
@@ -76,8 +77,6 @@ class Watches:
             raise invalid("VERSION_IN_FUTURE", version=after, head=table.durable)
         self._calls.timeline.check_kept(table, after + 1)
         with self._mutex:
-            if self._open >= self._watchers_max:
-                raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_WATCHERS", most=self._watchers_max)
             self._open += 1
             self._opened += 1
             number = self._opened
@@ -91,7 +90,9 @@ class Watches:
     def _watch(self, table: TableState, after: int, pace: float, context: grpc.ServicerContext) -> Iterator[bytes]:
         waiter, bells, table_id = Waiter(), self._calls.bells, table.meta.table_id
         context.add_callback(waiter.wake)
-        while context.is_active():
+        stream = self._streams.of(context)
+        stream.ring = waiter.wake
+        while context.is_active() and not stream.over:
             if bells.stopping:
                 raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor")
             found = self._find(table_id)

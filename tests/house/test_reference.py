@@ -5,7 +5,7 @@ import re
 from dataclasses import fields
 
 from metaservice import observe
-from metaservice.config import Settings, build_parser
+from metaservice.config import SET_QUOTAS, Settings, build_parser
 from metaservice.observe import EVENTS, METRICS, Metric
 from tests.house.tree import ROOT
 from tools.gen_reference import list_stale
@@ -19,7 +19,8 @@ def test_settings_and_metrics_are_documented() -> None:
 
 def test_every_setting_is_an_option_that_says_what_it_does() -> None:
     options = {action.dest: action.help for action in build_parser({})._actions if action.dest != "help"}
-    assert options.keys() == {field.name for field in fields(Settings)}
+    quotas = {f"{name}_{end}" for name in SET_QUOTAS for end in ("max", "each")}
+    assert options.keys() == {field.name for field in fields(Settings)} - {"quotas"} | quotas
     assert all(help_ and len(help_) > 20 for help_ in options.values())
 
 

@@ -194,11 +194,20 @@ def code_of(error: grpc.RpcError) -> grpc.StatusCode:
 
 def reason_of(error: grpc.RpcError) -> str:
     """The reason of the ErrorInfo; empty where there is none."""
+    return info_of(error).reason
+
+
+def facts_of(error: grpc.RpcError) -> dict[str, str]:
+    """Without the kind."""
+    return {name: value for name, value in info_of(error).metadata.items() if name != "kind"}
+
+
+def info_of(error: grpc.RpcError) -> error_details_pb2.ErrorInfo:
     call: object = error
     assert isinstance(call, grpc.Call)
     status = rpc_status.from_call(call)
     for detail in status.details if status is not None else ():
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info):
-            return info.reason
-    return ""
+            return info
+    return error_details_pb2.ErrorInfo()

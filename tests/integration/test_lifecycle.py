@@ -57,10 +57,23 @@ def test_health_says_serving(stubs: Stubs) -> None:
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_reflection_lists_the_five_services(stubs: Stubs) -> None:
+def list_services(stubs: Stubs) -> reflection_pb2.ServerReflectionResponse:
     reflection: Any = reflection_pb2_grpc.ServerReflectionStub(stubs.channel)
     request = reflection_pb2.ServerReflectionRequest(list_services="")
     (answer,) = reflection.ServerReflectionInfo(iter([request]), timeout=TIMEOUT_S)
+    assert isinstance(answer, reflection_pb2.ServerReflectionResponse)
+    return answer
+
+
+def test_reflection_is_off_unless_asked_for(stubs: Stubs) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        list_services(stubs)
+    assert code_of(caught.value) is CODE.UNIMPLEMENTED
+
+
+def test_reflection_lists_the_five_services(tmp_path: Path) -> None:
+    with service(tmp_path / "db", "--reflection", "true") as (_, stubs):
+        answer = list_services(stubs)
     names = {each.name for each in answer.list_services_response.service}
     assert {f"laketx.v1.{each}" for each in SERVICES} <= names
 

@@ -179,8 +179,8 @@ class ReadServiceServicer:
 
     def Watch(self, request, context):
         """The commits of a table as they come, from a version on. The first answer is empty and comes at once: the watch
-        stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
-        again after the last version seen misses nothing.
+        stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends, and without an
+        error when the table was quiet for long; whoever asks again after the last version seen misses nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -51,8 +51,8 @@ class ReadServiceStub:
     """Ends a pin."""
     Watch: _grpc.UnaryStreamMultiCallable[_read_pb2.WatchRequest, _read_pb2.WatchResponse]
     """The commits of a table as they come, from a version on. The first answer is empty and comes at once: the watch
-    stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
-    again after the last version seen misses nothing.
+    stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends, and without an
+    error when the table was quiet for long; whoever asks again after the last version seen misses nothing.
     """
     CreateTag: _grpc.UnaryUnaryMultiCallable[_read_pb2.CreateTagRequest, _read_pb2.CreateTagResponse]
     """Names a version, which stays readable until the tag is dropped or moved."""
@@ -92,8 +92,8 @@ class ReadServiceAsyncStub(ReadServiceStub):
     """Ends a pin."""
     Watch: _aio.UnaryStreamMultiCallable[_read_pb2.WatchRequest, _read_pb2.WatchResponse]  # type: ignore[assignment]
     """The commits of a table as they come, from a version on. The first answer is empty and comes at once: the watch
-    stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
-    again after the last version seen misses nothing.
+    stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends, and without an
+    error when the table was quiet for long; whoever asks again after the last version seen misses nothing.
     """
     CreateTag: _aio.UnaryUnaryMultiCallable[_read_pb2.CreateTagRequest, _read_pb2.CreateTagResponse]  # type: ignore[assignment]
     """Names a version, which stays readable until the tag is dropped or moved."""
@@ -184,8 +184,8 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_read_pb2.WatchResponse], _abc.AsyncIterator[_read_pb2.WatchResponse]]:
         """The commits of a table as they come, from a version on. The first answer is empty and comes at once: the watch
-        stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends; whoever asks
-        again after the last version seen misses nothing.
+        stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends, and without an
+        error when the table was quiet for long; whoever asks again after the last version seen misses nothing.
         """
 
     @_abc_1.abstractmethod

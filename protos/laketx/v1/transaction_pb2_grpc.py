@@ -167,7 +167,8 @@ class TransactionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Session(self, request_iterator, context):
-        """Many calls over one stream, with less cost each; answers may come in any order.
+        """Many calls over one stream, with less cost each; answers may come in any order. A session on which nothing came for
+        long is ended; a frame without calls keeps it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,7 +54,9 @@ class TransactionServiceStub:
     ExplainTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_pb2.ExplainTransactionRequest, _transaction_pb2.ExplainTransactionResponse]
     """What a commit would answer if it were decided now. Changes nothing."""
     Session: _grpc.StreamStreamMultiCallable[_transaction_pb2.SessionRequest, _transaction_pb2.SessionResponse]
-    """Many calls over one stream, with less cost each; answers may come in any order."""
+    """Many calls over one stream, with less cost each; answers may come in any order. A session on which nothing came for
+    long is ended; a frame without calls keeps it.
+    """
 
 @_typing.type_check_only
 class TransactionServiceAsyncStub(TransactionServiceStub):
@@ -82,7 +84,9 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     ExplainTransaction: _aio.UnaryUnaryMultiCallable[_transaction_pb2.ExplainTransactionRequest, _transaction_pb2.ExplainTransactionResponse]  # type: ignore[assignment]
     """What a commit would answer if it were decided now. Changes nothing."""
     Session: _aio.StreamStreamMultiCallable[_transaction_pb2.SessionRequest, _transaction_pb2.SessionResponse]  # type: ignore[assignment]
-    """Many calls over one stream, with less cost each; answers may come in any order."""
+    """Many calls over one stream, with less cost each; answers may come in any order. A session on which nothing came for
+    long is ended; a frame without calls keeps it.
+    """
 
 class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs transactions. Every call that changes something may be repeated with the same ids and gets the first answer again."""
@@ -173,6 +177,8 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_transaction_pb2.SessionRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_transaction_pb2.SessionResponse], _abc.AsyncIterator[_transaction_pb2.SessionResponse]]:
-        """Many calls over one stream, with less cost each; answers may come in any order."""
+        """Many calls over one stream, with less cost each; answers may come in any order. A session on which nothing came for
+        long is ended; a frame without calls keeps it.
+        """
 
 def add_TransactionServiceServicer_to_server(servicer: TransactionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,264 @@
+"""What every call passes first: it gets a thread of its kind or is refused, its bytes are parsed by our code, and what
+it meets becomes a status.
+
+The interceptor is the one place where a refusal becomes a status and where anything unexpected ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_status import rpc_status
+
+from metaservice.core import quotas
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.quotas import Quota
+from metaservice.observe import REFUSED, CallMetrics
+from metaservice.rpc import answers
+from metaservice.rpc.activity import Activity
+from metaservice.rpc.lanes import Lane
+from metaservice.rpc.streams import Streams
+from metaservice.service.failures import as_refusal
+
+log = logging.getLogger("laketx.rpc")
+PRINCIPAL: Final = "x-laketx-principal"
+PRINCIPAL_CHARS_MAX: Final = 128
+SESSION: Final = "/laketx.v1.TransactionService/Session"
+RAW_ANSWERS: Final = {SESSION, "/laketx.v1.ReadService/PlanScan", "/laketx.v1.ReadService/Watch"}  # bytes already
+CALLS: Final = "calls"
+PROBES: Final = "probes"
+LANES: Final[Mapping[str, str]] = {  # all other methods are single calls
+    SESSION: quotas.SESSIONS,
+    "/laketx.v1.ReadService/Watch": quotas.WATCHERS,
+    "/laketx.v1.ReadService/PlanScan": quotas.PLANS,
+    "/laketx.v1.ReadService/PlanChanges": quotas.PLANS,
+    "/laketx.v1.ReadService/ListFiles": quotas.PLANS,
+    "/laketx.v1.TransactionService/RegisterFiles": quotas.REGISTRATIONS,
+    "/laketx.v1.AdminService/Check": quotas.CHECKS,
+    "/laketx.v1.AdminService/GetStatus": PROBES,
+    "/grpc.health.v1.Health/Check": PROBES,
+    "/grpc.health.v1.Health/Watch": quotas.CHECKS,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": quotas.CHECKS,
+}
+PROBE_THREADS: Final = 4
+CALLS_WAITING_MAX: Final = 4_096
+REFUSALS_WAITING_MAX: Final = 4_096
+THREADS_READY: Final = 8  # from the start: where the system gives no thread later on, these serve
+
+
+Handler = Callable[[Iterator[bytes], grpc.ServicerContext], Any]
+Parse = Callable[[bytes], Any] | None
+
+
+class Routed:
+    """A handler that runs on the threads of its lane: gRPC looks for the attribute."""
+
+    __slots__ = ("_call", "experimental_thread_pool")
+
+    def __init__(self, call: Callable[[Any, grpc.ServicerContext], Any], lane: Any) -> None:
+        self._call = call
+        self.experimental_thread_pool = lane
+
+    def __call__(self, requests: Any, context: grpc.ServicerContext) -> Any:
+        return self._call(requests, context)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Where calls run."""
+
+    calls: Lane
+    probes: Lane
+    refusals: Lane
+    streams: Mapping[str, Lane]
+    quotas: Mapping[str, Quota]
+
+    @classmethod
+    def build(cls, threads: int, limits: Mapping[str, Quota]) -> Lanes:
+        streams = {name: Lane(name, limits[name].most) for name in dict.fromkeys(LANES.values()) if name != PROBES}
+        calls = Lane(CALLS, threads, waiting=CALLS_WAITING_MAX, ready=THREADS_READY)
+        probes = Lane(PROBES, PROBE_THREADS, waiting=CALLS_WAITING_MAX, ready=PROBE_THREADS)
+        return cls(calls, probes, Lane("refusals", 1, waiting=REFUSALS_WAITING_MAX, ready=1), streams, limits)
+
+    @property
+    def most(self) -> int:
+        return sum(lane.most for lane in (self.calls, self.probes, self.refusals, *self.streams.values()))
+
+    def find(self, method: str) -> Lane:
+        name = LANES.get(method)
+        if name is None:
+            return self.calls
+        return self.probes if name == PROBES else self.streams[name]
+
+    def check(self, lane: Lane, principal: str) -> None:
+        """Refuse what finds no thread now. On gRPC's thread, which hands the call over next."""
+        quota = self.quotas.get(lane.name)
+        if lane.is_full():
+            if quota is None:
+                raise MetaError(
+                    ErrorKind.EXHAUSTED, "TOO_MANY_CALLS", "all threads are taken: ask again", most=lane.most
+                )
+            raise quotas.refusal(lane.name, quota.most)
+        if quota is not None and lane.held[principal] >= quota.each:
+            raise quotas.refusal(lane.name, quota.each, principal)
+        if not lane.has_thread():
+            raise MetaError(ErrorKind.EXHAUSTED, "NO_THREAD", "the system gives the service no more threads: ask again")
+
+
+class Edge(grpc.ServerInterceptor):
+    """Gives calls their threads, turns refusals into statuses, logs calls with their request id, and stops the process
+    on the unexpected."""
+
+    def __init__(
+        self,
+        next_id: Callable[[], str],
+        fail_stop: Callable[[BaseException], None],
+        activity: Activity,
+        lanes: Lanes,
+        streams: Streams,
+        metrics: CallMetrics,
+    ) -> None:
+        self._activity = activity
+        self._next_id = next_id
+        self._fail_stop = fail_stop
+        self._lanes = lanes
+        self._streams = streams
+        self._metrics = metrics
+
+    def intercept_service(self, continuation: Any, details: Any) -> Any:
+        handler = continuation(details)
+        if handler is None:
+            return None
+        method: str = details.method
+        given = dict(details.invocation_metadata or ())
+        request_id = str(given.get("x-request-id", ""))[:64] or self._next_id()
+        lane = self._lanes.find(method)
+        principal = unquote(str(given.get(PRINCIPAL, "")))[:PRINCIPAL_CHARS_MAX]
+        try:
+            self._lanes.check(lane, principal)
+        except MetaError as refusal:
+            self._metrics.count_error(method, refusal.reason)
+            return grpc.stream_unary_rpc_method_handler(
+                Routed(self._refusing(refusal, method, request_id), self._lanes.refusals)
+            )
+        kind = next(each for each in KINDS if getattr(handler, each) is not None)
+        call, encode = getattr(handler, kind), handler.response_serializer
+        parse = None if method == SESSION else handler.request_deserializer  # its frames have a thread that parses
+        if not handler.request_streaming and not handler.response_streaming:
+            routed = Routed(self._single(call, parse, lane, method, request_id), lane)
+            return grpc.stream_unary_rpc_method_handler(routed, None, encode)
+        take = self._many(parse) if handler.request_streaming else self._one(parse, lane)
+        seat = lane.seat(principal)
+        if not handler.response_streaming:
+            routed = Routed(self._received(call, take, lane, method, request_id), seat)
+            return grpc.stream_unary_rpc_method_handler(routed, None, encode)
+        routed = Routed(self._sent(call, take, lane, method, request_id), seat)
+        return grpc.stream_stream_rpc_method_handler(routed, None, None if method in RAW_ANSWERS else encode)
+
+    def _refusing(self, refusal: MetaError, method: str, request_id: str) -> Handler:
+        def refused(_: Iterator[bytes], context: grpc.ServicerContext) -> None:
+            self._refuse(refusal, context, method, request_id)
+
+        return refused
+
+    def _single(self, call: Any, parse: Parse, lane: Lane, method: str, request_id: str) -> Handler:
+        take, activity = self._one(parse, lane), self._activity_of(method)
+
+        def single(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+            try:
+                activity.begin()
+                try:
+                    return call(take(requests, context), context)
+                finally:
+                    activity.end()
+            except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
+                self._refuse(error, context, method, request_id)
+
+        return single
+
+    def _received(self, call: Any, take: Handler, lane: Lane, method: str, request_id: str) -> Handler:
+        """A stream of requests, one answer."""
+
+        def received(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+            try:
+                self._activity.begin()
+                self._streams.open(context, lane)
+                try:
+                    return call(take(requests, context), context)
+                finally:
+                    self._streams.close(context)
+                    self._activity.end()
+            except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
+                self._refuse(error, context, method, request_id)
+
+        return received
+
+    def _sent(self, call: Any, take: Handler, lane: Lane, method: str, request_id: str) -> Handler:
+        """A stream of answers: it is not idle when one was taken by the client's side."""
+        activity = self._activity_of(method)
+
+        def sent(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+            try:
+                activity.begin()
+                stream = self._streams.open(context, lane)
+                try:
+                    for answer in call(take(requests, context), context):
+                        stream.touch()
+                        yield answer
+                        stream.touch()
+                finally:
+                    self._streams.close(context)
+                    activity.end()
+            except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
+                self._refuse(error, context, method, request_id)
+
+        return sent
+
+    def _one(self, parse: Parse, lane: Lane) -> Handler:
+        def one(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+            raw = self._streams.first(requests, context, lane)
+            if raw is None:
+                raise invalid("REQUEST_MISSING", "the call holds one request")
+            return parse(raw) if parse is not None else raw
+
+        return one
+
+    def _many(self, parse: Parse) -> Handler:
+        def many(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+            raws = self._streams.of(context).touching(requests)
+            return map(parse, raws) if parse is not None else raws
+
+        return many
+
+    def _activity_of(self, method: str) -> Activity:
+        """Probes keep no service alive that would end by itself."""
+        return Activity() if method.startswith("/grpc.") else self._activity
+
+    def _refuse(self, error: Exception, context: grpc.ServicerContext, method: str, request_id: str) -> None:
+        if isinstance(error, NotImplementedError):
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error) or "not built yet")
+        if isinstance(error, grpc.RpcError) or not context.is_active():
+            context.abort(grpc.StatusCode.CANCELLED, "nobody waits for the answer")
+        if isinstance(error, DecodeError):
+            error = MetaError(ErrorKind.INVALID, "MESSAGE_UNREADABLE")
+        error = as_refusal(error)
+        if not isinstance(error, MetaError):
+            self._fail_stop(error)
+            return
+        log.info(
+            json.dumps(
+                {"event": REFUSED, "method": method, "request_id": request_id, "reason": error.reason, **error.facts}
+            )
+        )
+        context.set_trailing_metadata((("x-request-id", request_id),))
+        context.abort_with_status(rpc_status.to_status(answers.status(error)))
+
+
+KINDS: Final = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")

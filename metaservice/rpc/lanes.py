@@ -1,0 +1,110 @@
+"""Threads for calls, a lane for each kind: what crowds one lane takes nothing from the others.
+
+gRPC gives every call a thread for as long as it lasts, a stream for hours. So streams have lanes of their own, with a
+slot for each thread, and a stream that finds none is refused at once. Calls that end by themselves may wait for a
+thread. Whether there is room is asked on gRPC's one thread that takes calls in, right before the call is handed over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Lane(ThreadPoolExecutor):
+    """A bounded number of threads, started as they are needed. What was started stays.
+
+    gRPC takes Python's pool and nothing else, but that one fails for good where the system gives no thread: a call is
+    queued that nobody serves, and gRPC's own thread ends. Here a lane goes on with the threads that it has.
+    """
+
+    def __init__(self, name: str, threads: int, *, waiting: int = 0, ready: int = 0) -> None:
+        """`waiting`: calls that may wait for a thread. `ready`: threads that are there from the start."""
+        super().__init__(max(threads, 1), thread_name_prefix=name)
+        self.name = name
+        self.threads = threads
+        self.most = threads + waiting
+        self.taken = 0  # calls that run or wait
+        self.held: Counter[str] = Counter()  # of them, by principal, where it is counted
+        self._started = 0
+        self._mutex = threading.Lock()
+        self._queue: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
+        self._queue = SimpleQueue()
+        for _ in range(min(ready, threads)):
+            self._start()
+
+    @property
+    def is_crowded(self) -> bool:
+        """No thread is free."""
+        return self.taken >= self.threads
+
+    def is_full(self) -> bool:
+        return self.taken >= self.most
+
+    def has_thread(self) -> bool:
+        """Whether the next call is served; starts a thread where that takes one more."""
+        if self.taken >= self._started < self.threads:
+            try:
+                self._start()
+            except RuntimeError:  # the system gives none
+                return self.most > self.threads and self._started > 0
+        return self._started > 0
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        with self._mutex:
+            self.taken += 1
+        self._queue.put((future, fn, args, kwargs))
+        return future
+
+    def seat(self, principal: str) -> Seat:
+        """This lane, for one call, which is counted as the principal's for as long as it lasts."""
+        return Seat(self, principal)
+
+    def hold(self, principal: str, step: int) -> None:
+        with self._mutex:
+            self.held[principal] += step
+            if not self.held[principal]:
+                del self.held[principal]
+
+    def _start(self) -> None:
+        threading.Thread(target=self._work, name=f"{self.name}-{self._started}", daemon=True).start()
+        self._started += 1
+
+    def _work(self) -> None:
+        while True:
+            self._do(*self._queue.get())
+
+    def _do(self, future: Future[T], fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            result = fn(*args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - the future carries it, as every pool's does
+            self._ended()
+            future.set_exception(error)
+        else:
+            self._ended()
+            future.set_result(result)
+
+    def _ended(self) -> None:
+        with self._mutex:
+            self.taken -= 1
+
+
+class Seat(ThreadPoolExecutor):
+    """A lane as one call takes it. Of a pool it has what gRPC uses: `submit`."""
+
+    def __init__(self, lane: Lane, principal: str) -> None:  # no threads of its own
+        self._lane = lane
+        self._principal = principal
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        self._lane.hold(self._principal, 1)
+        future = self._lane.submit(fn, *args, **kwargs)
+        future.add_done_callback(lambda _: self._lane.hold(self._principal, -1))
+        return future
