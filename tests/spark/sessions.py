@@ -17,6 +17,7 @@ SMALL: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # the second compiler doesn't pay in minutes
 }
 
 
