@@ -141,7 +141,7 @@ class Transactions:
         """A file that the table has already was committed before: this repeats a transaction that is forgotten.
 
         One whose id is younger than all commits that were found at the start had never begun before that, and what
-        began since is known; so most are not looked up.
+        began since is known, or lies below the mark of forgotten ids; so most are not looked up.
         """
         state = self._state
         fresh_ms = state.loaded_us // 1000 + limits.CLOCK_TOLERANCE_MS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -260,3 +261,77 @@ def test_an_id_whose_folder_was_called_free_may_not_begin_under_a_clock_that_goe
     assert cut == set()
     rig.clock.us -= 9 * DAY_MS * 1000
     assert reason_of(lambda: append(rig, late, "a")) == "TRANSACTION_ID_TOO_OLD"
+
+
+# ---------------------------------------------------------------------------------------------------- random histories
+
+JUMPS_MS = (0, MONTH_MS, 9 * DAY_MS, -9 * DAY_MS, HOUR_MS)
+
+
+class ClockHistory:
+    """Appends, repeats of any of them, restarts and jumps; the operator sometimes believes a clock that is wrong."""
+
+    def __init__(self, seed: int) -> None:
+        self.rig = Rig(seed, retain_hours=1, keeping=Keeping(adopt_grace_ms=GRACE_MS, delay_ms=0))
+        self.rng = self.rig.rng
+        self.acked: dict[str, object] = {}
+        self.asked: list[str] = []
+        self.repeated = self.off_ms = 0
+        self.refused = Counter[str]()
+
+    def step(self) -> None:
+        moves = (
+            [self.append] * 3 + [self.repeat] * 4 + [self.restart] * 2 + [self.jump, self.wait, self.wait, self.confirm]
+        )
+        self.rng.choice(moves)()
+        run(self.rig, 2 * 60_000, 10_000)
+        files = [path.partition("/")[0] for path in self.rig.list_files(self.rig.head)]
+        assert sorted(files) == sorted(self.acked), "each append that was acknowledged is there once, and no other"
+
+    def append(self) -> None:
+        self.asked.append(self.rig.uuid())
+        self.ask(self.asked[-1])
+
+    def repeat(self) -> None:
+        if self.asked:
+            self.ask(self.rng.choice(self.asked[-3:]))
+
+    def ask(self, txn_id: str) -> None:
+        try:
+            txn = append(self.rig, txn_id, "f")
+        except MetaError as refusal:
+            self.refused[refusal.reason] += 1
+            return
+        self.repeated += txn_id in self.acked
+        assert self.acked.setdefault(txn_id, txn.outcomes) == txn.outcomes, "a repeat gets the first answer"
+
+    def restart(self) -> None:
+        start_again(self.rig, self.next_jump_ms(), self.rng.choice((0, HOUR_MS, 3 * DAY_MS)))
+
+    def jump(self) -> None:
+        self.rig.clock.us += self.next_jump_ms() * 1000
+
+    def next_jump_ms(self) -> int:
+        """Often the one that makes the clock right again."""
+        jump_ms = -self.off_ms if self.off_ms and self.rng.random() < 0.6 else self.rng.choice(JUMPS_MS)
+        self.off_ms += jump_ms
+        return jump_ms
+
+    def wait(self) -> None:
+        self.rig.clock.advance(self.rng.choice((HOUR_MS, DAY_MS, 9 * DAY_MS)))
+
+    def confirm(self) -> None:
+        self.rig.ask(lambda: self.rig.housekeeping.guard.confirm(validate_only=False))
+
+
+def test_whatever_the_clock_does_nothing_is_committed_twice() -> None:
+    repeated, forgotten, refused = 0, 0, Counter[str]()
+    for seed in range(30):
+        history = ClockHistory(seed)
+        for _ in range(40):
+            history.step()
+        repeated, refused = repeated + history.repeated, refused + history.refused
+        assert history.refused.keys() <= {"TRANSACTION_ID_TOO_OLD", "TRANSACTION_ID_IN_FUTURE"}
+        forgotten += history.rig.decider.state.forgotten_ms > 0
+    assert min(repeated, refused.total()) > 30
+    assert forgotten > 5
