@@ -125,10 +125,17 @@ class LogMark:
             found = path.stat()
         except OSError:
             raise self._gone() from None
-        if newest < self._log or (newest == self._log and found.st_ino != self._inode):
+        if newest < self._log or not self._is_in_folder():
             raise self._gone()
         self._log, self._log_path, self._inode = newest, path, found.st_ino
         return found.st_size
+
+    def _is_in_folder(self) -> bool:
+        """Whether the mark in the folder is the one that is open: of an open file the inode's number never changes."""
+        try:
+            return os.path.samestat(os.fstat(self._file), (self._folder / NAME).stat())
+        except OSError:
+            return False
 
     def _gone(self) -> StoreGone:
         return StoreGone(
