@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -74,7 +74,10 @@ def partitions_of(
     """Where the source's rows can match, for the service and for Spark. The source is computed already."""
     types = {column.name: column.type for column in meta.columns}
     columns = [sf.col(quoted(theirs)).alias(f"c{at}") for at, (_, theirs) in enumerate(shared)]
-    found = source.select(*columns).dropna().distinct().limit(PARTITIONS_MAX + 1).collect()
+    wanted = source.select(*columns)
+    if not meta.primary_key:
+        wanted = wanted.dropna()  # NULL matches nothing; in a table with a key it matches NULL
+    found = wanted.distinct().limit(PARTITIONS_MAX + 1).collect()
     if len(found) > PARTITIONS_MAX:
         return common_pb2.Predicate(literal=True), None
     if not found:
@@ -84,10 +87,7 @@ def partitions_of(
         _all([_equal(name, wire_value(value, types[name])) for name, value in zip(names, row, strict=True)])
         for row in found
     ]
-    rows = [
-        sf.col(quoted(name)).isin([literal_of(value, types[name]) for value in sorted({row[at] for row in found})])
-        for at, name in enumerate(names)
-    ]
+    rows = [_among(name, {row[at] for row in found}, types[name]) for at, name in enumerate(names)]
     shown = rows[0]
     for one in rows[1:]:
         shown = shown & one
@@ -95,7 +95,14 @@ def partitions_of(
     return places[0] if len(places) == 1 else anywhere, shown
 
 
+def _among(name: str, values: set[Any], type_name: str) -> Column:
+    filled = sf.col(quoted(name)).isin([literal_of(value, type_name) for value in sorted(values - {None})])
+    return filled | sf.col(quoted(name)).isNull() if None in values else filled
+
+
 def _equal(column: str, value: common_pb2.Value) -> common_pb2.Predicate:
+    if value.WhichOneof("kind") == "null":
+        return common_pb2.Predicate(is_null=common_pb2.IsNull(column=column))
     compare = common_pb2.Compare(column=column, comparison=common_pb2.COMPARISON_EQUAL, value=value)
     return common_pb2.Predicate(compare=compare)
 

@@ -19,6 +19,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import casts, merge_reads
 from worker.errors import InputError
 from worker.few import few_of
+from worker.moving import check_landing
 from worker.paths import column_of, no_row
 from worker.row_changes import (
     Files,
@@ -118,7 +119,7 @@ def stage_merge(table: Table, stage: Stage, merge: Merge, near: Column | None = 
     target, files = target_of(table, stage)
     there, new = touched(meta, merge, target if near is None else target.where(near))
     if meta.primary_key:
-        return stage_keyed(stage, merge, there, new, files)
+        return stage_keyed(table, stage, merge, there, new, files)
     after = images_of(meta, merge, there, new)
     if not any(clause.when != "not_matched" for clause in merge.clauses):
         return Staged() if after is None else stage.write_append(with_new_ids(meta, there_rows(there), after))
@@ -131,7 +132,7 @@ def stage_merge(table: Table, stage: Stage, merge: Merge, near: Column | None = 
     return staged
 
 
-def stage_keyed(stage: Stage, merge: Merge, there: DataFrame, new: DataFrame, files: Files) -> Staged:
+def stage_keyed(table: Table, stage: Stage, merge: Merge, there: DataFrame, new: DataFrame, files: Files) -> Staged:
     meta, few = stage.meta, few_of(files.values())
     after = images_of(meta, merge, there, new)
     if after is not None and not leaves_tombstones(meta, merge):
@@ -144,18 +145,37 @@ def stage_keyed(stage: Stage, merge: Merge, there: DataFrame, new: DataFrame, fi
     before = there_rows(there)
     if after is None:
         return hide(stage, before, files)
-    return stage.write_keyed(delta(meta, before, after), few=few, if_twice=IF_TWICE)
+    if not moves_rows(meta, merge):
+        return stage.write_keyed(delta(meta, before, after), few=few, if_twice=IF_TWICE)
+    changed = images_of(meta, merge, there, new, only_changed=True)
+    assert changed is not None
+    changed = changed.localCheckpoint()  # looked at several times: a value like rand() is one
+    looked_at = check_landing(table, stage, before, changed)
+    inserted = images_of(meta, merge, there, new, only_changed=False)
+    after = changed if inserted is None else changed.unionByName(inserted)
+    staged = stage.write_keyed(delta(meta, before, after), few=few, if_twice=IF_TWICE)
+    staged.looked_at += looked_at
+    return staged
 
 
 def leaves_tombstones(meta: catalog_pb2.Table, merge: Merge) -> bool:
     """Whether a row of the table may go, and not be hidden by its own image alone."""
+    return any(clause.action == "delete" for clause in merge.clauses) or moves_rows(meta, merge)
+
+
+def moves_rows(meta: catalog_pb2.Table, merge: Merge) -> bool:
+    """Whether a row may leave its partition. One that matched by partition columns takes the same from the source."""
+    names = [name.strip() for name in on_columns(meta, merge.on) or ()]
+    kept = {name.lower() for name in names if merge_reads.of_same_types(meta, [name], merge.source)}
     for clause in merge.clauses:
-        if clause.action == "delete":
+        if clause.action == "delete" or clause.when == "not_matched":
+            continue
+        if clause.settings is not None:
+            names = list(clause.settings)
+        else:
+            names = [name for name in taken_columns(meta, merge, clause) if name.lower() not in kept]
+        if moves(meta, names):
             return True
-        if clause.when != "not_matched":
-            names = merge.source.columns if clause.settings is None else clause.settings
-            if moves(meta, names):
-                return True
     return False
 
 
@@ -165,13 +185,15 @@ def there_rows(there: DataFrame) -> DataFrame:
     return there.where(f"{TARGET} is not null").select(f"{TARGET}.*", *origin)
 
 
-def images_of(meta: catalog_pb2.Table, merge: Merge, there: DataFrame, new: DataFrame) -> DataFrame | None:
-    """What is written; None where no clause writes."""
+def images_of(
+    meta: catalog_pb2.Table, merge: Merge, there: DataFrame, new: DataFrame, *, only_changed: bool | None = None
+) -> DataFrame | None:
+    """What is written, or that of rows that are there alone, or of new rows alone; None where no clause writes."""
     rows = {"not_matched": new}
     images = [
         merge_images(meta, merge, clause, rows.get(clause.when, there).where(f"{CLAUSE} = {number}"))
         for number, clause in enumerate(merge.clauses)
-        if clause.action != "delete"
+        if clause.action != "delete" and only_changed in (None, clause.when != "not_matched")
     ]
     return reduce(DataFrame.unionByName, images) if images else None
 
@@ -260,7 +282,12 @@ def on_condition(meta: catalog_pb2.Table, merge: Merge) -> str:
     names = on_columns(meta, merge.on)
     if names is None:
         return str(merge.on)
-    return " AND ".join(f"{TARGET}.{quoted(name.strip())} = {SOURCE}.{quoted(name.strip())}" for name in names)
+    nullable = {name.lower() for name in meta.partition_columns} if meta.primary_key else set()
+    parts = []
+    for name in map(str.strip, names):
+        equals = "<=>" if name.lower() in nullable else "="  # NULL is a partition, in which keys are unique
+        parts.append(f"{TARGET}.{quoted(name)} {equals} {SOURCE}.{quoted(name)}")
+    return " AND ".join(parts)
 
 
 def on_columns(meta: catalog_pb2.Table, on: str | list[str]) -> list[str] | None:

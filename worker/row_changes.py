@@ -6,7 +6,7 @@ the rows they replace. A primary-key table writes upserts and tombstones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from itertools import count
@@ -25,6 +25,7 @@ from worker import casts, scan
 from worker.errors import InputError
 from worker.few import few_of
 from worker.frames import frame_of
+from worker.moving import check_landing, same
 from worker.paths import by_column, column_of
 from worker.predicates import to_wire
 from worker.row_sets import changes_all, ranges_of
@@ -70,7 +71,14 @@ def plan_update(table: Table, settings: Settings, where: Condition | None) -> Wr
         if meta.primary_key and not moves(meta, values):  # no row is hidden but by its image: none is looked at twice
             return stage.write_keyed(upserts(fitting(meta, rows, values)), may_repeat=False, few=few_of(files.values()))
         before = rows.localCheckpoint()
-        return replace_rows(stage, before, fitting(meta, before, values), files)
+        after = fitting(meta, before, values)
+        if not meta.primary_key:
+            return replace_rows(stage, before, after, files)
+        after = after.localCheckpoint()  # looked at several times: a value like rand() is one
+        looked_at = check_landing(table, stage, before, after)
+        staged = replace_rows(stage, before, after, files)
+        staged.looked_at += looked_at
+        return staged
 
     return Write(meta, table.folder, common_pb2.OPERATION_UPDATE, stage, reads=[read])
 
@@ -125,7 +133,8 @@ def expressions_of(settings: Settings) -> list[str | Column]:
 
 def moves(meta: catalog_pb2.Table, names: Collection[str]) -> bool:
     """Whether rows may leave their partition where these columns are set."""
-    return any(name in names for name in meta.partition_columns)
+    given = {name.lower() for name in names}
+    return any(name.lower() in given for name in meta.partition_columns)
 
 
 def fitting(meta: catalog_pb2.Table, rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
@@ -209,11 +218,6 @@ def delta(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataF
     old, new = tombstones(meta, before).alias("old"), after.selectExpr(*map(quoted, where)).alias("new")
     gone = old.join(new, sf.expr(same("old", "new", where)), "left_anti")
     return upserts(after).unionByName(gone)
-
-
-def same(left: str, right: str, names: Sequence[str]) -> str:
-    """Whether two sides agree in these columns."""
-    return " and ".join(f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in names)
 
 
 def ids_of(rows: DataFrame) -> pa.Table:

@@ -55,6 +55,7 @@ class Staged:
     delete_sets: list[common_pb2.DeleteSet] = field(default_factory=list)
     key_sets: list[common_pb2.KeySet] = field(default_factory=list)
     reads: Sequence[common_pb2.Read] | None = None  # what was read after all; None: what its plan said
+    looked_at: list[common_pb2.Read] = field(default_factory=list)  # beside that
 
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
@@ -63,6 +64,7 @@ class Staged:
         self.files += other.files
         self.delete_sets += other.delete_sets
         self.key_sets += other.key_sets
+        self.looked_at += other.looked_at
 
 
 class Stage:

@@ -106,7 +106,7 @@ class Write:
         own = self.reads if staged.reads is None else staged.reads
         return common_pb2.Change(
             table_id=self.meta.table_id,
-            reads=[*own, *self.also_read],
+            reads=[*own, *staged.looked_at, *self.also_read],
             scope=self.scope,
             restore_version=self.restore_version,
             key_sets=staged.key_sets,
