@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyarrow import fs
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as t
 
 from metaservice.client import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import scan
 from worker.errors import InputError
+from worker.layouts import as_clock
 from worker.logs import Facts, tell
 from worker.progress import progress
+from worker.schema import quoted
 from worker.staging import CODECS
 from worker.storage import storage
 
@@ -54,9 +58,18 @@ def export(
         facts: Facts = {"table": meta.name, "version": snapshot.version, "txn_id": ""}
         tell("export begins", **facts)
         with target.filled() as folder, progress(rows.sparkSession, f"export {meta.name}"):
-            write(rows, folder, names, meta.properties.get("write.compression", "zstd"))
+            write(named_in_utc(rows, names), folder, names, meta.properties.get("write.compression", "zstd"))
         tell("export is complete", **facts)
         return snapshot.version
+
+
+def named_in_utc(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
+    """Instants name their folders in UTC, `at=2026-10-25 00:30:00Z`: in the session's zone two may look alike."""
+    for field in rows.schema.fields:
+        if field.name in partition_by and isinstance(field.dataType, t.TimestampType):
+            clock = as_clock(f"unix_micros({quoted(field.name)})")
+            rows = rows.withColumn(field.name, sf.expr(f"concat(cast({clock} as string), 'Z')"))
+    return rows
 
 
 def write(rows: DataFrame, folder: str, partition_by: Sequence[str], codec: str) -> None:

@@ -20,7 +20,7 @@ from worker.schema import parse_type, quoted_if_odd
 from worker.staging import Stage, Staged, check_required, data_file, list_parquet, read_footers, top_leaves
 from worker.storage import storage
 from worker.transaction import OnConflict, Write, check_policy, run_writes
-from worker.values import partition
+from worker.writes import partitions_named
 
 if TYPE_CHECKING:
     from worker.lake import Lake
@@ -68,7 +68,12 @@ def import_parquet(lake: Lake, path: str, name: str, on_conflict: OnConflict | N
     policy = check_policy(on_conflict, table.meta, is_insert=True)
 
     def stage(stage: Stage) -> Staged:
-        entries = [external_file(stage.meta, one) for one in found if one.footer.num_rows]
+        partitions = partitions_named(table, [one.folders for one in found])
+        entries = [
+            external_file(stage.meta, one, place)
+            for one, place in zip(found, partitions, strict=True)
+            if one.footer.num_rows
+        ]
         check_required(stage.meta, entries)
         return Staged(files=entries)
 
@@ -204,8 +209,8 @@ def check_columns(meta: catalog_pb2.Table, one: Found) -> None:
             raise InputError("COLUMN_MISSING", f"{one.path} lacks {column.name}, which {meta.name} asks for")
 
 
-def external_file(meta: catalog_pb2.Table, one: Found) -> common_pb2.DataFile:
+def external_file(meta: catalog_pb2.Table, one: Found, place: common_pb2.Partition) -> common_pb2.DataFile:
     entry = data_file(meta, one.path, one.footer, one.size)
     entry.external = True
-    entry.partition.CopyFrom(partition(meta, one.folders))
+    entry.partition.CopyFrom(place)
     return entry

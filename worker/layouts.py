@@ -107,7 +107,7 @@ class Layouts:
         for column, wanted in zip(self._meta.columns, self.target.fields, strict=True):
             then = by_id.get(column.column_id)
             if column.name in values:
-                shown.append(_partition_literal(values[column.name], wanted.dataType).alias(wanted.name))
+                shown.append(partition_literal(values[column.name], wanted.dataType).alias(wanted.name))
             elif then is None:
                 shown.append(sf.lit(None).cast(plain(wanted.dataType)).alias(wanted.name))
             else:
@@ -156,13 +156,21 @@ def _with_names(kind: t.DataType, paths: Mapping[int, str]) -> t.DataType:
             return kind
 
 
-def _partition_literal(value: common_pb2.Value, kind: t.DataType) -> Column:
+def partition_literal(value: common_pb2.Value, kind: t.DataType) -> Column:
+    """A partition's value as Spark has it, whatever the session's time zone."""
     match value.WhichOneof("kind"):
         case "null" | None:
             return sf.lit(None).cast(kind)
         case "date":
             return sf.date_from_unix_date(sf.lit(value.date)).cast(kind)
+        case "timestamp_us" if isinstance(kind, t.TimestampNTZType):
+            return sf.expr(f"{as_clock(f'{value.timestamp_us}L')}")
         case "timestamp_us":
-            return sf.timestamp_micros(sf.lit(value.timestamp_us)).cast(kind)
+            return sf.timestamp_micros(sf.lit(value.timestamp_us))
         case found:
             return sf.lit(getattr(value, found)).cast(kind)
+
+
+def as_clock(micros: str) -> str:
+    """Spark's words for what a clock in UTC shows so many microseconds after 1970, whatever the session's zone."""
+    return f"timestampadd(MICROSECOND, {micros}, timestamp_ntz'1970-01-01 00:00:00')"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -120,6 +120,8 @@ def as_column(value: Any) -> Column:
         return value
     if isinstance(value, str):
         return sf.expr(value)
+    if isinstance(value, datetime) and value.tzinfo is None:  # Spark would take it as one of this machine's zone
+        return sf.expr(f"timestamp_ntz'{value.isoformat(sep=' ', timespec='microseconds')}'")
     try:
         return sf.lit(value.isoformat()).cast("date") if type(value) is date else sf.lit(value)  # years below 1000
     except Exception as error:  # of many kinds, Java's among them

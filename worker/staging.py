@@ -249,6 +249,8 @@ def partition_text(meta: catalog_pb2.Table) -> Column:
         value = sf.col(quoted(name))
         if types[name] in ("float", "double"):
             value = sf.when(value == 0, sf.lit(0.0)).otherwise(value)
+        if types[name] == "timestamp":
+            value = sf.unix_micros(value)  # as a text two instants of the session's zone look alike
         if types[name] != "binary":
             value = value.cast("string")
         parts.append(sf.coalesce(sf.concat(sf.lit("v"), sf.hex(value)), sf.lit("n")))

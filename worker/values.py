@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -20,8 +20,8 @@ TEXT_CHARS_MAX: Final = 64  # longer ones are cut in statistics
 PartitionKey = tuple[tuple[str, bytes], ...]
 
 
-def wire_value(value: Any, type_name: str) -> common_pb2.Value:
-    """A value of Python; text is read as the type asks."""
+def wire_value(value: Any, type_name: str, zone: tzinfo | None = None) -> common_pb2.Value:
+    """A value of Python; text is read as the type asks. A time without a zone is one of `zone`, if there is one."""
     if value is None:
         return common_pb2.Value(null=common_pb2.NULL_VALUE_UNSPECIFIED)
     try:
@@ -32,7 +32,7 @@ def wire_value(value: Any, type_name: str) -> common_pb2.Value:
         if type_name == "date":
             return common_pb2.Value(date=_day(value).toordinal() - EPOCH_DAY)
         if type_name in TIMES:
-            return common_pb2.Value(timestamp_us=micros(value))
+            return common_pb2.Value(timestamp_us=micros(value, type_name, zone))
         if type_name in ("float", "double"):
             return common_pb2.Value(real=float(value) + 0.0)  # both zeros are one partition
         if type_name == "boolean":
@@ -42,7 +42,8 @@ def wire_value(value: Any, type_name: str) -> common_pb2.Value:
         if type_name.startswith("decimal"):
             return common_pb2.Value(decimal=format(_decimal(value, type_name), "f"))
     except (ValueError, TypeError, AttributeError, InvalidOperation) as error:
-        raise InputError("VALUE_INVALID", f"{value!r} is no {type_name}") from error
+        why = f": {error}" if type_name in TIMES else ""
+        raise InputError("VALUE_INVALID", f"{value!r} is no {type_name}{why}") from error
     raise InputError("VALUE_INVALID", f"{type_name} has no values here")
 
 
@@ -92,11 +93,17 @@ def _boolean(value: object) -> bool:
     return found
 
 
-def micros(value: datetime | str) -> int:
-    """Since 1970; without a zone it is UTC."""
-    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    if moment.tzinfo is None:
+def micros(value: datetime | str, type_name: str, zone: tzinfo | None) -> int:
+    """Since 1970: of a timestamp in UTC, of a timestamp_ntz as its clock shows it."""
+    moment = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
+    if type_name == "timestamp_ntz":
+        if moment.tzinfo is not None:
+            raise ValueError("it takes no time zone")
         moment = moment.replace(tzinfo=UTC)
+    elif moment.tzinfo is None:
+        if zone is None:
+            raise ValueError("it has no time zone, and the session's is unknown here")
+        moment = moment.replace(tzinfo=zone)  # in the hour that comes twice: the first one, as Spark reads it
     past = moment - EPOCH
     return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
 
@@ -106,8 +113,8 @@ def moment_of(time_us: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 
 
-def partition(meta: catalog_pb2.Table, values: Mapping[str, Any]) -> common_pb2.Partition:
-    """A partition by its columns' values, all of them."""
+def partition(meta: catalog_pb2.Table, values: Mapping[str, Any], zone: tzinfo | None) -> common_pb2.Partition:
+    """A partition by its columns' values, all of them; `zone` is the session's."""
     types = {column.name: column.type for column in meta.columns}
     wanted = list(meta.partition_columns)
     given = {name.lower(): value for name, value in values.items()}
@@ -117,7 +124,7 @@ def partition(meta: catalog_pb2.Table, values: Mapping[str, Any]) -> common_pb2.
         )
     return common_pb2.Partition(
         values=[
-            common_pb2.PartitionValue(column=name, value=wire_value(given[name.lower()], types[name]))
+            common_pb2.PartitionValue(column=name, value=wire_value(given[name.lower()], types[name], zone))
             for name in wanted
         ]
     )

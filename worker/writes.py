@@ -14,8 +14,10 @@ from metaservice.client import add_column
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import casts
 from worker.errors import InputError
+from worker.layouts import partition_literal
 from worker.paths import missing_fields
-from worker.schema import OP, RESERVED, check_name, literal_of, quoted, table_schema, type_text
+from worker.predicates import session_zone
+from worker.schema import OP, RESERVED, check_name, parse_type, quoted, table_schema, type_text
 from worker.staging import Stage, Staged
 from worker.transaction import Write
 from worker.values import partition
@@ -50,9 +52,10 @@ def plan_insert(table: Table, df: DataFrame, order_by: OrderBy | None = None) ->
 
 def plan_overwrite(table: Table, df: DataFrame, where: Partitions, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
-    scope = scope_of(meta, where)
+    scope = scope_of(table, where)
     named = [one.SerializeToString(deterministic=True) for one in scope.named.partitions]
-    df = with_fixed_partition(df, meta, where)
+    if isinstance(where, Mapping):
+        df = with_fixed_partition(df, meta, scope.named.partitions[0])
     if meta.primary_key:
         df = latest_of_each_key(df, meta, order_by)
     elif order_by is not None:
@@ -76,14 +79,14 @@ def plan_overwrite(table: Table, df: DataFrame, where: Partitions, order_by: Ord
 def plan_truncate(table: Table, where: Partitions) -> Write:
     if where == "dynamic":
         raise InputError("PARTITION_INVALID", "a truncate writes nothing: name its partitions, or all")
-    scope = scope_of(table.meta, where)
+    scope = scope_of(table, where)
     return Write(table.meta, table.folder, common_pb2.OPERATION_TRUNCATE, scope=scope)
 
 
 def plan_restore(table: Table, version: int, where: Partitions) -> Write:
     if where == "dynamic":
         raise InputError("PARTITION_INVALID", "a restore writes nothing: name its partitions, or all")
-    scope = scope_of(table.meta, where)
+    scope = scope_of(table, where)
     operation = common_pb2.OPERATION_RESTORE
     return Write(table.meta, table.folder, operation, scope=scope, restore_version=version)
 
@@ -91,7 +94,8 @@ def plan_restore(table: Table, version: int, where: Partitions) -> Write:
 # -- scopes ------------------------------------------------------------------------------------------------------------
 
 
-def scope_of(meta: catalog_pb2.Table, where: Partitions) -> common_pb2.Scope:
+def scope_of(table: Table, where: Partitions) -> common_pb2.Scope:
+    meta = table.meta
     if where == "all":
         return common_pb2.Scope(all=True)
     if where == "dynamic":
@@ -101,18 +105,23 @@ def scope_of(meta: catalog_pb2.Table, where: Partitions) -> common_pb2.Scope:
     named = [where] if isinstance(where, Mapping) else list(where)
     if not named or not all(isinstance(one, Mapping) for one in named):
         raise InputError("PARTITION_INVALID", f"partition is a dict, a list of them, 'all' or 'dynamic', not {where!r}")
-    return common_pb2.Scope(named=common_pb2.PartitionList(partitions=[partition(meta, values) for values in named]))
+    return common_pb2.Scope(named=common_pb2.PartitionList(partitions=partitions_named(table, named)))
 
 
-def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, where: Partitions) -> DataFrame:
+def partitions_named(table: Table, named: Iterable[Mapping[str, Any]]) -> list[common_pb2.Partition]:
+    """A time without a zone is one of the session's, as it is in a condition."""
+    has_time = any(c.type == "timestamp" and c.name in table.meta.partition_columns for c in table.meta.columns)
+    zone = session_zone(table.lake.spark) if has_time else None
+    return [partition(table.meta, values, zone) for values in named]
+
+
+def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, named: common_pb2.Partition) -> DataFrame:
     """A single partition that is named gives its values to rows that come without."""
-    if not isinstance(where, Mapping):
-        return df
     there = {name.lower() for name in df.columns}
-    types = {column.name.lower(): column.type for column in meta.columns}
-    for name, value in where.items():
-        if name.lower() not in there:
-            df = df.withColumn(name, literal_of(value, types[name.lower()]))
+    types = {column.name: column.type for column in meta.columns}
+    for one in named.values:
+        if one.column.lower() not in there:
+            df = df.withColumn(one.column, partition_literal(one.value, parse_type(types[one.column])))
     return df
 
 

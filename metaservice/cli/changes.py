@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from metaservice.cli.command import Arguments, Command, Parser, add_table, whole
 from metaservice.cli.files import COLUMNS as FILE_COLUMNS
 from metaservice.cli.files import cells
 from metaservice.cli.find import find_table, read_condition
 from metaservice.cli.output import Column, Row, Session
-from metaservice.cli.values import word
+from metaservice.cli.values import types_of, word
 from metaservice.cli.versioned import VERSION_MAX
 from protos.laketx.v1 import common_pb2, read_pb2
 
@@ -50,17 +50,17 @@ def run(session: Session, args: Arguments) -> None:
     if session.as_json:
         session.show_json_lines(parts)
     else:
-        session.show_rows(COLUMNS, rows(parts))
+        session.show_rows(COLUMNS, rows(parts, types_of(table)))
 
 
-def rows(parts: Iterable[read_pb2.PlanChangesResponse]) -> Iterator[Row]:
+def rows(parts: Iterable[read_pb2.PlanChangesResponse], types: Mapping[str, str]) -> Iterator[Row]:
     for part in parts:
         is_commit = part.HasField("version")
         version: object = part.version.version if is_commit else ""
         operation = word(common_pb2.Operation.Name, part.version.operation) if is_commit else ""
         for sign, entries in (("-", part.removed), ("+", part.added)):
             for entry in entries:
-                told = list(cells(entry))
+                told = list(cells(entry, types))
                 added = told.pop(ADDED_AT)
                 yield (version if is_commit else added, operation, sign, *told)
 

@@ -54,7 +54,7 @@ def partition_argument(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="COLUMN=VALUE[/…]",
-        help="Only this partition, as listings show it; may be repeated.",
+        help="Only this partition, as listings show it, a timestamp with its zone (Z is UTC); may be repeated.",
     )
 
 

@@ -8,6 +8,7 @@ from metaservice.cli.files import COLUMNS as FILE_COLUMNS
 from metaservice.cli.files import cells
 from metaservice.cli.find import find_table
 from metaservice.cli.output import Column, Session
+from metaservice.cli.values import types_of
 from metaservice.client import MetaClient
 from protos.laketx.v1 import common_pb2, read_pb2
 
@@ -36,7 +37,8 @@ def run(session: Session, args: Arguments) -> None:
             }
         )
         return
-    rows = [*(("-", *cells(entry)) for entry in removed), *(("+", *cells(entry)) for entry in added)]
+    types = types_of(table)
+    rows = [*(("-", *cells(entry, types)) for entry in removed), *(("+", *cells(entry, types)) for entry in added)]
     session.show_rows(COLUMNS, rows)
     session.note(
         f"{table.name} from {args.from_version} to {to_version}: "

@@ -37,7 +37,7 @@ def arguments(parser: Parser) -> None:
         type=pair,
         default=[],
         metavar="COLUMN=VALUE",
-        help="Only of this partition; once for each column. NULL is a value.",
+        help="Only of this partition; once for each column. NULL is a value; a timestamp says its zone.",
     )
     parser.add("--explain", action="store_true", help="Also say how many files were left out, and by what.")
     parser.add("--limit", type=whole(0, 1 << 40), metavar="N", help="At most so many; default: all.")
@@ -48,7 +48,7 @@ def run(session: Session, args: Arguments) -> None:
     predicate = wanted(table, args)
     version = find_version(session, table.table_id, args)
     if predicate is None and not args.explain:
-        show(session, session.client.list_files(table.table_id, version=version), args.limit)
+        show(session, table, session.client.list_files(table.table_id, version=version), args.limit)
         return
     parts = session.client.plan_scan(
         table.table_id,
@@ -59,7 +59,7 @@ def run(session: Session, args: Arguments) -> None:
     )
     explanation = read_pb2.PlanExplanation()
     entries = entries_of(parts, explanation)
-    show(session, entries, args.limit)
+    show(session, table, entries, args.limit)
     if args.explain:
         for _ in entries:  # the explanation comes last
             pass
@@ -98,12 +98,14 @@ def entries_of(
             explanation.CopyFrom(part.explanation)
 
 
-def show(session: Session, entries: Iterable[common_pb2.LiveEntry], limit: int | None) -> None:
+def show(
+    session: Session, table: catalog_pb2.Table, entries: Iterable[common_pb2.LiveEntry], limit: int | None
+) -> None:
     listed = islice(entries, limit)
     if session.as_json:
         session.show_json_lines(listed)
     elif limit != 0:
-        session.show_rows(COLUMNS, map(cells, listed))
+        session.show_rows(COLUMNS, (cells(entry, types_of(table)) for entry in listed))
 
 
 def show_explanation(session: Session, table: catalog_pb2.Table, explanation: read_pb2.PlanExplanation) -> None:
@@ -135,9 +137,12 @@ def typed_condition(text: str, types: Mapping[str, str]) -> str:
 
     def typed(found: re.Match[str]) -> str:
         kind = types.get(found["column"] or "", "")
-        read = {"date": date_text, "timestamp": timestamp_text, "timestamp_ntz": timestamp_text}.get(kind)
-        if read is None:
+        if kind not in ("date", "timestamp", "timestamp_ntz"):
             return found[0]
+
+        def read(number: int) -> str:
+            return date_text(number) if kind == "date" else timestamp_text(number, kind)
+
         values = re.sub(r"-?\d+", lambda number: f"'{read(int(number[0]))}'", found["values"])
         return f"{found['column']} {found['operator']} {values}"
 
@@ -149,13 +154,13 @@ def partition_of(entry: common_pb2.LiveEntry) -> common_pb2.Partition:
     return entry.file.partition if entry.HasField("file") else entry.delete_set.partition
 
 
-def cells(entry: common_pb2.LiveEntry) -> Row:
+def cells(entry: common_pb2.LiveEntry, types: Mapping[str, str]) -> Row:
     """In the order of COLUMNS."""
     file, hidden = entry.file, entry.delete_set
     is_file = entry.HasField("file")
     return (
         kind_of(entry),
-        partition_text(partition_of(entry)),
+        partition_text(partition_of(entry), types),
         file.bucket if is_file else "",
         file.rows if is_file else hidden.rows,
         file.bytes if is_file else hidden.bytes,
@@ -179,7 +184,8 @@ COMMAND = Command(
         "laketx files shop.orders --version 41\n"
         "laketx files shop.orders --where \"day >= '2026-11-01' AND (shop IN (3, 4) OR note LIKE 'late%')\" --explain\n"
         "Conditions: = <> < <= > >=, IN, BETWEEN, LIKE 'x%', STARTS WITH 'x', IS NULL, AND, OR, NOT and brackets;\n"
-        "text, dates and times stand in 'quotes'. A scan still applies the condition to the rows.\n"
+        "text, dates and times stand in 'quotes', a timestamp with its zone: '2026-11-01 10:00Z'.\n"
+        "A scan still applies the condition to the rows.\n"
         "With `-o json` a document a line. `added` is the version that made the file live."
     ),
 )

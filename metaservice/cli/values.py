@@ -55,12 +55,12 @@ def word(name_of: Callable[[Any], str], value: int) -> str:
     return name.removeprefix(prefix).replace("_", " ").lower()
 
 
-def value_text(value: common_pb2.Value) -> str:
+def value_text(value: common_pb2.Value, kind_of_column: str = "") -> str:
     match value.WhichOneof("kind"):
         case "date":
             return date_text(value.date)
         case "timestamp_us":
-            return timestamp_text(value.timestamp_us)
+            return timestamp_text(value.timestamp_us, kind_of_column)
         case "binary":
             return value.binary.hex()
         case "boolean":
@@ -71,8 +71,10 @@ def value_text(value: common_pb2.Value) -> str:
             return str(getattr(value, kind))
 
 
-def partition_text(partition: common_pb2.Partition) -> str:
-    return "/".join(f"{each.column}={value_text(each.value)}" for each in partition.values)
+def partition_text(partition: common_pb2.Partition, columns: Mapping[str, str] | None = None) -> str:
+    """Where the columns' types are known, instants show that they are in UTC."""
+    types = columns or {}
+    return "/".join(f"{each.column}={value_text(each.value, types.get(each.column, ''))}" for each in partition.values)
 
 
 def typed_partition_text(text: str, columns: Mapping[str, str]) -> str:
@@ -89,7 +91,7 @@ def _typed_part(part: str, columns: Mapping[str, str]) -> str:
     if kind == "date" and re.fullmatch(r"-?\d+", value):
         return f"{name}={date_text(int(value))}"
     if kind.startswith("timestamp") and re.fullmatch(r"-?\d+", value):
-        return f"{name}={timestamp_text(int(value))}"
+        return f"{name}={timestamp_text(int(value), kind)}"
     return f"{name}={unquote(value)}"
 
 
@@ -104,9 +106,11 @@ def date_text(days: int) -> str:
         return f"day {days}"
 
 
-def timestamp_text(time_us: int) -> str:
+def timestamp_text(time_us: int, kind: str = "") -> str:
+    """A timestamp is an instant, shown in UTC; a timestamp_ntz is what a clock shows."""
+    zone = "Z" if kind == "timestamp" else ""
     try:
-        return (EPOCH + timedelta(microseconds=time_us)).replace(tzinfo=None).isoformat(sep=" ")
+        return (EPOCH + timedelta(microseconds=time_us)).replace(tzinfo=None).isoformat(sep=" ") + zone
     except OverflowError:
         return f"{time_us} µs"
 

@@ -9,9 +9,10 @@
                  |  [NOT] LIKE 'prefix%'  |  STARTS WITH 'prefix'
 
 OP is one of = <> != < <= > >=. Values are numbers, 'text' (a quote in it is doubled), TRUE, FALSE and X'00ff'; dates
-and times are text, such as '2026-11-21' and '2026-11-21 15:04:05' (UTC unless it says otherwise), with or without DATE
-or TIMESTAMP before it. NULL may stand in a list. Words and columns are found whatever their case; a column that
-is called like a word, or has signs in its name, stands in `backticks`.
+and times are text, such as '2026-11-21' and '2026-11-21 15:04:05Z', with or without DATE or TIMESTAMP before it. A
+timestamp says its zone (Z is UTC, or +01:00), since no session knows one here; a timestamp_ntz has none. NULL may stand
+in a list. Words and columns are found whatever their case; a column that is called like a word, or has
+signs in its name, stands in `backticks`.
 """
 
 from __future__ import annotations
@@ -378,6 +379,8 @@ def _time_us(text: str, kind: str) -> int:
     found = datetime.fromisoformat(text)
     if found.tzinfo is not None and kind == "timestamp_ntz":
         raise _UnfitError("it takes no time zone")
+    if found.tzinfo is None and kind == "timestamp":
+        raise _UnfitError(f"it says no time zone; {text}Z is UTC")
     found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return (found - EPOCH) // timedelta(microseconds=1)
 

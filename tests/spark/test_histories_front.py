@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import DataFrame
@@ -16,10 +18,42 @@ from worker import Lake, Table
 from worker.changes import MODES
 
 CASES = 60
-DAYS = ("a", "b", None)
-SCHEMA = "cased int, id int, day string, amount bigint"
-Key = tuple[Any, ...]  # case, id, day
+SCHEMA = "cased int, id int, day timestamp, amount bigint"
+NUMBERS = SCHEMA.replace("timestamp", "bigint")
+ZONE = "spark.sql.session.timeZone"
+HOUR_US = 3_600_000_000
+REPEATED = {  # the hour that clocks show twice begins at
+    "Europe/Berlin": datetime(2026, 10, 25, tzinfo=UTC),
+    "America/New_York": datetime(2026, 11, 1, 5, tzinfo=UTC),
+}
+Key = tuple[Any, ...]  # case, id, microseconds of the day
 State = dict[Key, int | None]
+
+
+class Days:
+    """Partitions by timestamp: half past the hour that comes twice, both times, and past the next; and NULL."""
+
+    def __init__(self, zone: str) -> None:
+        self.zone = ZoneInfo(zone)
+        self.first = int(REPEATED[zone].timestamp()) * 1_000_000 + HOUR_US // 2
+        self.all = (self.first, self.first + HOUR_US, self.first + 2 * HOUR_US, None)
+
+    def clock(self, day: int | None) -> str | None:
+        """As the session's clock shows it; None where that means another instant."""
+        if day is None or day == self.first + HOUR_US:
+            return None
+        return str(self._moment(day).replace(tzinfo=None))
+
+    def named(self, day: int | None) -> list[Any]:
+        """The ways to say it."""
+        if day is None:
+            return [None]
+        moment = self._moment(day)
+        clock = self.clock(day)
+        return [moment, str(moment), moment.astimezone(UTC), *([clock, datetime.fromisoformat(clock)] if clock else [])]
+
+    def _moment(self, day: int) -> datetime:
+        return datetime.fromtimestamp(day // 1_000_000, self.zone)
 
 
 def sql(value: object) -> str:
@@ -29,8 +63,9 @@ def sql(value: object) -> str:
 class Many:
     """A table, and what it holds at every version. Ids are new, or those of rows that are there."""
 
-    def __init__(self, table: Table, seed: int) -> None:
+    def __init__(self, table: Table, seed: int, days: Days) -> None:
         self.table = table
+        self.days = days
         self.chance = random.Random(seed)
         self.state: State = {}
         self.at: list[State] = [{}]
@@ -64,7 +99,7 @@ class Many:
         self._next += 3
         ids = range(self._next - 3, self._next)
         return {
-            (case, one, self.chance.choice(DAYS)): self.chance.choice([0, 1, None])
+            (case, one, self.chance.choice(self.days.all)): self.chance.choice([0, 1, None])
             for case in range(CASES)
             for one in self.chance.sample(ids, self.chance.randrange(4))
         }
@@ -89,14 +124,16 @@ class Many:
 
     def move(self) -> None:
         hits, where = self.bounds()
-        days, text = self.by_case(lambda: self.chance.choice(DAYS))
-        self.table.update({"day": f"cast({text} as string)"}, where=where)
+        days, text = self.by_case(lambda: self.chance.choice(self.days.all))
+        self.table.update({"day": f"timestamp_micros({text})"}, where=where)
         self.state = {(*key[:2], days[key[0]] if hits(key) else key[2]): one for key, one in self.state.items()}
 
     def delete(self) -> None:
         hits, where = self.bounds()
-        day = self.chance.choice(DAYS)
-        self.table.delete(f"{where} and day <=> {sql(day)}")
+        day = self.chance.choice(self.days.all)
+        clock = self.days.clock(day)
+        text = f"timestamp_micros({sql(day)})" if clock is None else f"'{clock}'"
+        self.table.delete(f"{where} and day <=> {text}")
         self.state = {key: one for key, one in self.state.items() if not (hits(key) and key[2] == day)}
 
     def merge(self) -> None:
@@ -124,9 +161,9 @@ class Many:
         self.state = found | new
 
     def overwrite(self) -> None:
-        day = self.chance.choice(DAYS)
+        day = self.chance.choice(self.days.all)
         rows = {(*key[:2], day): one for key, one in self.fresh().items()}
-        self.table.overwrite(self.frame(rows), partition={"day": day})
+        self.table.overwrite(self.frame(rows), partition={"day": self.chance.choice(self.days.named(day))})
         self.state = {key: one for key, one in self.state.items() if key[2] != day} | rows
 
     def restore(self) -> None:
@@ -135,7 +172,13 @@ class Many:
         self.state = dict(self.at[version])
 
     def frame(self, rows: State) -> DataFrame:
-        return self.table.lake.spark.createDataFrame([(*key, one) for key, one in rows.items()], SCHEMA).coalesce(1)
+        numbers = self.table.lake.spark.createDataFrame([(*key, one) for key, one in rows.items()], NUMBERS)
+        return numbers.withColumn("day", sf.timestamp_micros("day")).coalesce(1)
+
+
+def in_numbers(rows: DataFrame) -> DataFrame:
+    """Python shows instants by the machine's clock."""
+    return rows.withColumn("day", sf.unix_micros("day"))
 
 
 def texts(rows: Iterable[tuple[Any, ...]]) -> list[str]:
@@ -145,7 +188,7 @@ def texts(rows: Iterable[tuple[Any, ...]]) -> list[str]:
 def check_versions(many: Many) -> None:
     frames = [many.table.read(version=version).select(sf.lit(version), "*") for version in range(len(many.at))]
     found: dict[int, list[tuple[Any, ...]]] = {version: [] for version in range(len(many.at))}
-    for version, *row in union(frames).collect():
+    for version, *row in in_numbers(union(frames)).collect():
         found[version].append(tuple(row))
     for version, state in enumerate(many.at):
         assert texts(found[version]) == texts((*key, one) for key, one in state.items()), version
@@ -165,11 +208,20 @@ def check_changes(many: Many) -> None:
     whole = [(key, kind, last[key], row) for key, kind, _, row in difference(versions[since], versions[until], 0)]
     newest = [change for change in whole if change[1] in ("insert", "update_postimage")]
     for mode, wanted in zip(MODES, (newest, whole, log), strict=True):
-        shown = many.table.changes(since=since, until=until, mode=mode).drop("_commit_time").collect()
+        shown = in_numbers(many.table.changes(since=since, until=until, mode=mode)).drop("_commit_time").collect()
         assert texts(map(tuple, shown)) == texts((*key, row["amount"], kind, v) for key, kind, v, row in wanted), mode
 
 
-def check_histories(lake: Lake, name: str, seed: int, *, keyed: bool, steps: int) -> None:
+def check_histories(lake: Lake, name: str, seed: int, zone: str, *, keyed: bool, steps: int) -> None:
+    before = lake.spark.conf.get(ZONE)
+    lake.spark.conf.set(ZONE, zone)
+    try:
+        play(lake, name, seed, Days(zone), keyed=keyed, steps=steps)
+    finally:
+        lake.spark.conf.set(ZONE, str(before))
+
+
+def play(lake: Lake, name: str, seed: int, days: Days, *, keyed: bool, steps: int) -> None:
     keys = ["cased", "id"] if keyed else []
     table = lake.create_table(
         name,
@@ -179,7 +231,7 @@ def check_histories(lake: Lake, name: str, seed: int, *, keyed: bool, steps: int
         partition_by=["day"],
         key_scope="partition" if keyed else None,
     )
-    many = Many(table, seed)
+    many = Many(table, seed, days)
     many.insert()
     many.done()
     for _ in range(steps):
@@ -189,13 +241,13 @@ def check_histories(lake: Lake, name: str, seed: int, *, keyed: bool, steps: int
         check_changes(many)
 
 
-@pytest.mark.parametrize("keyed", [False, True])
-def test_many_histories(lake: Lake, new_name: Callable[[], str], keyed: bool) -> None:
-    check_histories(lake, new_name(), 5, keyed=keyed, steps=4)
+@pytest.mark.parametrize(("keyed", "zone"), [(False, "Europe/Berlin"), (True, "America/New_York")])
+def test_many_histories(lake: Lake, new_name: Callable[[], str], keyed: bool, zone: str) -> None:
+    check_histories(lake, new_name(), 5, zone, keyed=keyed, steps=4)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_more_histories(lake: Lake, new_name: Callable[[], str], seed: int, keyed: bool) -> None:
-    check_histories(lake, new_name(), seed, keyed=keyed, steps=15)
+    check_histories(lake, new_name(), seed, list(REPEATED)[seed % 2], keyed=keyed, steps=15)

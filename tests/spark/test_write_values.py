@@ -61,7 +61,8 @@ def test_bounds_of_texts_hold_when_cut(one: str, other: str) -> None:
 @given(st.datetimes(min_value=datetime(1, 1, 1), max_value=datetime(9999, 12, 30)))  # noqa: DTZ001
 def test_moments_survive(naive: datetime) -> None:
     moment = naive.replace(tzinfo=UTC)
-    assert moment_of(micros(moment)) == moment
+    assert moment_of(micros(moment, "timestamp", None)) == moment
+    assert moment_of(micros(naive, "timestamp_ntz", None)) == moment
 
 
 def test_values_of_people() -> None:
@@ -76,9 +77,9 @@ def test_values_of_people() -> None:
 def test_a_partition_names_all_its_columns() -> None:
     columns = [catalog_pb2.Column(name="day", type="date"), catalog_pb2.Column(name="n", type="int")]
     meta = catalog_pb2.Table(name="t", columns=columns, partition_columns=["day", "n"])
-    assert [one.column for one in partition(meta, {"n": 1, "day": None}).values] == ["day", "n"]
+    assert [one.column for one in partition(meta, {"n": 1, "day": None}, None).values] == ["day", "n"]
     with pytest.raises(InputError, match="PARTITION_INVALID"):
-        partition(meta, {"day": None})
+        partition(meta, {"day": None}, None)
 
 
 @pytest.mark.parametrize("values", [[1.0, float("nan")], [float("nan")], [0.0], [-0.0, 3.0], [None], [None, 2.0]])

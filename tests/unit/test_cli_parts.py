@@ -47,7 +47,7 @@ def test_a_conflict_reads_as_its_partition_does(day: date, moment: datetime, tex
         common_pb2.PartitionValue(column="s", value=common_pb2.Value(text=text)),
     ]
     shown = typed_partition_text(on_the_wire, dict(kinds))
-    assert shown == partition_text(common_pb2.Partition(values=values))
+    assert shown == partition_text(common_pb2.Partition(values=values), dict(kinds))
     assert shown.startswith(f"d={day.isoformat()}/t={moment:%Y}" if moment.year > 999 else "d=")
 
 
@@ -167,7 +167,7 @@ def test_days_and_times_of_a_condition_are_shown_as_such() -> None:
     types = {"day": "date", "at": "timestamp", "id": "bigint"}
     text = "(day IN (20778, NULL) AND at >= 1000000 AND id = 20778 AND note = 'day = 5')"
     assert typed_condition(text, types) == (
-        "(day IN ('2026-11-21', NULL) AND at >= '1970-01-01 00:00:01' AND id = 20778 AND note = 'day = 5')"
+        "(day IN ('2026-11-21', NULL) AND at >= '1970-01-01 00:00:01Z' AND id = 20778 AND note = 'day = 5')"
     )
 
 

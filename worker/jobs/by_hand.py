@@ -10,7 +10,7 @@ from worker.errors import InputError
 from worker.jobs.clustering import Order, check_order
 from worker.jobs.running import Options, run
 from worker.transaction import Commit
-from worker.values import partition as wire_partition
+from worker.writes import partitions_named
 
 if TYPE_CHECKING:
     from worker.table import Table
@@ -38,7 +38,7 @@ def compact(
     if order is not None:
         check_order(meta, order)
     named = [partition] if isinstance(partition, Mapping) else list(partition or [])
-    partitions = [wire_partition(meta, values) for values in named]
+    partitions = partitions_named(table, named)
     if partition is not None and not partitions:
         return None
     options = Options(order=order, message=message)
