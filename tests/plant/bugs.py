@@ -8,11 +8,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """`swaps` pairs what the file says with what it says once the bug is planted."""
+    """`swaps` pairs what the file says with what it says once the bug is planted.
+
+    `spark` are the tests, in pytest's words, of a bug that no suite without Spark can see.
+    """
 
     name: str
     file: str
     swaps: tuple[tuple[str, str], ...]
+    spark: tuple[str, ...] = ()
 
     def plant(self, root: Path) -> None:
         path = root / self.file
@@ -210,5 +214,27 @@ BUGS = (
         "ended tasks are forgotten under a clock that is not believed",
         SERVICE + "maintenance.py",
         (("        keep_from_us = 0 if self._halted() else now_us", "        keep_from_us = now_us"),),
+    ),
+    Bug(
+        "a key needs no partition columns",
+        CORE + "key_scope.py",
+        (("    if missing and properties", "    if len(missing) > 1 and properties"),),
+    ),
+    Bug(
+        "a row moves onto a key that is there",
+        "worker/moving.py",
+        (("    if taken:\n", "    if len(taken) > 1:\n"),),
+        spark=("tests/spark/test_moves.py", "-k", "no_row_moves"),
+    ),
+    Bug(
+        "instants that look alike in the session's zone are one partition",
+        "worker/staging.py",
+        (("            value = sf.unix_micros(value)", "            value = value"),),
+        spark=("tests/spark/test_zones.py", "-k", "append"),
+    ),
+    Bug(
+        "a partition's time without a zone is one of UTC",
+        "worker/values.py",
+        (("moment.replace(tzinfo=zone)", "moment.replace(tzinfo=UTC)"),),
     ),
 )
