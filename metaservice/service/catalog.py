@@ -157,7 +157,8 @@ class Catalog:
         if validate_only:
             return sum(table_id in txn.tables for txn in state.open.values())
         state.batch.delete(keys.name_key(table.meta.name))
-        state.batch.put(keys.dropped_key(table.raw_id), keys.encode_version(max(self._clocks.now_us(), 0)))
+        drop_us = max(self._clocks.now_us(), state.newest_us)  # a clock that went back shortens no retention
+        state.batch.put(keys.dropped_key(table.raw_id), keys.encode_version(drop_us))
         ended = self._transactions.end_for_drop(table_id)
         del state.names[table.meta.name]
         del state.tables[table_id]

@@ -378,7 +378,7 @@ def test_a_dropped_table_comes_back_with_its_history(client: MetaClient, stubs: 
     with raises(BlockedError, "TABLE_DROPPED"):
         append(client, table_id)
     [found] = client.find_dropped_tables(name)
-    assert (found.table_id, found.undrop_until_us - found.drop_time_us) == (table_id, 24 * 3_600_000_000)
+    assert (found.table_id, found.undrop_until_us - found.drop_time_us) == (table_id, 168 * 3_600_000_000)
     other = client.create_table(orders(name)).table_id
     with raises(AlreadyExistsError, "TABLE_EXISTS"):
         client.undrop_table(table_id)

@@ -263,6 +263,16 @@ def test_an_id_whose_folder_was_called_free_may_not_begin_under_a_clock_that_goe
     assert reason_of(lambda: append(rig, late, "a")) == "TRANSACTION_ID_TOO_OLD"
 
 
+def test_a_table_dropped_under_a_clock_that_went_back_keeps_its_retention() -> None:
+    rig = running_rig()
+    rig.insert("a")
+    rig.clock.us -= MONTH_MS * 1000
+    rig.ask(lambda: rig.catalog.drop(rig.table_id, validate_only=False))
+    rig.clock.us += MONTH_MS * 1000
+    rig.pass_time(0)
+    assert rig.ask(lambda: rig.catalog.undrop(rig.table_id)).head == 1
+
+
 # ---------------------------------------------------------------------------------------------------- random histories
 
 JUMPS_MS = (0, MONTH_MS, 9 * DAY_MS, -9 * DAY_MS, HOUR_MS)
