@@ -193,17 +193,23 @@ class World:
     # ------------------------------------------------------------------------------------------------------ writing
 
     def commit(self, job: Job) -> TableCommit | Conflict:
+        answer = self.answer_to(job)
+        if isinstance(answer, TableCommit):
+            self.accept(job, answer)
+        return answer
+
+    def answer_to(self, job: Job) -> TableCommit | Conflict:
         version = self.head + 1
         winners = self.footprints[job.change.read_version :]
         author = Author(f"txn-{version}", Principal())
-        answer = decide(job.change, self.meta, winners, self.snapshots, author, self.head, version)
-        if isinstance(answer, TableCommit):
-            self.snapshots.advance(answer)
-            self.footprints.append(answer.footprint)
-            self.oracle.append(self.expected(job))
-            places = frozenset(live.entry.partition for live in [*answer.added, *answer.removed])
-            self.done.append(Done(version, job, places))
-        return answer
+        return decide(job.change, self.meta, winners, self.snapshots, author, self.head, version)
+
+    def accept(self, job: Job, commit: TableCommit) -> None:
+        self.snapshots.advance(commit)
+        self.footprints.append(commit.footprint)
+        self.oracle.append(self.expected(job))
+        places = frozenset(live.entry.partition for live in [*commit.added, *commit.removed])
+        self.done.append(Done(commit.version, job, places))
 
     def expected(self, job: Job) -> Rows:
         """The oracle's next state."""
@@ -320,7 +326,8 @@ class Jobs:
             entry = world.new_file(partition, 0, dict(ids), FileKind.APPEND)
             entry.is_delete_set = True
             seen = world.visible(world.head, partition, 0)
-            entry.touches = tuple(sorted({live.entry.path for live, identity, _ in seen if identity in ids}))
+            if self.random.random() < 0.6:  # else it says nothing
+                entry.touches = tuple(sorted({live.entry.path for live, identity, _ in seen if identity in ids}))
             found.append(entry)
         return found
 
