@@ -20,6 +20,7 @@ CLASS = {
     Operation.INSERT: INSERT,
     Operation.OVERWRITE: OVERWRITE,
     Operation.UPDATE: ROWS,
+    Operation.DELETE: ROWS,
     Operation.MINOR_COMPACT: MINOR,
     Operation.MAJOR_COMPACT: MAJOR,
 }
@@ -91,6 +92,7 @@ class Expected:
 
     paths: dict[str, set[str]] = field(default_factory=dict)
     scopes: dict[str, set[str] | None] = field(default_factory=dict)
+    reads: dict[str, set[str]] = field(default_factory=dict)
 
 
 class Checker:
@@ -99,6 +101,7 @@ class Checker:
     def __init__(self, specs: list[Spec]) -> None:
         self.logs = {spec.table_id: Log(spec) for spec in specs}
         self.rows: dict[str, Rows] = {}
+        self.sets: set[str] = set()  # paths of delete sets, which hide rows that nobody has
         self.expected: dict[str, Expected] = {}
         self.final: dict[str, Final] = {}
         self.begun: dict[str, object] = {}
@@ -228,7 +231,7 @@ class Checker:
         log.snapshots.append({place: (one.data_version, one.added) for place, one in log.live.items()})
 
     def _check_row_ids(self, log: Log, entry: pb.EntryRecord) -> None:
-        if log.spec.keyed or entry.carries_row_ids or not entry.rows:
+        if log.spec.keyed or entry.carries_row_ids or entry.is_delete_set or not entry.rows:
             return
         mine = (entry.first_row_id, entry.first_row_id + entry.rows, entry.path)
         check(mine[0] > 0, "every row has an id", entry.path)
@@ -246,15 +249,17 @@ class Checker:
         after = log.visible()
         if operation in (Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.ALTER):
             check(after == rows, "a compaction changes no row", log.spec.profile, commit.version)
-        elif operation in (Operation.INSERT, Operation.UPDATE):
+        elif operation in (Operation.INSERT, Operation.UPDATE, Operation.DELETE):
             mine = {(e.partition, e.bucket, k): v for e in commit.added for k, v in self.rows[e.path].items()}
             check(after == rows | mine, "an insert is seen, and changes nothing else", commit.version)
         elif operation is Operation.OVERWRITE:
             scope = meant.scopes[log.spec.table_id]
+            files = {place: one for place, one in files.items() if place[2] not in self.sets}
             outside = {place for place in files if scope is not None and place[0] not in scope}
             stay = outside | {place for place, one in files.items() if self._newer(log, commit, one)}
             mine_places = {(e.partition, e.bucket, e.path) for e in commit.added}
-            check(log.live.keys() == stay | mine_places, "an overwrite removes what it covers", commit.version)
+            now = {place for place in log.live if place[2] not in self.sets}
+            check(now == stay | mine_places, "an overwrite removes what it covers", commit.version)
 
     @staticmethod
     def _newer(log: Log, commit: pb.CommitRecord, one: File) -> bool:
@@ -262,8 +267,10 @@ class Checker:
 
     def _check_races(self, log: Log, commit: pb.CommitRecord) -> None:
         mine, winners = Operation(commit.operation), log.commits[commit.read_version + 1 :]
+        seen = {place[0] for place in log.snapshots[commit.read_version] if place[2] not in self.sets}
         for winner in winners:
             theirs = Operation(winner.operation)
+            self._check_reads(log, commit, winner)
             shared = set(commit.partitions) & set(winner.partitions)
             if not shared or mine not in CLASS or theirs not in CLASS:
                 continue
@@ -271,6 +278,16 @@ class Checker:
                 check(CLASS[theirs] in FOLLOWS[CLASS[mine]], "the outcome table holds", theirs.name, mine.name)
             elif log.spec.profile.is_delta and mine is Operation.UPDATE:
                 check(not winner.logical, "no update is lost", log.spec.profile, winner.version, commit.version)
+            elif log.spec.profile.is_delta and mine is theirs is Operation.DELETE:
+                check(not shared & seen, "two deletes meet in a file", log.spec.profile, winner.version, commit.version)
+
+    def _check_reads(self, log: Log, commit: pb.CommitRecord, winner: pb.CommitRecord) -> None:
+        """Who changes data anywhere overlooks no new file in what it read, also where it changes nothing there."""
+        meant = self.expected[commit.txn_id]
+        read = meant.reads.get(log.spec.table_id, set()) if any(meant.paths.values()) else set()
+        if log.spec.profile is Profile.DELTA_SERIALIZABLE and winner.logical:
+            new = {entry.partition for entry in winner.added if not entry.is_delete_set}
+            check(not read & new, "nobody overlooks what it should have read", winner.version, commit.version)
 
     # -- the end --------------------------------------------------------------------------------------------------
 

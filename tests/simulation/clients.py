@@ -25,6 +25,7 @@ from tests.simulation.checks import Expected, Rows, Spec
 from tests.simulation.world import BUCKETS, PARTITIONS, Play, Request, World, operation_of, outcome
 
 WHO = Principal("sim", "simulation")
+NOBODYS_ID = 1 << 40
 COMPACTIONS = (Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT)
 
 
@@ -48,6 +49,13 @@ class Writer:
         kind = kind if spec.keyed else FileKind.APPEND
         payload = path.encode()
         return Entry(path, partition, bucket, kind, len(rows), 10, payload, carries_row_ids=carries)
+
+    def delete_set(self, spec: Spec, partition: str) -> Entry:
+        """Hides rows that nobody has; mostly it names no files that they might be in."""
+        entry = self.file(spec, partition, 0, {}, FileKind.APPEND)
+        self.world.checker.sets.add(entry.path)
+        entry.is_delete_set, entry.rows, entry.row_id_min, entry.row_id_max = True, 1, NOBODYS_ID, NOBODYS_ID
+        return entry
 
     def fresh_files(self, spec: Spec, places: Sequence[tuple[str, int]], kind: FileKind) -> list[Entry]:
         found = []
@@ -154,9 +162,11 @@ def play_long(world: World, spec: Spec) -> Play:
     specs = list(world.specs) if operation is Operation.INSERT and rng.random() < 0.25 else [spec]
     places = places_of(world, spec)
     reads: tuple[Read, ...] = ()
-    if operation is Operation.UPDATE or (operation is Operation.INSERT and rng.random() < 0.2):
+    if operation is Operation.UPDATE or (operation is Operation.INSERT and rng.random() < (0.2, 0.6)[len(specs) > 1]):
         reads = (Read(Literal(True), frozenset(partition for partition, _ in places)),)
     writer = Writer(world)
+    writer.meant.reads = {spec.table_id: {partition for partition, _ in places}} if reads else {}
+    only_reads = len(specs) > 1 and bool(reads) and rng.random() < 0.7
     begun = yield writer.begin([Intent(one.table_id, operation, reads=reads if one is spec else ()) for one in specs])
     if not isinstance(begun, dict):
         return
@@ -167,6 +177,9 @@ def play_long(world: World, spec: Spec) -> Play:
         if change is None:
             yield writer.abort()
             return
+        if only_reads and one is spec:
+            change.adds = []
+            writer.meant.paths[spec.table_id] = set()
         changes.append(change)
     yield from play_work(writer, specs, changes)
     yield from play_end(writer, specs, changes)
@@ -227,6 +240,9 @@ def plan(
         name = world.rng.choice(("write.compression", "user.note", "user.note"))
         change.alteration = Alteration({name: world.rng.choice("abc")})
         return change
+    if operation is Operation.DELETE:
+        change.adds = [writer.delete_set(spec, partition) for partition, _ in places]
+        return change
     kind = FileKind.BASE if operation is Operation.OVERWRITE and spec.keyed else FileKind.DELTA
     change.adds = writer.fresh_files(spec, places, kind)
     if operation is Operation.OVERWRITE:
@@ -241,6 +257,8 @@ def plan_compaction(world: World, writer: Writer, spec: Spec, operation: Operati
     table = world.reads.get_table(table_id=spec.table_id)
     by_place: dict[tuple[str, int], list[Live]] = {}
     for live in world.reads.list_files(table, version):
+        if live.entry.is_delete_set:
+            continue
         by_place.setdefault((live.entry.partition, live.entry.bucket), []).append(live)
     chosen = world.rng.sample(sorted(by_place), min(len(by_place), world.rng.randint(1, 2)))
     groups, adds = [], []

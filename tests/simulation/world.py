@@ -270,7 +270,7 @@ def outcome(txn: Txn) -> tuple[object, ...]:
 
 def operation_of(rng: random.Random, keyed: bool) -> Operation:
     choices = [Operation.INSERT] * 6 + [Operation.MINOR_COMPACT] * 3 + [Operation.MAJOR_COMPACT] * 2
-    choices += [Operation.OVERWRITE] * 2 + [Operation.UPDATE] * (2 if keyed else 0) + [Operation.ALTER]
+    choices += [Operation.OVERWRITE] * 2 + [Operation.UPDATE if keyed else Operation.DELETE] * 2 + [Operation.ALTER]
     return rng.choice(choices)
 
 
