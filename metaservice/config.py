@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from metaservice.core import limits, quotas
 from metaservice.core.quotas import Quota
+from metaservice.observe import Logging
 from metaservice.rpc.streams import Patience
 from metaservice.service.housekeeping import Keeping
 
@@ -41,7 +42,14 @@ class Settings:
     stream_idle_s: float
     stream_deadline_s: float
     reflection: bool
+    log_file: str
+    log_bytes_max: int
+    log_files_max: int
     quotas: Mapping[str, Quota]
+
+    @property
+    def logging(self) -> Logging:
+        return Logging(self.log_file, self.log_bytes_max, self.log_files_max)
 
     @property
     def patience(self) -> Patience:
@@ -59,6 +67,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     limits_given = {name: _quota(parser, given, name) for name in SET_QUOTAS}
     if found.threads < 1:
         parser.error("--threads must be positive")
+    if found.log_bytes_max < 1024 or found.log_files_max < 2:
+        parser.error("--log-bytes-max must be at least 1024, --log-files-max at least 2")
     if min(found.stream_idle_s, found.stream_deadline_s) <= 0:
         parser.error("--stream-idle-s and --stream-deadline-s must be positive")
     if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
@@ -117,6 +127,9 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--stream-idle-s", 300.0, float, "how long a stream may be idle, and a call without its request")
     add("--stream-deadline-s", 86_400.0, float, "how long a stream may last; clients open another")
     add("--reflection", "false", _switch, "true: the service describes its calls to whoever asks")
+    add("--log-file", "", str, "file of the log, which rotates; empty: stderr")
+    add("--log-bytes-max", 64 << 20, int, "size at which the log's file rotates")
+    add("--log-files-max", 5, int, "files of the log that are kept, the one in use among them")
     for name in SET_QUOTAS:
         quota = quotas.DEFAULTS[name]
         add(f"{quotas.flag(name)}-max", quota.most, int, f"{quotas.SAYS[name]}, of all principals together")

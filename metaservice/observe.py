@@ -13,6 +13,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from logging.handlers import RotatingFileHandler
 from typing import Final, TypeVar
 
 from metaservice.core.transaction import Txn, TxnState
@@ -61,8 +62,19 @@ EVENTS: Final[Mapping[str, str]] = {
 }
 
 
-def set_up_logging() -> None:
-    handler = logging.StreamHandler(sys.stderr)
+@dataclass(frozen=True, slots=True)
+class Logging:
+    """Where the log goes; without a file, to stderr."""
+
+    file: str = ""
+    bytes_max: int = 64 << 20
+    files_max: int = 5
+
+
+def set_up_logging(to: Logging) -> None:
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if to.file:
+        handler = RotatingFileHandler(to.file, maxBytes=to.bytes_max, backupCount=to.files_max - 1, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger("laketx")
     root.addHandler(handler)
@@ -112,6 +124,8 @@ STREAMS_ENDED = Metric(
 )
 TABLES = Metric("laketx_tables", "gauge", "Tables that are there.")
 OPEN_TRANSACTIONS = Metric("laketx_open_transactions", "gauge", "Transactions open now.")
+STAGED_FILES = Metric("laketx_staged_files", "gauge", "Files that open transactions have staged.")
+STAGED_BYTES = Metric("laketx_staged_bytes", "gauge", "Memory that staged files take, about.")
 OLDEST_TRANSACTION_SECONDS = Metric(
     "laketx_oldest_open_transaction_seconds", "gauge", "Age of the oldest open transaction; 0: there is none."
 )
@@ -167,6 +181,8 @@ METRICS: Final = (
     STREAMS_ENDED,
     TABLES,
     OPEN_TRANSACTIONS,
+    STAGED_FILES,
+    STAGED_BYTES,
     OLDEST_TRANSACTION_SECONDS,
     PINS,
     OLDEST_PIN_SECONDS,

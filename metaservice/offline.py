@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.observe import RESTORED, event, set_up_logging
+from metaservice.observe import RESTORED, Logging, event, set_up_logging
 from metaservice.service.check import Check
 from metaservice.service.restoring import begin_history, list_differences
 from metaservice.service.state import State
@@ -40,7 +40,7 @@ class Restored:
 
 
 def main(command: str, arguments: Sequence[str]) -> int:
-    set_up_logging()
+    set_up_logging(Logging())
     try:
         return COMMANDS[command](arguments)
     except (MetaError, BackupUnusable) as error:

@@ -114,10 +114,12 @@ def build_service(
 
     bells = Bells(lambda: decider.state.tables)
     decider = Decider(open_state.again, tick, fail_stop, bells.ring)
-    transactions = Transactions(decider, clocks, settings.lease_ms, settings.outcome_keep_ms, settings.reserve_bytes)
+    transactions = Transactions(
+        decider, clocks, settings.lease_ms, settings.outcome_keep_ms, settings.reserve_bytes, settings.quotas
+    )
     pauses = Pauses(decider, clocks, event)
     catalog = Catalog(decider, transactions, clocks)
-    pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room)
+    pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room, settings.quotas)
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event, uptime)
     guard = housekeeping.guard
     keeping = KeepingCalls(decider, pins, Purge(decider, lambda: housekeeping.halted))
@@ -225,7 +227,7 @@ def tune_interpreter() -> None:
 
 def serve(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT."""
-    set_up_logging()
+    set_up_logging(settings.logging)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # before any thread: only sigwait below takes them
     tune_interpreter()
     try:

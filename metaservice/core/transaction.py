@@ -82,6 +82,7 @@ class Txn:
     adopted_by: str = ""
     adoptable: bool = False
     files: int = 0
+    staged_bytes: int = 0  # of memory; not stored
     one_call: bool = False
 
 

@@ -6,11 +6,9 @@ The interceptor is the one place where a refusal becomes a status and where anyt
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import grpc
@@ -20,14 +18,15 @@ from grpc_status import rpc_status
 from metaservice.core import quotas
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
-from metaservice.observe import REFUSED, CallMetrics
+from metaservice.observe import CallMetrics
 from metaservice.rpc import answers
 from metaservice.rpc.activity import Activity
 from metaservice.rpc.lanes import Lane
+from metaservice.rpc.rates import Rates
+from metaservice.rpc.refusals import RefusalLog
 from metaservice.rpc.streams import Streams
 from metaservice.service.failures import as_refusal
 
-log = logging.getLogger("laketx.rpc")
 PRINCIPAL: Final = "x-laketx-principal"
 PRINCIPAL_CHARS_MAX: Final = 128
 SESSION: Final = "/laketx.v1.TransactionService/Session"
@@ -55,6 +54,19 @@ THREADS_READY: Final = 8  # from the start: where the system gives no thread lat
 
 Handler = Callable[[Iterator[bytes], grpc.ServicerContext], Any]
 Parse = Callable[[bytes], Any] | None
+
+
+class CallId(NamedTuple):
+    """What the log says of a call."""
+
+    request_id: str
+    principal: str
+
+
+def principal_of(metadata: Mapping[str, Any]) -> str:
+    """Whose quotas a call counts for, as its client says; empty: it doesn't."""
+    given = metadata.get(PRINCIPAL)
+    return unquote(str(given))[:PRINCIPAL_CHARS_MAX] if given else ""
 
 
 class Routed:
@@ -124,7 +136,10 @@ class Edge(grpc.ServerInterceptor):
         lanes: Lanes,
         streams: Streams,
         metrics: CallMetrics,
+        rates: Rates,
     ) -> None:
+        self._rates = rates
+        self._log = RefusalLog()
         self._activity = activity
         self._next_id = next_id
         self._fail_stop = fail_stop
@@ -138,37 +153,39 @@ class Edge(grpc.ServerInterceptor):
             return None
         method: str = details.method
         given = dict(details.invocation_metadata or ())
-        request_id = str(given.get("x-request-id", ""))[:64] or self._next_id()
+        principal = principal_of(given)
+        call_id = CallId(str(given.get("x-request-id", ""))[:64] or self._next_id(), principal)
         lane = self._lanes.find(method)
-        principal = unquote(str(given.get(PRINCIPAL, "")))[:PRINCIPAL_CHARS_MAX]
         try:
+            if lane is not self._lanes.probes:
+                self._rates.take(principal)
             self._lanes.check(lane, principal)
         except MetaError as refusal:
             self._metrics.count_error(method, refusal.reason)
             return grpc.stream_unary_rpc_method_handler(
-                Routed(self._refusing(refusal, method, request_id), self._lanes.refusals)
+                Routed(self._refusing(refusal, method, call_id), self._lanes.refusals)
             )
         kind = next(each for each in KINDS if getattr(handler, each) is not None)
         call, encode = getattr(handler, kind), handler.response_serializer
         parse = None if method == SESSION else handler.request_deserializer  # its frames have a thread that parses
         if not handler.request_streaming and not handler.response_streaming:
-            routed = Routed(self._single(call, parse, lane, method, request_id), lane)
+            routed = Routed(self._single(call, parse, lane, method, call_id), lane)
             return grpc.stream_unary_rpc_method_handler(routed, None, encode)
         take = self._many(parse) if handler.request_streaming else self._one(parse, lane)
         seat = lane.seat(principal)
         if not handler.response_streaming:
-            routed = Routed(self._received(call, take, lane, method, request_id), seat)
+            routed = Routed(self._received(call, take, lane, method, call_id), seat)
             return grpc.stream_unary_rpc_method_handler(routed, None, encode)
-        routed = Routed(self._sent(call, take, lane, method, request_id), seat)
+        routed = Routed(self._sent(call, take, lane, method, call_id), seat)
         return grpc.stream_stream_rpc_method_handler(routed, None, None if method in RAW_ANSWERS else encode)
 
-    def _refusing(self, refusal: MetaError, method: str, request_id: str) -> Handler:
+    def _refusing(self, refusal: MetaError, method: str, call_id: CallId) -> Handler:
         def refused(_: Iterator[bytes], context: grpc.ServicerContext) -> None:
-            self._refuse(refusal, context, method, request_id)
+            self._refuse(refusal, context, method, call_id)
 
         return refused
 
-    def _single(self, call: Any, parse: Parse, lane: Lane, method: str, request_id: str) -> Handler:
+    def _single(self, call: Any, parse: Parse, lane: Lane, method: str, call_id: CallId) -> Handler:
         take, activity = self._one(parse, lane), self._activity_of(method)
 
         def single(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
@@ -179,11 +196,11 @@ class Edge(grpc.ServerInterceptor):
                 finally:
                     activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
-                self._refuse(error, context, method, request_id)
+                self._refuse(error, context, method, call_id)
 
         return single
 
-    def _received(self, call: Any, take: Handler, lane: Lane, method: str, request_id: str) -> Handler:
+    def _received(self, call: Any, take: Handler, lane: Lane, method: str, call_id: CallId) -> Handler:
         """A stream of requests, one answer."""
 
         def received(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
@@ -196,11 +213,11 @@ class Edge(grpc.ServerInterceptor):
                     self._streams.close(context)
                     self._activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
-                self._refuse(error, context, method, request_id)
+                self._refuse(error, context, method, call_id)
 
         return received
 
-    def _sent(self, call: Any, take: Handler, lane: Lane, method: str, request_id: str) -> Handler:
+    def _sent(self, call: Any, take: Handler, lane: Lane, method: str, call_id: CallId) -> Handler:
         """A stream of answers: it is not idle when one was taken by the client's side."""
         activity = self._activity_of(method)
 
@@ -217,7 +234,7 @@ class Edge(grpc.ServerInterceptor):
                     self._streams.close(context)
                     activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
-                self._refuse(error, context, method, request_id)
+                self._refuse(error, context, method, call_id)
 
         return sent
 
@@ -241,7 +258,7 @@ class Edge(grpc.ServerInterceptor):
         """Probes keep no service alive that would end by itself."""
         return Activity() if method.startswith("/grpc.") else self._activity
 
-    def _refuse(self, error: Exception, context: grpc.ServicerContext, method: str, request_id: str) -> None:
+    def _refuse(self, error: Exception, context: grpc.ServicerContext, method: str, call_id: CallId) -> None:
         if isinstance(error, NotImplementedError):
             context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error) or "not built yet")
         if isinstance(error, grpc.RpcError) or not context.is_active():
@@ -252,12 +269,8 @@ class Edge(grpc.ServerInterceptor):
         if not isinstance(error, MetaError):
             self._fail_stop(error)
             return
-        log.info(
-            json.dumps(
-                {"event": REFUSED, "method": method, "request_id": request_id, "reason": error.reason, **error.facts}
-            )
-        )
-        context.set_trailing_metadata((("x-request-id", request_id),))
+        self._log.say(error, method, call_id.request_id, call_id.principal)
+        context.set_trailing_metadata((("x-request-id", call_id.request_id),))
         context.abort_with_status(rpc_status.to_status(answers.status(error)))
 
 

@@ -19,6 +19,7 @@ from metaservice.rpc.edge import Edge, Lanes
 from metaservice.rpc.epochs import Epochs
 from metaservice.rpc.measuring import Measuring
 from metaservice.rpc.probes import Health
+from metaservice.rpc.rates import Rates
 from metaservice.rpc.servicers import (
     MaintenanceServicer,
     ReadServicer,
@@ -77,12 +78,13 @@ class Server:
         self.activity = Activity()
         metrics = operators.metrics.calls
         lanes = Lanes.build(settings.threads, settings.quotas)
+        rates = Rates(settings.quotas[quotas.REQUESTS])
         self._streams = Streams(settings.patience, metrics.count_end)
         most = settings.message_bytes_max
         self._server = grpc.server(
             lanes.calls,
             interceptors=[
-                Edge(next_id, fail_stop, self.activity, lanes, self._streams, metrics),
+                Edge(next_id, fail_stop, self.activity, lanes, self._streams, metrics, rates),
                 Measuring(metrics),
                 Epochs(operators.epoch),
             ],
@@ -97,7 +99,7 @@ class Server:
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # or clients that are quiet are cut off
             ],
         )
-        sessions = Sessions(calls, self._streams, settings.quotas[quotas.SESSIONS].most)
+        sessions = Sessions(calls, self._streams, rates, settings.quotas[quotas.SESSIONS].most)
         self._watches = Watches(calls, self._streams)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, sessions), self._server

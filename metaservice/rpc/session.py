@@ -19,7 +19,9 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.transaction import Txn
 from metaservice.rpc import answers
 from metaservice.rpc.calls import Calls
+from metaservice.rpc.edge import principal_of
 from metaservice.rpc.lanes import Lane
+from metaservice.rpc.rates import Rates
 from metaservice.rpc.streams import Streams
 from metaservice.service.decider import Answer, Job, Mailbox, Sink
 from protos.laketx.v1 import transaction_pb2 as pb
@@ -31,9 +33,10 @@ OPEN_JOBS_MAX: Final = 4_096  # of one session; a frame may go beyond
 class Sessions:
     """Opens session streams."""
 
-    def __init__(self, calls: Calls, streams: Streams, sessions_max: int) -> None:
+    def __init__(self, calls: Calls, streams: Streams, rates: Rates, sessions_max: int) -> None:
         self._calls = calls
         self._streams = streams
+        self._rates = rates
         self._readers = Lane("session-readers", sessions_max)
         self._starting = threading.Lock()
         self.stopping = False
@@ -53,7 +56,7 @@ class Sessions:
         self.stopping = True
 
     def open(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        talk = _Talk(self, frames)
+        talk = _Talk(self, frames, principal_of(dict(context.invocation_metadata() or ())))
         stream = self._streams.of(context)
         stream.ring = talk.outbox.ring
         with self._starting:
@@ -74,8 +77,14 @@ class Sessions:
             talk.end()
 
     def submit(self, talk: _Talk, raw: bytes) -> None:
-        jobs = self._jobs(talk.outbox.put, pb.SessionRequest.FromString(raw).calls)
+        calls = pb.SessionRequest.FromString(raw).calls
+        jobs = self._jobs(talk.outbox.put, calls)
         talk.open += len(jobs)
+        try:
+            self._rates.take(talk.principal, len(calls))
+        except MetaError as refusal:
+            talk.outbox.put([(token, refusal) for _, token, _ in jobs])
+            return
         self._calls.decider.submit(jobs)
 
     def _jobs(self, sink: Sink, calls: Iterable[pb.SessionCall]) -> list[Job]:
@@ -109,11 +118,12 @@ class Sessions:
 class _Talk:
     """One session: calls that were read and answers that were sent, in jobs."""
 
-    def __init__(self, sessions: Sessions, frames: Iterator[bytes]) -> None:
+    def __init__(self, sessions: Sessions, frames: Iterator[bytes], principal: str) -> None:
         self.outbox: Mailbox[Answer] = Mailbox()
         self.open = 0
         self.closed = False
         self.unreadable: list[DecodeError] = []
+        self.principal = principal
         self._sessions = sessions
         self._frames = frames
         self._answered = 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from metaservice.core import quotas
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.model import Change, Conflict, Footprint, Operation, Rule
+from metaservice.core.model import Change, Conflict, Entry, Footprint, Operation, Rule
+from metaservice.core.quotas import Quota
 from metaservice.core.transaction import Txn, TxnState
 from metaservice.service.state import State
+from metaservice.service.usage import staged_bytes
 
 METADATA_RULES = (Rule.METADATA_CHANGED, Rule.PROTOCOL_CHANGED)
 
@@ -18,7 +21,7 @@ def is_adoptable(conflict: Conflict, changes: Sequence[Change]) -> bool:
     return blind_inserts and conflict.rule not in METADATA_RULES
 
 
-def adopt(state: State, txn: Txn, old_id: str) -> None:
+def adopt(state: State, txn: Txn, old_id: str, limits: Mapping[str, Quota]) -> None:
     """Refused where an ALTER that conflicts came after the old one began: its files were written under what was."""
     old = state.get_txn(old_id)
     race = old.conflict
@@ -31,14 +34,21 @@ def adopt(state: State, txn: Txn, old_id: str) -> None:
         raise MetaError(ErrorKind.BLOCKED, "ALREADY_ADOPTED", txn_id=old_id, by=old.adopted_by)
     if set(old.tables) != set(txn.tables) or any(t.operation is not Operation.INSERT for t in txn.tables.values()):
         raise invalid("ADOPTION_MISMATCH", "the same tables, each with INSERT", txn_id=old_id)
-    if not any(table.staged for table in old.tables.values()):
-        state.load_staged(old)
+    state.load_staged(old)
+    try:
+        _take_over(state, txn, old, limits)
+    finally:
+        state.forget_staged(old)
+
+
+def _take_over(state: State, txn: Txn, old: Txn, limits: Mapping[str, Quota]) -> None:
     if sum(len(table.staged) for table in old.tables.values()) != old.files:
-        raise MetaError(ErrorKind.BLOCKED, "PURGE_HAS_BEGUN", txn_id=old_id)
+        raise MetaError(ErrorKind.BLOCKED, "PURGE_HAS_BEGUN", txn_id=old.txn_id)
     for table_id, theirs in old.tables.items():
         for winner in state.alterations(state.get_table(table_id), theirs.read_version):
             if winner.metadata_changed or winner.features_changed:
                 raise _metadata_changed(table_id, winner)
+    check_staged(state, txn, [entry for table in old.tables.values() for entry in table.staged.values()], limits)
     state.put_txn(txn)
     for table_id, theirs in old.tables.items():
         mine = txn.tables[table_id]
@@ -46,6 +56,13 @@ def adopt(state: State, txn: Txn, old_id: str) -> None:
         state.stage(txn, mine, list(theirs.staged.values()))
     old.adopted_by = txn.txn_id
     state.put_txn(old)
+
+
+def check_staged(state: State, txn: Txn, entries: Sequence[Entry], limits: Mapping[str, Quota]) -> None:
+    """Refuse entries that would go beyond what may be staged."""
+    name = txn.principal.name
+    state.usage.check(limits, quotas.STAGED_FILES, name, len(entries))
+    state.usage.check(limits, quotas.STAGED_BYTES, name, staged_bytes(entries))
 
 
 def _metadata_changed(table_id: str, winner: Footprint) -> MetaError:

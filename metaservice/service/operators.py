@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from metaservice.core import quotas
 from metaservice.core.tasks import TaskState
 from metaservice.core.transaction import Txn
 from metaservice.observe import (
@@ -21,6 +22,8 @@ from metaservice.observe import (
     PURGE_HELD,
     READ_ONLY,
     ROOM_BYTES,
+    STAGED_BYTES,
+    STAGED_FILES,
     STALEST_CURSOR_SECONDS,
     START_SECONDS,
     STORE_BYTES,
@@ -95,6 +98,8 @@ class Operators:
                 START_SECONDS: lambda: self._start_us / 1e6,
                 TABLES: lambda: len(decider.state.tables),
                 OPEN_TRANSACTIONS: lambda: len(decider.state.open),
+                STAGED_FILES: lambda: decider.state.usage.totals[quotas.STAGED_FILES],
+                STAGED_BYTES: lambda: decider.state.usage.totals[quotas.STAGED_BYTES],
                 OLDEST_TRANSACTION_SECONDS: self._oldest_seconds,
                 PINS: lambda: len(decider.state.pins.pins),
                 OLDEST_PIN_SECONDS: self._oldest_pin_seconds,

@@ -6,12 +6,13 @@ be pinned, or one that a tag holds. Pins are durable, their leases are not: thes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from metaservice.core import limits
+from metaservice.core import limits, quotas
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import Principal
+from metaservice.core.quotas import Quota
 from metaservice.core.retention import Pin
 from metaservice.core.transaction import HISTORY_CHANGED, txn_time_ms
 from metaservice.service.clocks import Clocks
@@ -49,7 +50,15 @@ class Held:
 class Pins:
     """The use cases of pins."""
 
-    def __init__(self, decider: Decider, clocks: Clocks, lease_ms: int, check_room: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        decider: Decider,
+        clocks: Clocks,
+        lease_ms: int,
+        check_room: Callable[[], None],
+        limits_given: Mapping[str, Quota] = quotas.DEFAULTS,
+    ) -> None:
+        self._quotas = limits_given
         self._decider = decider
         self._clocks = clocks
         self._lease_ms = lease_ms
@@ -68,13 +77,13 @@ class Pins:
                 raise invalid("PIN_ID_REUSED", "the id names a pin of other content", pin_id=request.pin_id)
             return known, self.renew(request.pin_id, request.lease_ms)
         self._check_room()
-        if len(state.pins.pins) >= limits.PINS_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_PINS", pins=len(state.pins.pins))
+        state.usage.check(self._quotas, quotas.PINS, request.principal.name)
         versions = tuple((table_id, self._version(table_id, version)) for table_id, version in request.tables)
         lease_ms = self._granted(request.lease_ms, self._lease_ms)
         pin = Pin(request.pin_id, versions, request.principal, self._clocks.now_us(), lease_ms, request.digest)
         state.batch.put(keys.pin_key(keys.uuid_bytes(pin.pin_id)), encode_pin(pin))
         state.pins.add(pin)
+        state.usage.add(quotas.PINS, request.principal.name, 1)
         state.pins.lease(pin.pin_id, self._clocks.mono_ms() + lease_ms)
         return pin, lease_ms
 
@@ -110,8 +119,10 @@ class Pins:
             self._end(pin_id)
 
     def _end(self, pin_id: str) -> None:
-        self._state.pins.drop(pin_id)
-        self._state.batch.delete(keys.pin_key(keys.uuid_bytes(pin_id)))
+        state = self._state
+        state.usage.add(quotas.PINS, state.pins.pins[pin_id].principal.name, -1)
+        state.pins.drop(pin_id)
+        state.batch.delete(keys.pin_key(keys.uuid_bytes(pin_id)))
 
     def list_held(self, after: tuple[str, int], count: int) -> list[Held]:
         """By pin id, which is by age as its holder's clock had it."""

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from metaservice.core import limits
+from metaservice.core import limits, quotas
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Entry, Footprint, Idle, Live, Namespace, TableMeta
 from metaservice.core.rows import NOTHING_KNOWN, Payloads, Written
@@ -19,6 +19,7 @@ from metaservice.service.markbook import MarkBook
 from metaservice.service.names import AnyCase
 from metaservice.service.pinbook import PinBook
 from metaservice.service.taskbook import TaskBook
+from metaservice.service.usage import Usage, staged_bytes
 from metaservice.service.written import WrittenKept
 from metaservice.store import keys, upkeep
 from metaservice.store.history import read_history
@@ -167,6 +168,9 @@ class State:
         self.pins = PinBook(store.cursor())
         self.marks = MarkBook(store.cursor())
         self.tasks = TaskBook(store.cursor(), task_backoff_ms)
+        self.usage = Usage()
+        for pin in self.pins.pins.values():
+            self.usage.add(quotas.PINS, pin.principal.name, 1)
         self.ended_now: list[Txn] = []
         self.history = read_history(store)
         self.judging_left: float = limits.JUDGE_TURN
@@ -199,6 +203,8 @@ class State:
                 self._load_staged(cursor, txn)
                 txn.files = sum(len(table.staged) for table in txn.tables.values())
                 self.open[txn.txn_id] = txn
+                self.usage.add(quotas.TRANSACTIONS, txn.principal.name, 1)
+                self._count_staged(txn, [entry for mine in txn.tables.values() for entry in mine.staged.values()])
 
     def _load_table(self, cursor: Cursor, raw_id: bytes) -> TableState:
         prefix = keys.table_prefix(raw_id)
@@ -376,6 +382,7 @@ class State:
     def put_txn(self, txn: Txn) -> None:
         if txn.state is TxnState.OPEN and txn.txn_id not in self.open:
             self.open[txn.txn_id] = self.unwritten[txn.txn_id] = txn
+            self.usage.add(quotas.TRANSACTIONS, txn.principal.name, 1)
         if txn.state is TxnState.OPEN and txn.txn_id in self.unwritten:
             return
         raw = keys.uuid_bytes(txn.txn_id)
@@ -384,10 +391,12 @@ class State:
             return
         if self.open.pop(txn.txn_id, None) is not None:
             self.leases.pop(txn.txn_id, None)
+            self.usage.add(quotas.TRANSACTIONS, txn.principal.name, -1)
             if self.unwritten.pop(txn.txn_id, None) is not None:
                 self._put_staged(txn)
             else:
                 self.batch.delete(keys.open_key(raw))
+        self.forget_staged(txn)  # an adoption loads what it takes over
         self.ended[txn.txn_id] = txn
         self.ended_now.append(txn)
         self.tasks.transaction_ended(txn, self.batch)
@@ -400,12 +409,31 @@ class State:
             mine.staged[entry.path] = entry
         mine.staged_rows += rows_of(entries)
         txn.files += len(entries)
+        self._count_staged(txn, entries)
+
+    def _count_staged(self, txn: Txn, entries: Sequence[Entry]) -> None:
+        size = staged_bytes(entries)
+        txn.staged_bytes += size
+        self.usage.add(quotas.STAGED_FILES, txn.principal.name, len(entries))
+        self.usage.add(quotas.STAGED_BYTES, txn.principal.name, size)
+
+    def forget_staged(self, txn: Txn) -> None:
+        """Out of memory; what is in the store stays there."""
+        if txn.staged_bytes:
+            count = sum(len(mine.staged) for mine in txn.tables.values())
+            self.usage.add(quotas.STAGED_FILES, txn.principal.name, -count)
+            self.usage.add(quotas.STAGED_BYTES, txn.principal.name, -txn.staged_bytes)
+            txn.staged_bytes = 0
+        for mine in txn.tables.values():
+            if mine.staged:
+                mine.staged, mine.staged_rows, mine.chunks = {}, 0, 0
 
     def drop_staged(self, txn: Txn) -> None:
         for mine in txn.tables.values():
             for chunk in range(mine.chunks):
                 self.batch.delete(keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk))
-            mine.staged, mine.staged_rows, mine.chunks = {}, 0, 0
+            mine.chunks = 0
+        self.forget_staged(txn)
 
     def _put_staged(self, txn: Txn) -> None:
         for mine in txn.tables.values():

@@ -5,10 +5,10 @@ Every method runs on the decider's thread. Repeats get the first answer; the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from metaservice.core import limits, whole
+from metaservice.core import limits, quotas, whole
 from metaservice.core.clock import next_commit_time
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.judge import advice_for
@@ -22,9 +22,10 @@ from metaservice.core.model import (
     Scope,
     TableCommit,
 )
+from metaservice.core.quotas import Quota
 from metaservice.core.rebase import Author, check, commit_on_top
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age, txn_time_ms
-from metaservice.service.adopting import adopt, is_adoptable
+from metaservice.service.adopting import adopt, check_staged, is_adoptable
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.judging import check_cost, judge_commit, look
@@ -48,7 +49,16 @@ class Renewed:
 class Transactions:
     """The use cases of TransactionService."""
 
-    def __init__(self, decider: Decider, clocks: Clocks, lease_ms: int, keep_ms: int, reserve_bytes: int) -> None:
+    def __init__(
+        self,
+        decider: Decider,
+        clocks: Clocks,
+        lease_ms: int,
+        keep_ms: int,
+        reserve_bytes: int,
+        limits_given: Mapping[str, Quota] = quotas.DEFAULTS,
+    ) -> None:
+        self._quotas = limits_given
         self._decider = decider
         self._clocks = clocks
         self.lease_ms = lease_ms
@@ -69,12 +79,11 @@ class Transactions:
             return known
         self.check_room()
         state = self._state
-        if len(state.open) >= limits.OPEN_TRANSACTIONS_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_OPEN_TRANSACTIONS", open=len(state.open))
+        state.usage.check(self._quotas, quotas.TRANSACTIONS, request.principal.name)
         tables = {intent.table_id: self._begin_table(intent, request) for intent in request.tables}
         txn = self._new(request, tables)
         if request.adopt_from:
-            adopt(state, txn, request.adopt_from)
+            adopt(state, txn, request.adopt_from, self._quotas)
         state.put_txn(txn)
         state.leases[txn.txn_id] = self._clocks.mono_ms() + self.lease_ms
         return txn
@@ -132,6 +141,7 @@ class Transactions:
                 raise invalid("PATH_REUSED", "registered before with other content", path=entry.path)
         if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
+        check_staged(self._state, txn, fresh, self._quotas)
         self._refuse_live(txn_id, table_id, fresh)
         self._give_row_ids(mine.table_id, fresh)
         self._state.stage(txn, mine, fresh)

@@ -1,0 +1,64 @@
+"""Refusals in the log: a few of each reason and principal, and how many were left out."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import OrderedDict
+from typing import Final
+
+from metaservice.core.errors import MetaError
+from metaservice.observe import REFUSED
+
+WINDOW_S: Final = 10.0
+LINES_PER_WINDOW: Final = 20
+KINDS_MAX: Final = 1_000
+log = logging.getLogger("laketx.rpc")
+
+
+class _Seen:
+    __slots__ = ("lines", "since_s", "suppressed")
+
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        self.lines = 0
+        self.suppressed = 0
+
+
+class RefusalLog:
+    """Any thread. A storm of refusals fills no disk."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+
+    def say(self, error: MetaError, method: str, request_id: str, principal: str) -> None:
+        suppressed = self._next((error.reason, principal))
+        if suppressed is None:
+            return
+        said = {"event": REFUSED, "method": method, "request_id": request_id, "reason": error.reason, **error.facts}
+        if principal:
+            said["principal"] = principal
+        if suppressed:
+            said["suppressed"] = str(suppressed)
+        log.info(json.dumps(said))
+
+    def _next(self, kind: tuple[str, str]) -> int | None:
+        """How many like it were left out before; None: leave this one out, too."""
+        now_s = time.monotonic()
+        with self._mutex:
+            seen = self._seen.get(kind)
+            suppressed = 0
+            if seen is None or now_s - seen.since_s > WINDOW_S:
+                suppressed = seen.suppressed if seen is not None else 0
+                seen = self._seen[kind] = _Seen(now_s)
+                self._seen.move_to_end(kind)
+                if len(self._seen) > KINDS_MAX:
+                    self._seen.popitem(last=False)
+            if seen.lines >= LINES_PER_WINDOW:
+                seen.suppressed += 1
+                return None
+            seen.lines += 1
+            return suppressed

@@ -1,0 +1,66 @@
+"""Rates, the log of refusals, and what the state counts."""
+
+import json
+import logging
+
+import pytest
+
+from metaservice.core import quotas
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.quotas import Quota
+from metaservice.rpc import refusals
+from metaservice.rpc.rates import Rates
+from metaservice.rpc.refusals import RefusalLog
+from metaservice.service.usage import Usage
+
+SLOW = 1  # a second: none comes while a test runs
+
+
+def refused(rates: Rates, principal: str, count: int = 1) -> dict[str, str]:
+    with pytest.raises(MetaError) as caught:
+        rates.take(principal, count)
+    assert (caught.value.kind, caught.value.reason) == (ErrorKind.EXHAUSTED, "TOO_MANY_REQUESTS")
+    return caught.value.facts
+
+
+def test_a_principal_that_asks_too_much_leaves_requests_for_others() -> None:
+    rates = Rates(Quota(1_000, SLOW))
+    rates.take("etl", 500)  # a frame may overdraw
+    assert refused(rates, "etl") == {"quota": "requests", "most": "1", "principal": "etl"}
+    rates.take("bi")
+
+
+def test_all_together_have_a_rate() -> None:
+    rates = Rates(Quota(SLOW, 1_000))
+    rates.take("etl", 500)
+    assert refused(rates, "bi") == {"quota": "requests", "most": "1"}
+
+
+@pytest.mark.parametrize(("most", "each", "principal"), [(2, 9, None), (9, 2, "etl")])
+def test_a_refusal_says_whose_quota_is_used_up(most: int, each: int, principal: str | None) -> None:
+    usage, limits = Usage(), {quotas.PINS: Quota(most, each)}
+    for _ in range(2):
+        usage.check(limits, quotas.PINS, "etl")
+        usage.add(quotas.PINS, "etl", 1)
+    with pytest.raises(MetaError) as caught:
+        usage.check(limits, quotas.PINS, "etl")
+    assert (caught.value.reason, caught.value.facts.get("principal")) == ("TOO_MANY_PINS", principal)
+    usage.add(quotas.PINS, "etl", -1)
+    usage.check(limits, quotas.PINS, "etl")
+    assert usage.shares[quotas.PINS] == {"etl": 1}
+
+
+def test_a_storm_of_refusals_is_a_few_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = RefusalLog()
+    storm, other = MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_PINS"), MetaError(ErrorKind.INVALID, "TIME_INVALID")
+    with caplog.at_level(logging.INFO, "laketx.rpc"):
+        for _ in range(1_000):
+            said.say(storm, "/m", "id", "etl")
+        said.say(storm, "/m", "id", "bi")
+        said.say(other, "/m", "id", "etl")
+        assert len(caplog.records) == refusals.LINES_PER_WINDOW + 2
+        monkeypatch.setattr(refusals, "WINDOW_S", 0.0)
+        said.say(storm, "/m", "id", "etl")
+    last = json.loads(caplog.records[-1].getMessage())
+    assert (last["reason"], last["principal"]) == ("TOO_MANY_PINS", "etl")
+    assert int(last["suppressed"]) == 1_000 - refusals.LINES_PER_WINDOW
