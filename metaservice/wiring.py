@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import secrets
 import signal
 import sys
+import threading
 import time
 import traceback
 import uuid
@@ -63,6 +65,8 @@ EXIT_BROKEN = 70
 EXIT_UNUSABLE = 74
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 REOPEN_TRIES_MAX = 600
+CONNECTIONS_MAX = 10_000
+DESCRIPTORS_MAX = 65_536
 CHECK_PAUSE_S = 0.002
 _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -225,9 +229,31 @@ def tune_interpreter() -> None:
     sys.setswitchinterval(0.001)  # whoever returns from a sync waits that long for its turn, not five times as long
 
 
+def raise_descriptor_limit() -> int:
+    """As far as the system lets the process; what it is then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+def end_on_lost_thread() -> None:
+    """A thread that ends by an exception, gRPC's own among them, leaves a process that is alive and deaf: it ends."""
+
+    def lost(given: threading.ExceptHookArgs) -> None:
+        if given.exc_value is not None and not isinstance(given.exc_value, SystemExit):
+            fail_stop(given.exc_value)
+
+    threading.excepthook = lost
+
+
 def serve(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT."""
     set_up_logging(settings.logging)
+    end_on_lost_thread()
+    connections_max = min(CONNECTIONS_MAX, raise_descriptor_limit() // 2)  # the store's files need the rest
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # before any thread: only sigwait below takes them
     tune_interpreter()
     try:
@@ -236,7 +262,12 @@ def serve(settings: Settings) -> int:
         sys.stderr.write(f"laketx: {error}\n")
         return EXIT_UNUSABLE
     edge = ServerSettings(
-        settings.listen, settings.threads, settings.quotas, settings.patience, reflection=settings.reflection
+        settings.listen,
+        settings.threads,
+        settings.quotas,
+        settings.patience,
+        reflection=settings.reflection,
+        connections_max=connections_max,
     )
     try:
         server = Server(service.calls, service.operators, edge, lambda: uuid.uuid4().hex, fail_stop)

@@ -61,6 +61,7 @@ class ServerSettings:
     quotas: Mapping[str, Quota] = field(default_factory=lambda: quotas.DEFAULTS)
     patience: Patience = field(default_factory=Patience)
     reflection: bool = False
+    connections_max: int = 10_000
     message_bytes_max: int = 16 * 1024 * 1024
 
 
@@ -93,6 +94,7 @@ class Server:
                 ("grpc.max_receive_message_length", most),
                 ("grpc.max_send_message_length", most),
                 ("grpc.so_reuseport", 0),
+                ("grpc.max_allowed_incoming_connections", settings.connections_max),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.keepalive_time_ms", 30_000),  # a watcher that vanished gives its place back
                 ("grpc.keepalive_timeout_ms", 20_000),

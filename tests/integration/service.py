@@ -26,7 +26,10 @@ PRINCIPAL = common_pb2.Principal(name="tests", client="integration")
 class Service:
     """A process on a folder; `start` may follow a `kill`."""
 
-    def __init__(self, folder: Path, *flags: str, listen: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self, folder: Path, *flags: str, listen: str = "127.0.0.1:0", descriptors_max: int | None = None
+    ) -> None:
+        self.descriptors_max = descriptors_max
         self.folder = folder
         self.flags = flags
         self.address = listen
@@ -40,6 +43,8 @@ class Service:
 
     def spawn(self, listen: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "metaservice", "--listen", listen, "--data", str(self.folder), *self.flags]
+        if self.descriptors_max is not None:
+            command = ["sh", "-c", f'ulimit -n {self.descriptors_max}; exec "$@"', "sh", *command]
         with self.errors.open("ab") as stderr:
             return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True)
 
