@@ -33,6 +33,7 @@ class MultiTableTransaction:
         self.message = message
         self._app = app
         self.commits: list[Commit] = []
+        self._ids: dict[str, str] = {}  # by the names asked for
         self._tables: dict[str, TableInTransaction] = {}
         self._is_over = False
         self._cursors: list[Cursor] = []
@@ -44,10 +45,13 @@ class MultiTableTransaction:
         self._cursors.append(cursor)
 
     def table(self, name: str) -> TableInTransaction:
-        found = self._tables.get(name)
-        if found is None:
-            found = self._tables[name] = TableInTransaction(self, self.lake.table(name))
-        return found
+        table_id = self._ids.get(name)
+        if table_id is None:  # the same table may be named in several ways
+            table = self.lake.table(name)
+            table_id = self._ids[name] = table.table_id
+            if table_id not in self._tables:
+                self._tables[table_id] = TableInTransaction(self, table)
+        return self._tables[table_id]
 
     def check_open(self) -> None:
         if self._is_over:

@@ -181,7 +181,8 @@ class Catalog:
                 undrop_until_us=dropped.until_us,
             )
         check_free(state, name)
-        table_name_in(state, name)
+        if table_name_in(state, name) != name:  # its own is gone, and one of another case is there
+            raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name.partition(".")[0])
         if len(state.tables) >= limits.TABLES_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
         table = dropped.table

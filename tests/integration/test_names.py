@@ -70,6 +70,16 @@ def test_two_tables_whose_names_differ_in_case_alone_are_refused(client: MetaCli
         client.get_table("shop.order")
 
 
+def test_a_dropped_table_comes_back_into_its_own_namespace(client: MetaClient) -> None:
+    client.create_namespace("home")
+    made = client.create_table(table("home.t"))
+    client.drop_table(made.table_id)
+    client.drop_namespace("HOME")
+    client.create_namespace("Home")
+    with pytest.raises(NotFoundError, match="NAMESPACE_UNKNOWN"):
+        client.undrop_table(made.table_id)
+
+
 def test_a_table_gets_another_name_and_its_old_one_is_free_at_once(tmp_path: Path) -> None:
     with service(tmp_path / "db") as (server, _), MetaClient(server.address) as client:
         table_id = rename_all(client)

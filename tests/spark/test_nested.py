@@ -79,3 +79,5 @@ def test_a_table_is_renamed(lake: Lake, new_name: Names) -> None:
     assert lake.rename_table(old.upper(), new).name == new
     assert table.refresh().name == new
     assert lake.table(new.upper()).table_id == table.table_id
+    with lake.transaction() as txn:
+        assert txn.table(new) is txn.table(new.upper())  # one change a table, however it is called
