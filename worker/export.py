@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyarrow import fs
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
@@ -18,6 +19,7 @@ from metaservice.client import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import scan
 from worker.errors import InputError
+from worker.faults import explain
 from worker.layouts import as_clock
 from worker.logs import Facts, tell
 from worker.progress import progress
@@ -58,7 +60,10 @@ def export(
         facts: Facts = {"table": meta.name, "version": snapshot.version, "txn_id": ""}
         tell("export begins", **facts)
         with target.filled() as folder, progress(rows.sparkSession, f"export {meta.name}"):
-            write(named_in_utc(rows, names), folder, names, meta.properties.get("write.compression", "zstd"))
+            try:
+                write(named_in_utc(rows, names), folder, names, meta.properties.get("write.compression", "zstd"))
+            except PySparkException as error:
+                raise explain(error, meta) or error from error
         tell("export is complete", **facts)
         return snapshot.version
 

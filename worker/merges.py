@@ -31,6 +31,7 @@ from worker.row_changes import (
     hide,
     ids_of,
     moves,
+    one_value,
     refused_values,
     shaped,
     target_of,
@@ -349,7 +350,7 @@ def clause_values(meta: catalog_pb2.Table, clause: Clause, settings: Settings) -
     for key in keys:
         if key.lower() not in given:
             raise InputError("COLUMN_MISSING", f"the insert of the merge lacks {key}, which is of the key")
-        found[key] = as_column(given[key.lower()])
+        found[key] = one_value(as_column(given[key.lower()]))
     return found
 
 

@@ -34,6 +34,8 @@ def fields_of(spark: SparkSession, columns: str | t.StructType) -> list[tuple[st
     """Columns and, by their paths, fields of structs: "note string, address.zip string". A StructType has names."""
     if isinstance(columns, t.StructType):
         return [(quoted_if_odd(field.name), field) for field in columns.fields]
+    if not columns.strip():
+        raise InputError("COLUMNS_INVALID", 'name the columns with their types, such as "note string"')
     paths, words = [], []
     for at, text in enumerate(_parts(columns)):
         nested = _NESTED.fullmatch(text)

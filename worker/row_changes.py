@@ -106,12 +106,17 @@ def checked_settings(
     """By the table's names; values as Columns. `row` gives a column of the row as it was, for fields of structs."""
     if not settings:
         raise InputError("SETTINGS_EMPTY", "no column is set")
-    values = {name: as_column(value) for name, value in settings.items()}
+    values = {name: one_value(as_column(value)) for name, value in settings.items()}
     found = by_column(meta, values, row or column_of())
     for name in found:
         if name in meta.primary_key:
             raise InputError("KEY_SET", f"{name} is of the key: delete the row and insert another")
     return found
+
+
+def one_value(value: Column) -> Column:
+    """The same; Spark takes no generator inside of it: explode would make two rows of one."""
+    return sf.coalesce(value)
 
 
 def as_column(value: Any) -> Column:

@@ -39,7 +39,7 @@ def plan_insert(table: Table, df: DataFrame, order_by: OrderBy | None = None) ->
     if meta.primary_key:
         rows = upserts(aligned(latest_of_each_key(df, meta, order_by), meta))
     else:
-        ordered = df if order_by is None else df.orderBy(*columns_of(df, order_by))
+        ordered = df if order_by is None else in_order(df, order_by)
         rows = aligned(ordered, meta)
 
     def stage(stage: Stage) -> Staged:
@@ -59,7 +59,7 @@ def plan_overwrite(table: Table, df: DataFrame, where: Partitions, order_by: Ord
     if meta.primary_key:
         df = latest_of_each_key(df, meta, order_by)
     elif order_by is not None:
-        df = df.orderBy(*columns_of(df, order_by))
+        df = in_order(df, order_by)
     rows = aligned(df, meta)
 
     def stage(stage: Stage) -> Staged:
@@ -222,6 +222,15 @@ def columns_of(df: DataFrame, order_by: OrderBy) -> list[Column]:
     known = {name.lower() for name in df.columns}
     named = [quoted(one) if isinstance(one, str) and one.lower() in known else one for one in many]
     return [sf.col(one) if isinstance(one, str) else one for one in named]
+
+
+def in_order(df: DataFrame, order_by: OrderBy) -> DataFrame:
+    try:
+        ordered = df.orderBy(*columns_of(df, order_by))
+        _ = ordered.schema  # a Connect session says only now what is wrong
+    except AnalysisException as error:
+        raise InputError("COLUMN_UNKNOWN", error.getMessage() or "order_by") from error
+    return ordered
 
 
 def latest_of_each_key(df: DataFrame, meta: catalog_pb2.Table, order_by: OrderBy | None) -> DataFrame:

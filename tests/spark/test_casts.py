@@ -92,7 +92,7 @@ def test_other_columns_lose_what_spark_lets_them_unless_casts_are_strict(
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_overflows_and_bad_values_are_input_errors(
-    lake: Lake, spark: SparkSession, new_name: Names, keyed: bool
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path, keyed: bool
 ) -> None:
     table = lake.create_table(new_name(), "id int, v tinyint", primary_key=["id"] if keyed else [])
     table.insert(one(spark, "1 as id", "100Y as v"))
@@ -111,6 +111,10 @@ def test_overflows_and_bad_values_are_input_errors(
     for write in bad:
         with pytest.raises(InputError, match="VALUE_INVALID"):
             write()
+    with pytest.raises(InputError, match="VALUE_INVALID"):
+        table.export(tmp_path / "out", where="1 / (id - 1) > 0")
+    with pytest.raises(InputError, match="COLUMN_UNKNOWN"):
+        table.insert(one(spark, "2 as id"), order_by="unknown")
     assert staged_folders(table) == folders
     for condition in ("unknown = 1", "id +", "sum(id) > 1"):
         with pytest.raises(InputError, match="CONDITION_INVALID"):

@@ -49,7 +49,9 @@ def test_what_is_no_field_to_set_or_add(lake: Lake, spark: SparkSession, new_nam
         (lambda: table.update({"s": "s", "s.in": "s.in"}), "COLUMN_TWICE"),
         (lambda: table.update({"s.in.x": "'a'", "s.in": "s.in"}), "COLUMN_TWICE"),
         (lambda: table.update({"s.in.x": "array(1)"}), "VALUE_INVALID"),
+        (lambda: table.update({"s": "explode(array(s, s))"}), "VALUE_INVALID"),
         (lambda: table.add_columns("s.b int not null"), "COLUMN_NOT_NULLABLE"),
+        (lambda: table.add_columns(" "), "COLUMNS_INVALID"),
         (lambda: table.add_columns("id.b int"), "COLUMN_UNKNOWN"),
         (lambda: table.add_columns("s.A int"), "COLUMN_EXISTS"),
     ]
