@@ -111,8 +111,10 @@ class Table(Changes[Commit]):
         return with_comments(self.meta)
 
     def describe(self) -> DataFrame:
-        """Its columns as rows: name, type, whether they take NULL, comment."""
-        rows = [(one.name, one.type, one.nullable, one.comment) for one in self.meta.columns]
+        """Its columns as rows: name, type, whether they take NULL, comment. The table's own comment comes last."""
+        rows: list[tuple[Any, ...]] = [(one.name, one.type, one.nullable, one.comment) for one in self.meta.columns]
+        if self.meta.comment:
+            rows.append(("# table", None, None, self.meta.comment))
         return self.lake.spark.createDataFrame(
             rows, "col_name string, data_type string, nullable boolean, comment string"
         )

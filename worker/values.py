@@ -38,7 +38,7 @@ def wire_value(value: Any, type_name: str, zone: tzinfo | None = None) -> common
         if type_name == "boolean":
             return common_pb2.Value(boolean=_boolean(value))
         if type_name == "binary":
-            return common_pb2.Value(binary=bytes(value))
+            return common_pb2.Value(binary=memoryview(value).tobytes())
         if type_name.startswith("decimal"):
             return common_pb2.Value(decimal=format(_decimal(value, type_name), "f"))
     except (ValueError, TypeError, AttributeError, InvalidOperation) as error:

@@ -32,6 +32,7 @@ ADDED: Final = re.compile(
 )
 MOVED: Final = re.compile(rf"(?P<path>{PATH})\s+(first|after\s+(?P<after>{NAME}))", re.IGNORECASE)
 TYPED: Final = re.compile(rf"(?P<path>{PATH})\s+(?P<type>.+)", re.DOTALL)
+SIDES: Final = re.compile(r"((?:`(?:[^`]|``)+`|[^=`])+)=(.*)", re.DOTALL)
 EXAMPLE: Final = 'write: "id bigint not null" or "day date comment \'of the order\'"'
 
 
@@ -107,7 +108,7 @@ def dropped(text: str) -> common_pb2.SchemaChange:
 
 def renamed(text: str) -> common_pb2.SchemaChange:
     old, name = _sides(text, "pay=salary")
-    return rename_column(old, name)
+    return rename_column(old, unquoted(name))
 
 
 def moved(text: str) -> common_pb2.SchemaChange:
@@ -137,7 +138,7 @@ def _match(pattern: re.Pattern[str], text: str, example: str) -> re.Match[str]:
 
 
 def _sides(text: str, example: str, *, may_be_empty: bool = False) -> tuple[str, str]:
-    left, equals, right = text.partition("=")
-    if not left or not equals or not (right or may_be_empty):
+    found = SIDES.fullmatch(text)
+    if found is None or not (found[2] or may_be_empty):
         raise argparse.ArgumentTypeError(f"`{text}` can't be read; such as: {example}")
-    return left.strip(), right.strip()
+    return found[1].strip(), found[2].strip()

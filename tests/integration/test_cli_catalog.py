@@ -152,6 +152,27 @@ def test_columns_change_in_their_order(lake: Lake, here: Run) -> None:
     assert "p struct<Zip:int>" in here("table", "schemas", "alters").lines()[1]
 
 
+def test_columns_of_any_name_and_a_table_of_another(here: Run) -> None:
+    words = ["`unit price` decimal(4,1) comment 'net, of tax'", "`a.b` INT", "`x=y` string", "s struct<`P q`: INT>"]
+    assert here("table", "create", "oddly", *words, "--key", "`A.b`").code == 0
+    changes = ["--rename", "`x=y`=`z w`", "--add", "S.`n n` INT", "--move", "`a.b` first"]
+    assert here("table", "alter", "ODDLY", *changes, "--comment-column", "UNIT PRICE=gross", "-m", "names").code == 0
+    shown = of(here("table", "show", "oddly", "-o", "json"))
+    assert [(each["name"], each["type"], each["comment"]) for each in shown["columns"]] == [
+        ("a.b", "int", ""),
+        ("unit price", "decimal(4,1)", "gross"),
+        ("z w", "string", ""),
+        ("s", "struct<`P q`:int,`n n`:int>", ""),
+    ]
+    assert shown["primary_key"] == ["a.b"]
+    assert here("table", "rename", "oddly", "shop.evenly").out == "oddly is shop.evenly: version 2\n"
+    taken = here("table", "rename", "shop.evenly", "SHOP.Orders")
+    assert (taken.code, "TABLE_EXISTS" in taken.err) == (Exit.REFUSED, True)
+    bad = here("table", "alter", "shop.evenly", "--add", "k int not null")
+    assert (bad.code, "without NOT NULL" in bad.err) == (Exit.USAGE, True)
+    here("table", "drop", "SHOP.EVENLY", "--yes")
+
+
 def test_a_table_is_made_where_one_may_be(lake: Lake, here: Run) -> None:
     create = ("table", "create", "again", "id bigint")
     first = of(here(*create, "-o", "json"))

@@ -2,7 +2,7 @@
 
 import io
 from datetime import UTC, date, datetime
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,25 +11,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
-from pyspark.sql.types import ArrayType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from metaservice.core import types as core_types
+from metaservice.core.types import folded
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
-from worker.schema import ATOMIC, FIELD_ID, parse_type, type_text
+from worker.schema import ATOMIC, FIELD_ID, parse_type, quoted_if_odd, type_text
 from worker.staging import column_stats, first_duplicate, list_parquet
 from worker.storage import storage
 from worker.transaction import BACKOFF_LONGEST_S, backoff_s, check_policy
 from worker.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
 
-NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+PLAIN = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+ODD = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"]), min_size=1, max_size=8)
+NAMES = st.one_of(PLAIN, ODD, st.sampled_from(["a b", "a.b", "`", "``a", "x:int", "<", ",", "größe"])).map(
+    quoted_if_odd
+)
 TYPES = st.recursive(
     st.one_of(st.sampled_from(sorted(ATOMIC)), st.integers(1, 38).map(lambda p: f"decimal({p},{p // 2})")),
     lambda inner: st.one_of(
         inner.map(lambda one: f"array<{one}>"),
         st.tuples(inner, inner).map(lambda pair: f"map<{pair[0]},{pair[1]}>"),
-        st.lists(st.tuples(NAMES, inner, st.booleans()), min_size=1, max_size=3).map(
-            lambda fields: f"struct<{','.join(f'{n}:{k}' + (' not null' if r else '') for n, k, r in fields)}>"
-        ),
+        st.lists(
+            st.tuples(NAMES, inner, st.booleans()), min_size=1, max_size=3, unique_by=lambda one: folded(one[0])
+        ).map(lambda fields: f"struct<{','.join(f'{n}:{k}' + (' not null' if r else '') for n, k, r in fields)}>"),
     ),
     max_leaves=6,
 )
@@ -38,6 +44,37 @@ TYPES = st.recursive(
 @given(TYPES)
 def test_types_survive_the_way_to_spark_and_back(text: str) -> None:
     assert type_text(parse_type(text)) == text
+    kind = core_types.parse_type(text)  # the service reads the same
+    assert core_types.type_text(kind) == text
+    numbered = core_types.with_new_ids(kind, count(1).__next__)
+    found = parse_type(text, dict(core_types.nested_ids(numbered)))
+    assert fields_in(found) == numbered_in(numbered)
+
+
+def numbered_in(kind: core_types.Type) -> list[int]:
+    """The ids of fields of structs, parents first."""
+    match kind:
+        case core_types.Struct(fields):
+            return [one for field in fields for one in (field.field_id, *numbered_in(field.kind))]
+        case core_types.Array(element):
+            return numbered_in(element)
+        case core_types.Map(key, value):
+            return numbered_in(key) + numbered_in(value)
+        case _:
+            return []
+
+
+def fields_in(kind: DataType) -> list[int]:
+    """As `numbered_in`."""
+    match kind:
+        case StructType():
+            return [one for field in kind.fields for one in (field.metadata[FIELD_ID], *fields_in(field.dataType))]
+        case ArrayType():
+            return fields_in(kind.elementType)
+        case MapType():
+            return fields_in(kind.keyType) + fields_in(kind.valueType)
+        case _:
+            return []
 
 
 def test_nested_fields_get_their_ids() -> None:
