@@ -18,6 +18,7 @@ from worker.file_scans import TableLike
 from worker.frames import frame_of
 from worker.pins import Pins, pins_of
 from worker.predicates import EPOCH, MICROSECOND, renamed, session_zone, to_wire
+from worker.spark_jobs import is_classic
 
 PLANS_MAX: Final = 5
 
@@ -59,7 +60,8 @@ def filtered(rows: DataFrame, where: str | Column) -> DataFrame:
     """The rows for which it is true; refused where Spark can't make sense of it."""
     try:
         found = rows.filter(where)
-        _ = found.schema  # a Connect session says only now what is wrong
+        if not is_classic(rows.sparkSession):
+            _ = found.schema  # a Connect session says only now what is wrong
     except PySparkException as error:
         raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
     return found
