@@ -23,8 +23,9 @@ from rich.table import Table
 from rich.text import Text
 
 from examples.telling import chapter, console, say
+from metaservice.cli.txn import with_typed_partition
 from metaservice.cli.values import when, word
-from metaservice.cli.why import explained, with_typed_partition
+from metaservice.cli.why import explained
 from metaservice.client import ConflictError, MetaClient, Transaction
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 

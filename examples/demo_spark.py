@@ -22,7 +22,8 @@ from rich.text import Text
 
 from examples import demo_metadata
 from examples.telling import bad, chapter, console, good, say
-from metaservice.cli.why import explained, with_typed_partition
+from metaservice.cli.txn import with_typed_partition
+from metaservice.cli.why import explained
 from worker import Commit, ConflictError, Lake, Table, connect
 from worker.transaction import OnConflict
 

@@ -4,7 +4,8 @@
         table = client.get_table("sales")
 
 The server is a process of its own, never the caller's; whoever opens the folder first starts it, all others share it,
-and it ends by itself when nobody has needed it for a while. Below the folder:
+and it ends by itself when nobody has needed it for a while, or when its socket was removed (cleaners of /tmp do that):
+then the next call starts another. All of it is the user's alone (0600, 0700). Below the folder:
 
     _laketx/server.lock     whoever holds it may be the server; it is free again when the process ends, however it does
     _laketx/server.json     where the server listens, and which release it is
@@ -46,6 +47,7 @@ LOOK_EVERY_S: Final = 0.01
 SOCKET_PATH_BYTES_MAX: Final = 100  # the kernel takes 107
 LOG_BYTES_MAX: Final = 8 << 20
 LOG_SHOWN_BYTES: Final = 2_000
+ADDRESS: Final = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}\Z")  # host and port
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+\Z")  # any other letter means something in an address
 SERVE: Final = (sys.executable, "-m", "metaservice")
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -113,15 +115,34 @@ def _revive(path: str | os.PathLike[str], idle_exit_s: float) -> None:
         find_or_start(path, idle_exit_s=idle_exit_s)
 
 
+def looks_like_address(text: str) -> bool:
+    """`meta:7070` is no folder that somebody wants to make."""
+    return ADDRESS.match(text) is not None
+
+
 def _home(folder: Path) -> Path:
     if (folder / "CURRENT").exists() and (folder / "IDENTITY").exists():
         _refuse("BLOCKED", "FOLDER_IS_A_STORE", "it belongs to a service that was started by hand", folder=str(folder))
+    if looks_like_address(str(folder)) and not folder.exists():
+        said = f"it looks like an address: say laketx://{folder}, or ./{folder} where it is to be a folder"
+        _refuse("INVALID", "ADDRESS_INVALID", said, folder=str(folder))
     home = folder / "_laketx"
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            _make_private(folder)
+        _make_private(home)
         return home.resolve(strict=True)
     except OSError as error:
         _refuse_folder(home, error)
+
+
+def _make_private(folder: Path) -> None:
+    """The user's alone, whatever the umask; one that is somebody else's stays as it is."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid == os.getuid() and found.st_mode & 0o777 != 0o700:
+        folder.chmod(0o700)
 
 
 def _refuse_folder(home: Path, error: OSError) -> NoReturn:
@@ -176,7 +197,8 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
         log = home / "server.log"
         if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
             log.replace(home / "server.log.1")
-        with log.open("ab") as output:
+        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+            os.fchmod(output.fileno(), 0o600)
             said_from = output.tell()
             server = subprocess.Popen(
                 [*SERVE, "--data", home / "store", "--listen", served.address, "--idle-exit-s", str(idle_exit_s)],
@@ -185,6 +207,7 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
                 stdout=output,
                 stderr=output,
                 pass_fds=[lock],
+                umask=0o077,  # its store and its socket are the user's alone
                 start_new_session=True,  # the caller's terminal doesn't end it
             )
         _write_served(home, Served(served.address, served.release, served.wire, server.pid))
@@ -238,7 +261,9 @@ def _tail(log: Path, said_from: int) -> str:
 def _write_served(home: Path, served: Served) -> None:
     """By the holder of the lock alone."""
     fresh = home / "server.json.tmp"
-    fresh.write_text(json.dumps(asdict(served)) + "\n", encoding="utf-8")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(served)) + "\n")
     fresh.replace(home / "server.json")
 
 

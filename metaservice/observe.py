@@ -17,10 +17,12 @@ from logging.handlers import RotatingFileHandler
 from typing import Final, TypeVar
 
 from metaservice.core.transaction import Txn, TxnState
+from metaservice.terminal import LineFormatter
 
 STARTED = "started"
 STOPPED = "stopped"
 IDLE = "idle"
+SOCKET_GONE = "socket_gone"
 BROKEN = "broken_invariant"
 REFUSED = "refused"
 REOPEN_FAILED = "store_reopen_failed"
@@ -49,6 +51,7 @@ EVENTS: Final[Mapping[str, str]] = {
     BACKUP_FAILED: "A backup ended half-way and what it had written was removed: path, error.",
     RESTORED: "A data folder was made from a backup: both paths, the epoch before and after.",
     IDLE: "Nobody has needed the service for as long as --idle-exit-s says: it ends.",
+    SOCKET_GONE: "Its socket was removed, as cleaners of /tmp do: it ends, and the next call starts another.",
     CLOCKS_DISAGREE: "The wall clock jumped, since the last run or in this one: by how much. Nothing is forgotten, "
     "retired or purged until it is back or confirmed. Said every hour.",
     CLOCKS_AGREE: "The clock is back.",
@@ -75,7 +78,7 @@ def set_up_logging(to: Logging) -> None:
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if to.file:
         handler = RotatingFileHandler(to.file, maxBytes=to.bytes_max, backupCount=to.files_max - 1, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(LineFormatter())
     root = logging.getLogger("laketx")
     root.addHandler(handler)
     root.setLevel(logging.INFO)

@@ -25,6 +25,7 @@ from metaservice.store import folders
 from metaservice.store.folders import BackupUnusable, Manifest
 from metaservice.store.port import Store, StoreFailed, StoreUnusable
 from metaservice.store.rocks import RocksStore
+from metaservice.terminal import printable
 from metaservice.wiring import EXIT_UNUSABLE, RealClocks, fresh_history_id
 
 ROOM_TO_RESTORE_BYTES = 64 << 20
@@ -44,10 +45,10 @@ def main(command: str, arguments: Sequence[str]) -> int:
     try:
         return COMMANDS[command](arguments)
     except (MetaError, BackupUnusable) as error:
-        sys.stderr.write(f"laketx {command}: {error}\n")
+        sys.stderr.write(f"laketx {command}: {printable(str(error))}\n")
         return EXIT_REFUSED
     except (StoreUnusable, StoreFailed, OSError) as error:
-        sys.stderr.write(f"laketx {command}: {error}\n")
+        sys.stderr.write(f"laketx {command}: {printable(str(error))}\n")
         return EXIT_UNUSABLE
 
 
@@ -79,7 +80,7 @@ def run_check(arguments: Sequence[str]) -> int:
         problems, last = 0, None
         for last in Check(store.cursor(), _no_pause).run():
             problems += len(last.problems)
-            sys.stdout.writelines(f"{problem}\n" for problem in last.problems)
+            sys.stdout.writelines(f"{printable(str(problem))}\n" for problem in last.problems)
     assert last is not None
     sys.stdout.write(f"{last.tables} tables, {last.entries} entries, {problems} problems\n")
     return EXIT_REFUSED if problems else 0

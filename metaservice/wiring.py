@@ -22,6 +22,7 @@ from metaservice.observe import (
     IDLE,
     METRICS_LISTEN,
     REOPEN_FAILED,
+    SOCKET_GONE,
     STARTED,
     STOPPED,
     event,
@@ -60,10 +61,12 @@ from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
 from metaservice.store.port import STORE_IS_BACKUP, StoreFailed, StoreUnusable
 from metaservice.store.rocks import FORMAT_SUPPORTED, RocksStore
+from metaservice.terminal import printable
 
 EXIT_BROKEN = 70
 EXIT_UNUSABLE = 74
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SOCKET_LOOK_S = 1.0
 REOPEN_TRIES_MAX = 600
 CONNECTIONS_MAX = 10_000
 DESCRIPTORS_MAX = 65_536
@@ -259,7 +262,7 @@ def serve(settings: Settings) -> int:
     try:
         service = build_service(OpenState(settings), RealClocks(), settings, read_uptime)
     except StoreUnusable as error:
-        sys.stderr.write(f"laketx: {error}\n")
+        sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
     edge = ServerSettings(
         settings.listen,
@@ -272,7 +275,7 @@ def serve(settings: Settings) -> int:
     try:
         server = Server(service.calls, service.operators, edge, lambda: uuid.uuid4().hex, fail_stop)
     except RuntimeError as error:  # gRPC raises nothing narrower
-        sys.stderr.write(f"laketx: {error}\n")
+        sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
     exporter = _build_exporter(settings, service.operators)
     service.decider.start()
@@ -293,12 +296,18 @@ def serve(settings: Settings) -> int:
 
 
 def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:
-    """Until a stop signal comes, or nobody has needed the service for long enough."""
+    """Until a stop signal comes, nobody has needed the service for long enough, or nobody can find it any more."""
     if not idle_exit_s:
         signal.sigwait(STOP_SIGNALS)
         return
     left_s = idle_exit_s
-    while signal.sigtimedwait(STOP_SIGNALS, left_s) is None:
+    while signal.sigtimedwait(STOP_SIGNALS, min(left_s, SOCKET_LOOK_S)) is None:
+        if server.socket is not None and not server.socket.exists():
+            event(SOCKET_GONE, socket=server.socket)
+            return
+        if left_s > SOCKET_LOOK_S:
+            left_s -= SOCKET_LOOK_S
+            continue
         left_s = idle_exit_s if service.decider.state.open else server.activity.close_if_idle(idle_exit_s)
         if not left_s:
             event(IDLE, idle_s=idle_exit_s)

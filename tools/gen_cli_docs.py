@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from metaservice.cli.command import Parser
@@ -17,8 +18,14 @@ from metaservice.cli.failures import MEANING
 from metaservice.cli.registry import build_parser
 from metaservice.config import build_parser as build_serve_parser
 from tools.wire import ROOT
+from worker.__main__ import parser as build_worker_parser
 
 TARGET = "docs/cli.md"
+# Commands that hand their options to another program.
+OPTIONS_OF: Mapping[str, Callable[[], argparse.ArgumentParser]] = {
+    "laketx serve": partial(build_serve_parser, {}),
+    "laketx worker": build_worker_parser,
+}
 INTRODUCTION = """\
 # The `laketx` command
 
@@ -61,7 +68,7 @@ def section(parser: Parser) -> Iterator[str]:
     if details:
         yield "\n" + "\n".join(f"{example(line)}  " for line in details.splitlines()).rstrip()
     if parser.passes_on:
-        actions = build_serve_parser({})._actions
+        actions = OPTIONS_OF[parser.prog]()._actions
         own: list[argparse.Action] = [each for each in actions if each.dest != "help"]
     else:
         own = parser.own_actions()

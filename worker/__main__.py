@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Final
 
 from metaservice.client import LakeTXError
+from metaservice.terminal import LineFormatter, printable
 from worker.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
 from worker.lake import Lake, connect
 
@@ -27,13 +28,15 @@ DRAINED: Final = b"\0"
 
 def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         with _lake(given) as lake:
             _ = lake.spark  # its start takes seconds, which no claim should wait for
             serve(lake, given)
     except LakeTXError as error:
-        sys.stderr.write(f"laketx worker: {error}\n")
+        sys.stderr.write(f"laketx worker: {printable(str(error))}\n")
         return 1
     return 0
 

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from metaservice.client import KEY_SCOPE, KeyScope, MetaClient
-from metaservice.embedded import open_folder
+from metaservice.embedded import looks_like_address, open_folder
 from protos.laketx.v1 import catalog_pb2
 from worker.daemon import Daemon
 from worker.errors import InputError
@@ -228,9 +228,16 @@ def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse
         if not warehouse:
             raise InputError("WAREHOUSE_MISSING", f'connect("{text}", warehouse=…) says where the files lie')
         client = MetaClient(text.removeprefix(SCHEME).rstrip("/"), principal=user, client_name=CLIENT_NAME)
+        try:
+            client.reach()
+        except BaseException:
+            client.close()
+            raise
         return Lake(client, _absolute(warehouse), spark)
     if "://" in text:
         raise InputError("ADDRESS_INVALID", f"{text} is neither a folder nor laketx://host:port")
+    if isinstance(where, str) and looks_like_address(text) and not Path(text).exists():
+        raise InputError("ADDRESS_INVALID", f'{text} has no scheme: say "{SCHEME}{text}", or "./{text}" for a folder')
     folder = Path(text).absolute()
     return Lake(
         open_folder(folder, principal=user, client_name=CLIENT_NAME),

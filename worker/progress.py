@@ -17,9 +17,11 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from metaservice.client import uuid7
+from metaservice.terminal import printable
 from worker.spark_jobs import is_classic, job_tag
 
 SWITCH: Final = "LAKETX_PROGRESS"
@@ -130,7 +132,7 @@ class Bars:
                 self._bars = Progress(*columns, console=console, transient=True)
                 self._bars.start()
             if line is None:
-                line = self._bars.add_task(title)
+                line = self._bars.add_task(escape(printable(title)))
                 self._lines += 1
             self._bars.update(line, completed=counts[0], total=counts[1] or None)
             return line

@@ -15,6 +15,7 @@ from metaservice.cli.find import suggest_name
 from metaservice.cli.output import Session, Settings
 from metaservice.cli.registry import SERVER, TIMEOUT_S, build_parser
 from metaservice.client import LakeTXError
+from metaservice.terminal import printable
 
 
 def run(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -30,7 +31,7 @@ def run(arguments: Sequence[str] | None = None, environment: Mapping[str, str] =
         return Exit.PIPE_CLOSED
     except OSError as error:  # a full disk, for one
         drop_output()
-        sys.stderr.write(f"laketx: {error}\n")
+        sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return Exit.REFUSED
     return code
 

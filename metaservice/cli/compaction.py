@@ -12,7 +12,7 @@ from metaservice.cli.find import find_table
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.partitions import read_partitions
 from metaservice.cli.values import duration_text, partition_text, size_text, when, word
-from protos.laketx.v1 import common_pb2, maintenance_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2
 
 OPERATIONS: Final = {
     "minor": common_pb2.OPERATION_MINOR_COMPACT,
@@ -22,6 +22,7 @@ OPERATIONS: Final = {
 STATES: Final = ["queued", "claimed", "done", "failed", "cancelled"]
 ENDED: Final = (maintenance_pb2.TASK_STATE_DONE, maintenance_pb2.TASK_STATE_CANCELLED)
 WAIT_STEP_S: Final = 0.5
+LOOKS_UNTIL_NOTE: Final = 10
 TASKS = (
     Column("task"),
     Column("table"),
@@ -179,15 +180,21 @@ def run_run(session: Session, args: Arguments) -> int:
         partitions=read_partitions(table, args.partition),
         priority=args.priority,
     )
-    tasks = list(answer.tasks)
+    tasks, is_new = list(answer.tasks), True
+    if not tasks:
+        tasks, is_new = under_way(session, table, args), False
+        if tasks:
+            session.note("that is queued already:")
     if args.wait:
         tasks = [wait_for(session, task.task_id) for task in tasks]
+    elif tasks and not is_new:
+        warn_without_workers(session, tasks[0])
     if session.as_json:
         session.show_json({"tasks": tasks, "left_out": answer.left_out})
     elif tasks:
         session.show_rows(TASKS, map(task_row, tasks))
     else:
-        session.say("nothing to do, or all of it is being done")
+        session.say("nothing to do")
     if answer.left_out:
         session.note(f"{answer.left_out} tasks more than one request takes: ask again later")
     failed = [task for task in tasks if task.state == maintenance_pb2.TASK_STATE_FAILED]
@@ -202,13 +209,39 @@ def run_run(session: Session, args: Arguments) -> int:
     return Exit.DONE
 
 
+def under_way(session: Session, table: catalog_pb2.Table, args: Arguments) -> list[maintenance_pb2.MaintenanceTask]:
+    """Tasks that wait or run and do what was asked for."""
+    wanted = {partition_text(one) for one in read_partitions(table, args.partition)}
+    states = [maintenance_pb2.TASK_STATE_QUEUED, maintenance_pb2.TASK_STATE_CLAIMED]
+    pages = session.client.list_task_pages(table_id=table.table_id, states=states)
+    return [
+        task
+        for page in pages
+        for task in page.tasks
+        if task.operation == OPERATIONS[args.what]
+        and (not wanted or any(partition_text(group.partition) in wanted for group in task.groups))
+    ]
+
+
 def wait_for(session: Session, task_id: str) -> maintenance_pb2.MaintenanceTask:
     """The task when it has ended, or when an alarm says that it won't soon."""
+    looks = 0
     while True:
         task = session.client.get_task(task_id)
         if task.state in ENDED or task.state == maintenance_pb2.TASK_STATE_FAILED:
             return task
+        if looks == LOOKS_UNTIL_NOTE:
+            warn_without_workers(session, task)
+        looks += 1
         time.sleep(WAIT_STEP_S)
+
+
+def warn_without_workers(session: Session, task: maintenance_pb2.MaintenanceTask) -> None:
+    """Workers that are idle say nothing to the service: that nobody runs anything is what can be known."""
+    if task.state != maintenance_pb2.TASK_STATE_QUEUED:
+        return
+    if not next(session.client.list_task_pages(page_size=1)).claimed:
+        session.note("no worker runs a task now: `laketx worker` starts one, if none is there")
 
 
 def cancel_arguments(parser: Parser) -> None:

@@ -31,8 +31,9 @@ from metaservice.cli.command import (
 )
 from metaservice.cli.find import find_table, list_namespaces
 from metaservice.cli.output import Session, Settings
-from metaservice.cli.values import printable, word
+from metaservice.cli.values import word
 from metaservice.client import LakeTXError, MetaClient
+from metaservice.terminal import printable
 from protos.laketx.v1 import maintenance_pb2, transaction_pb2
 
 TIMEOUT_S: Final = 1.0
@@ -59,7 +60,7 @@ def run(session: Session, args: Arguments) -> None:
     with Session(settings, session.now_us) as asking:
         for text, meaning in position.list_possible(asking, current, option):
             if text == FILES or text.startswith(current):
-                session.write(f"{text if text == FILES else prefix + text}\t{printable(meaning)}")
+                session.write(f"{text if text == FILES else printable(prefix + text)}\t{printable(meaning)}")
 
 
 def settings_at(position: Position, settings: Settings) -> Settings:

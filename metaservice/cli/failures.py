@@ -168,6 +168,8 @@ def failure_of(error: LakeTXError, server: str) -> CommandError:
 def _refused(error: MetaServiceError, server: str) -> CommandError:
     code = EXIT_OF_REASON.get(error.reason, EXIT_OF_KIND[error.kind])
     next_step = NEXT_OF_REASON.get(error.reason, NEXT_OF_KIND[error.kind])
+    if error.reason == "SERVER_UNREACHABLE" and "address" in error.facts:
+        return CommandError(code, error.reason, f"no service answers at {server}", {}, next_step)
     if error.reason in ("RPC_UNAVAILABLE", "SESSION_BROKEN"):
         return CommandError(code, error.reason, f"no service answers at {server}", {"detail": error.message}, next_step)
     facts = {**error.facts, **({"server": server} if error.kind is ErrorKind.UNAVAILABLE else {})}

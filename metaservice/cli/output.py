@@ -6,7 +6,6 @@ cut or wrapped. Data goes to stdout, all else (notes, questions, errors) to stde
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,10 @@ from rich.table import Table
 from rich.text import Text
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
-from metaservice.cli.values import as_json, printable
+from metaservice.cli.values import as_json
 from metaservice.client import MetaClient
 from metaservice.embedded import find_or_start, open_folder
+from metaservice.terminal import json_text, printable
 
 UNLIMITED: Final = 1 << 20
 GAP: Final = 2
@@ -123,7 +123,7 @@ class Session:
     def note(self, text: str) -> None:
         """A line for people, apart from the data; --quiet leaves it out."""
         if not self.settings.quiet:
-            self._notes.print(Text(text), style="dim", soft_wrap=not self._notes.is_terminal)
+            self._notes.print(Text(printable(text)), style="dim", soft_wrap=not self._notes.is_terminal)
 
     def done(self, text: str) -> None:
         """What a command that changes something has done."""
@@ -173,12 +173,12 @@ class Session:
 
     def show_json(self, answer: Message | Sequence[Message] | dict[str, Any] | list[Any]) -> None:
         """One document."""
-        self.write(json.dumps(_jsonable(answer), indent=2, ensure_ascii=False))
+        self.write(json_text(_jsonable(answer), indent=2))
 
     def show_json_lines(self, answers: Iterable[Message | dict[str, Any]]) -> None:
         """A document a line, each as soon as it is there."""
         for answer in answers:
-            self.write(json.dumps(_jsonable(answer), ensure_ascii=False))
+            self.write(json_text(_jsonable(answer)))
 
     def write(self, text: str) -> None:
         """A line for programs, as it is."""
@@ -187,7 +187,7 @@ class Session:
 
     def show_failure(self, failure: CommandError) -> None:
         if self.as_json:
-            sys.stderr.write(json.dumps({"error": failure.as_dict()}, ensure_ascii=False) + "\n")
+            sys.stderr.write(json_text({"error": failure.as_dict()}) + "\n")
             return
         show_failure(self._notes, failure)
 

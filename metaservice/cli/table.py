@@ -22,11 +22,11 @@ from metaservice.cli.find import GONE, TABLE_ID, find_table
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.values import properties_text, when
 from metaservice.cli.versioned import VERSION_MAX
-from metaservice.client import KEY_SCOPE, MetaServiceError, key_scope
+from metaservice.client import KEY_SCOPE, PROFILE_NAMES, MetaServiceError, key_scope
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
-PROFILES = ["maxcompute", "delta_serializable", "delta_write_serializable"]
-PROFILES_TEXT = "maxcompute (the default), delta_serializable, delta_write_serializable or row_level"
+PROFILES = list(PROFILE_NAMES)
+PROFILES_TEXT = f"{PROFILES[0]} (the default), {', '.join(PROFILES[1:-1])} or {PROFILES[-1]}"
 KEY_SCOPES = {"table": "unique in the table", "partition": "unique within a partition", None: ""}
 COLUMNS = (
     Column("name"),

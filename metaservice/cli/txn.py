@@ -6,10 +6,11 @@ from itertools import islice
 
 from metaservice.cli.command import OPEN_TRANSACTION, TABLE, TRANSACTION, Arguments, Command, Parser, add_limit, add_yes
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.find import find_table, table_name
+from metaservice.cli.find import find_table, table_name, table_or_none
 from metaservice.cli.output import Column, Row, Session
-from metaservice.cli.values import when, word
-from protos.laketx.v1 import common_pb2, transaction_pb2
+from metaservice.cli.values import typed_partition_text, types_of, when, word
+from metaservice.client import MetaClient
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 STATES = ["open", "committed", "conflict", "aborted", "expired"]
 COLUMNS = (
@@ -44,10 +45,11 @@ def run_list(session: Session, args: Arguments) -> None:
     if session.as_json:
         session.show_json(list(listed))
     else:
-        session.show_rows(COLUMNS, map(row, listed))
+        tables = Tables(session.client)
+        session.show_rows(COLUMNS, (row(transaction, tables) for transaction in listed))
 
 
-def row(transaction: transaction_pb2.Transaction) -> Row:
+def row(transaction: transaction_pb2.Transaction, tables: Tables) -> Row:
     return (
         transaction.txn_id,
         word(transaction_pb2.TransactionState.Name, transaction.state),
@@ -55,7 +57,7 @@ def row(transaction: transaction_pb2.Transaction) -> Row:
         transaction.principal.name,
         when(transaction.begin_time_us),
         when(transaction.end_time_us),
-        outcome_of(transaction),
+        outcome_of(transaction, tables),
     )
 
 
@@ -80,7 +82,7 @@ def run_show(session: Session, args: Arguments) -> None:
             ("files registered", transaction.registered_files),
             ("took files from", transaction.adopt_from),
             ("files taken by", transaction.adopted_by),
-            ("outcome", outcome_of(transaction)),
+            ("outcome", outcome_of(transaction, Tables(session.client))),
         ]
     )
     committed = {table.table_id: table for table in transaction.committed.tables}
@@ -105,7 +107,7 @@ def run_outcome(session: Session, args: Arguments) -> None:
         session.show_json(transaction)
         return
     state = word(transaction_pb2.TransactionState.Name, transaction.state)
-    outcome = outcome_of(transaction)
+    outcome = outcome_of(transaction, Tables(session.client))
     session.say(f"{state}: {outcome}" if outcome else state)
 
 
@@ -142,16 +144,44 @@ def run_abort(session: Session, args: Arguments) -> None:
     session.done(f"{args.txn_id} is aborted")
 
 
-def outcome_of(transaction: transaction_pb2.Transaction) -> str:
+class Tables:
+    """Tables by id, each asked for once."""
+
+    def __init__(self, client: MetaClient) -> None:
+        self._client = client
+        self._known: dict[str, catalog_pb2.Table | None] = {}
+
+    def __getitem__(self, table_id: str) -> catalog_pb2.Table | None:
+        if table_id not in self._known:
+            self._known[table_id] = table_or_none(self._client, table_id)
+        return self._known[table_id]
+
+
+def outcome_of(transaction: transaction_pb2.Transaction, tables: Tables) -> str:
     match transaction.state:
         case transaction_pb2.TRANSACTION_STATE_COMMITTED:
             return ", ".join(f"version {table.version}" for table in transaction.committed.tables)
         case transaction_pb2.TRANSACTION_STATE_CONFLICT:
-            return transaction.conflict.message or word(common_pb2.ConflictRule.Name, transaction.conflict.rule)
+            conflict = transaction.conflict
+            table = tables[conflict.table_id] if conflict.partition else None
+            readable = with_typed_partition(conflict, table)
+            return readable.message or word(common_pb2.ConflictRule.Name, conflict.rule)
         case transaction_pb2.TRANSACTION_STATE_ABORTED:
             return transaction.abort_reason
         case _:
             return ""
+
+
+def with_typed_partition(conflict: common_pb2.Conflict, table: catalog_pb2.Table | None) -> common_pb2.Conflict:
+    """A copy whose partition has dates and times where the wire has days and microseconds."""
+    readable = common_pb2.Conflict()
+    readable.CopyFrom(conflict)
+    if table is None or not conflict.partition:
+        return readable
+    readable.partition = typed_partition_text(conflict.partition, types_of(table))
+    in_words = f"in partition {conflict.partition}"
+    readable.message = conflict.message.replace(in_words, f"in partition {readable.partition}")
+    return readable
 
 
 COMMAND = Command(

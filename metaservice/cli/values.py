@@ -136,13 +136,6 @@ def size_text(size: int) -> str:
     return f"{amount:.1f} PiB"
 
 
-def printable(text: str) -> str:
-    """On one line, and without what would steer a terminal: others' text is in commit messages and names."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 def properties_text(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(properties.items()))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from metaservice.cli.find import find_table
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.values import as_json, when, word
 from metaservice.cli.versioned import VERSION_MAX
+from metaservice.terminal import json_text
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 COLUMNS: Final = (
@@ -88,7 +88,7 @@ def execute(
         **({"LAKETX_FOLDER": session.settings.folder} if session.settings.folder else {}),
         **({} if session.settings.folder else {"LAKETX_SERVER": session.settings.server}),
     }
-    document = json.dumps(as_json(commit), ensure_ascii=False) + "\n"
+    document = json_text(as_json(commit)) + "\n"
     done = subprocess.run(  # noqa: S602 - the user's own command line
         command, shell=True, check=False, env={**inherited(session), **environment}, input=document.encode()
     )

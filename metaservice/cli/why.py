@@ -10,10 +10,11 @@ from rich.text import Text
 from metaservice.cli.command import TRANSACTION, Arguments, Command, Parser
 from metaservice.cli.find import table_or_none
 from metaservice.cli.output import Session
-from metaservice.cli.txn import outcome_of
-from metaservice.cli.values import printable, typed_partition_text, types_of, when, word
+from metaservice.cli.txn import Tables, outcome_of, with_typed_partition
+from metaservice.cli.values import when, word
 from metaservice.client import ErrorKind, MetaClient, MetaServiceError
-from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
+from metaservice.terminal import printable
+from protos.laketx.v1 import common_pb2, read_pb2, transaction_pb2
 
 FRAMED_FROM = 64
 MEANING = {
@@ -41,7 +42,7 @@ def run(session: Session, args: Arguments) -> None:
         show_conflict(session, transaction.conflict)
         return
     state = word(transaction_pb2.TransactionState.Name, transaction.state)
-    outcome = outcome_of(transaction)
+    outcome = outcome_of(transaction, Tables(session.client))
     session.say(f"{args.txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
     if transaction.state in MEANING:
         session.say(MEANING[transaction.state].format(txn=args.txn_id))
@@ -98,18 +99,6 @@ def facts(conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | 
         ("rule", word(common_pb2.ConflictRule.Name, conflict.rule)),
         ("what to do", ADVICE.get(conflict.advice, "")),
     ]
-
-
-def with_typed_partition(conflict: common_pb2.Conflict, table: catalog_pb2.Table | None) -> common_pb2.Conflict:
-    """A copy whose partition has dates and times where the wire has days and microseconds."""
-    readable = common_pb2.Conflict()
-    readable.CopyFrom(conflict)
-    if table is None or not conflict.partition:
-        return readable
-    readable.partition = typed_partition_text(conflict.partition, types_of(table))
-    in_words = f"in partition {conflict.partition}"
-    readable.message = conflict.message.replace(in_words, f"in partition {readable.partition}")
-    return readable
 
 
 COMMAND = Command(

@@ -29,10 +29,12 @@ from metaservice.client.errors import (
 from metaservice.client.ids import uuid7
 from metaservice.client.key_scope import KEY_SCOPE, KeyScope, key_scope
 from metaservice.client.meta_client import BatchOutcome, MetaClient
+from metaservice.client.profiles import PROFILE_NAMES
 from metaservice.client.transaction import Transaction
 
 __all__ = [
     "KEY_SCOPE",
+    "PROFILE_NAMES",
     "AlreadyExistsError",
     "BatchOutcome",
     "BlockedError",

@@ -22,6 +22,7 @@ from metaservice.client.errors import (
     ConflictError,
     ErrorKind,
     MetaServiceError,
+    build_error,
     decode_rpc_error,
     decode_status,
 )
@@ -51,6 +52,10 @@ RETRY_BUDGET_S: Final = 60.0
 CHUNK_FILES: Final = 1_000
 MESSAGE_BYTES_MAX: Final = 64 << 20
 SESSION_REFUSED_FOR_S: Final = 30.0
+CONTACT_S: Final = 4.0  # for the first connection: whoever has a wrong address is told so soon
+CONTACT_S_MIN: Final = 1.0
+HEALTH: Final = "/grpc.health.v1.Health/Check"
+SCHEME: Final = "laketx://"
 
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
@@ -80,8 +85,9 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         self._metadata = principal_metadata(principal)
         self._client_features = list(client_features)
         self._timeout_s = call_timeout_s
-        self._retries = Retries(retry_budget_s, revive=revive)
+        self._retries = Retries(retry_budget_s, revive=revive, contact=self._contact if revive is None else _no_contact)
         self._closed = False
+        address = address.removeprefix(SCHEME).rstrip("/")
         channel = grpc.insecure_channel(
             address,
             options=[
@@ -95,6 +101,9 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
                 ("grpc.use_local_subchannel_pool", 1),  # two clients of a process don't share a connection
             ],
         )
+        self._address, self._is_reached = address, False
+        self._greet: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH)
+        self._contact_s = max(min(CONTACT_S, retry_budget_s), CONTACT_S_MIN)
         self._channel = expect_epoch(channel, expected_epoch) if expected_epoch else channel
         self._transactions = transaction_pb2_grpc.TransactionServiceStub(self._channel)
         self._catalog = catalog_pb2_grpc.CatalogServiceStub(self._channel)
@@ -124,6 +133,24 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         if session is not None:
             session.close()
         self._channel.close()
+
+    def reach(self) -> None:
+        """Raises UnavailableError where nobody answers at the address. Every first call does so by itself."""
+        self._retries.run(lambda: None)
+
+    def _contact(self) -> None:
+        """Before the first call. Later a service that is away is waited for within the budget: it was there."""
+        if self._is_reached or self._closed:
+            return
+        try:
+            self._greet(b"", timeout=self._contact_s, wait_for_ready=True)
+        except grpc.RpcError as error:
+            if decode_rpc_error(error).kind is ErrorKind.UNAVAILABLE:
+                said = f"no service answers at {self._address}: does one run there, and is the address right?"
+                raise build_error(
+                    ErrorKind.UNAVAILABLE, "SERVER_UNREACHABLE", said, {"address": self._address}
+                ) from error
+        self._is_reached = True
 
     # -------------------------------------------------------------------------------------------------- transactions
 
@@ -553,3 +580,7 @@ def batch_outcome(item: wire.BatchItem) -> BatchOutcome:
             return ConflictError(item.conflict)
         case _:
             return decode_status(item.error)
+
+
+def _no_contact() -> None:
+    """Who can bring the service back does so where a call fails."""

@@ -55,8 +55,10 @@ class Retries:
         monotonic_s: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
         revive: Callable[[], None] | None = None,
+        contact: Callable[[], None] = lambda: None,
     ) -> None:
-        """`revive` is called after each pause."""
+        """`revive` is called after each pause, `contact` before each call: it may say at once that nobody is there."""
+        self._contact = contact
         self._budget_s = budget_s
         self._sleep = sleep if revive is None else partial(_sleep_and_revive, sleep, revive)
         self._monotonic_s = monotonic_s
@@ -64,6 +66,7 @@ class Retries:
 
     def run(self, attempt: Callable[[], Answer], *, decides: Sequence[str] = ()) -> Answer:
         """`decides`: ids of the transactions that the call may have committed where no answer comes."""
+        self._contact()
         try:
             return attempt()
         except MetaServiceError as error:
@@ -92,6 +95,7 @@ class Retries:
 
     def patience(self) -> Patience:
         """The same budget, for a stream that is opened again and again."""
+        self._contact()
         return Patience(self._budget_s, self._sleep, self._monotonic_s, self._chance)
 
 

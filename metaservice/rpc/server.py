@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
@@ -117,6 +118,7 @@ class Server:
         port = self._server.add_insecure_port(settings.listen)
         is_socket = settings.listen.startswith("unix:")
         self.address = settings.listen if is_socket else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
+        self.socket = Path(settings.listen.removeprefix("unix:")) if is_socket else None
         self._sessions = sessions
 
     def start(self) -> None:

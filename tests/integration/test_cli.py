@@ -13,7 +13,7 @@ import pytest
 
 from metaservice.cli import command_line
 from metaservice.cli.failures import Exit
-from metaservice.client import ConflictError, MetaClient
+from metaservice.client import PROFILE_NAMES, ConflictError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from tests.conformance.server import ROOT, stop
 from tests.integration.service import Service, free_address
@@ -303,6 +303,22 @@ def test_tables_of_a_namespace(here: Run) -> None:
     assert [line.split()[0] for line in here("table", "list", "--namespace", "shop").lines()] == ["NAME", "shop.orders"]
     wrong = here("table", "list", "--namespace", "shpo")
     assert (wrong.code, "did you mean `shop`?" in wrong.err) == (Exit.NOT_FOUND, True)
+
+
+def test_transactions_show_partitions_as_people_write_them(lake: Lake, here: Run) -> None:
+    for words in (("txn", "list", "--state", "conflict"), ("txn", "outcome", lake.lost)):
+        said = here(*words, "--width", "400").out
+        assert "day=2026-11-21" in said
+        assert f"day={DAY}" not in said
+
+
+def test_a_table_of_any_profile_is_made_and_altered(here: Run) -> None:
+    for profile in PROFILE_NAMES:
+        made = here("table", "create", f"tmp.of_{profile}", "--columns", "id bigint", "--profile", profile)
+        assert made.code == Exit.DONE, made.err
+        assert here("table", "alter", "tmp.of_maxcompute", "--profile", profile).code == Exit.DONE
+    for profile in PROFILE_NAMES:
+        here("table", "drop", f"tmp.of_{profile}", "--yes")
 
 
 def test_transactions_are_filtered(lake: Lake, here: Run) -> None:

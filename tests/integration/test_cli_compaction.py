@@ -41,6 +41,10 @@ def test_plan_run_list_and_cancel(lake: tuple[Shell, MetaClient]) -> None:
     (task,) = json.loads(queued.out)["tasks"]
     assert task["state"] == "queued"
     assert task["requested_by"]["name"] == "ana"
+    again = shell.run("compaction", "run", "orders", "minor", "--partition", "day=2")
+    assert task["task_id"] in again.out
+    assert "queued already" in again.err
+    assert "`laketx worker` starts one" in again.err
     listed = shell.run("compaction", "list")
     assert task["task_id"] in listed.out
     assert "1 waiting, 0 running" in listed.err

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from metaservice import embedded
-from metaservice.client import BlockedError, MetaClient
+from metaservice.client import BlockedError, InvalidError, MetaClient
 from metaservice.embedded import find_or_start, open_folder
 from protos.laketx.v1 import catalog_pb2
 from tests.conformance.server import ROOT
@@ -184,3 +184,45 @@ def test_a_server_of_another_wire_is_not_spoken_to(lake: Path, monkeypatch: pyte
     assert refusal(lake)[0] == "SERVER_OTHER_RELEASE"
     end_server(lake, signal.SIGKILL)
     find_or_start(lake)
+
+
+def test_what_a_folder_holds_is_the_users_alone_whatever_the_umask(lake: Path) -> None:
+    before = os.umask(0)
+    try:
+        with open_folder(lake) as client:
+            client.create_table(catalog_pb2.Table(name="t", columns=[catalog_pb2.Column(name="id", type="bigint")]))
+            found = [lake, *(lake / "_laketx").rglob("*"), lake / "_laketx"]
+            modes = {path: path.stat().st_mode & 0o777 for path in found if path.exists()}
+    finally:
+        os.umask(before)
+    assert len(modes) > 8
+    assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
+
+
+def test_a_folder_made_before_is_closed_to_others(lake: Path) -> None:
+    home = lake / "_laketx"
+    home.mkdir(parents=True)
+    home.chmod(0o755)
+    with open_folder(lake):
+        assert home.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_socket_that_was_removed_is_made_anew_and_nothing_is_lost(lake: Path) -> None:
+    with open_folder(lake) as client:
+        table = client.create_table(catalog_pb2.Table(name="t", columns=[catalog_pb2.Column(name="id", type="bigint")]))
+        first = served(lake)["pid"]
+        Path(str(served(lake)["address"]).removeprefix("unix:")).unlink()
+        with open_folder(lake) as other:
+            assert other.get_table("t").table_id == table.table_id
+        assert served(lake)["pid"] != first
+        assert client.get_table("t").table_id == table.table_id
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:7199", "meta:7070", "[::1]:7070"])
+def test_an_address_without_its_scheme_makes_no_folder(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidError, match="laketx://"):
+        open_folder(address)
+    assert list(tmp_path.iterdir()) == []

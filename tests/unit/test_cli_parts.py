@@ -1,5 +1,7 @@
 """The parts of the command that need no service: what fits, what is near, how values read."""
 
+import json
+import logging
 import re
 from datetime import UTC, date, datetime
 
@@ -12,8 +14,11 @@ from metaservice.cli.columns import read_columns
 from metaservice.cli.failures import NEXT_OF_REASON, CommandError, nearest
 from metaservice.cli.files import typed_condition
 from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, fit
-from metaservice.cli.values import as_json, duration_text, partition_text, printable, read_time_us, typed_partition_text
+from metaservice.cli.values import as_json, duration_text, partition_text, read_time_us, typed_partition_text
+from metaservice.client import PROFILE_NAMES
+from metaservice.core.model import Profile
 from metaservice.core.partitions import Partitioning
+from metaservice.terminal import LineFormatter, json_text, printable
 from protos.laketx.v1 import common_pb2, read_pb2
 from tools.gen_cli_docs import walk
 from tools.wire import ROOT
@@ -54,6 +59,27 @@ def test_a_conflict_reads_as_its_partition_does(day: date, moment: datetime, tex
 @given(st.text())
 def test_what_others_wrote_steers_no_terminal(text: str) -> None:
     assert printable(text).isprintable()
+
+
+@given(
+    st.text(),
+    st.sampled_from(["\x1b[2J", "\x7f", "\x9b", "\u202e", "\u2066", "\u200f", "\u061c", "\u200b", "\U000e0041"]),
+)
+def test_json_and_logs_steer_no_terminal_and_lose_nothing(text: str, steering: str) -> None:
+    document = {text + steering: [steering + text, 1, None]}
+    shown = json_text(document, indent=2)
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert json.loads(shown) == document
+    record = logging.LogRecord("laketx", logging.INFO, "", 0, "said %s", (text + steering,), None)
+    assert all(line.isprintable() for line in LineFormatter().format(record).split("\n"))
+
+
+def test_letters_of_every_language_stay_readable_in_json() -> None:
+    assert json_text({"a": "Grüße, 世界"}) == '{"a": "Grüße, 世界"}'
+
+
+def test_the_command_knows_every_profile() -> None:
+    assert list(PROFILE_NAMES) == [str(one) for one in Profile]
 
 
 @pytest.mark.parametrize(
