@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from uuid import UUID
 
 import grpc
 
@@ -10,7 +11,7 @@ from metaservice.core.errors import invalid
 from metaservice.core.model import Namespace
 from metaservice.rpc import answers, wire, wire_catalog
 from metaservice.rpc.calls import Calls
-from metaservice.rpc.paging import bound_start, bound_token, page_size
+from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
 from metaservice.rpc.wire_schema import column_messages
 from metaservice.service.state import TableState
 from metaservice.service.tables import Dropped
@@ -67,14 +68,17 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         place = b""
         if kind != DROPPED:
             live = self._calls.catalog.tables.list_live(namespace, after.decode(), size)
-            tables = [answers.table(one) for one in live]
-            if len(live) == size:
-                place = LIVE + live[-1].meta.name.encode()
+            tables = list(fitting(answers.table(one) for one in live))
+            if len(live) == size or len(tables) < len(live):
+                place = LIVE + tables[-1].name.encode()
         if not place and request.include_dropped and len(tables) < size:
             rest = size - len(tables)
             from_id = after if kind == DROPPED else b""
             dropped, last = self._calls.catalog.tables.list_dropped(namespace, from_id, rest)
-            tables += [_dropped_table(one) for one in dropped]
+            shown = list(fitting(map(_dropped_table, dropped)))
+            if len(shown) < len(dropped):
+                last = UUID(shown[-1].table_id).bytes
+            tables += shown
             place = DROPPED + last if last else b""
         return catalog_pb2.ListTablesResponse(tables=tables, next_page_token=bound_token(place, *filters))
 
@@ -87,17 +91,20 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         if start and not (start.isdigit() and len(start) <= 18):
             raise invalid("PAGE_TOKEN_INVALID")
         found = self._calls.catalog.tables.list_schemas(table, int(start or b"0"), size)
-        place = str(found[-1][1].schema_version).encode() if len(found) == size else b""
+        schemas = [
+            catalog_pb2.SchemaVersion(
+                schema_version=meta.schema_version,
+                version=version,
+                columns=column_messages(meta.columns),
+                primary_key=meta.primary_key,
+            )
+            for version, meta in found
+        ]
+        shown = list(fitting(schemas))
+        is_last = len(found) < size and len(shown) == len(found)
+        place = b"" if is_last else str(shown[-1].schema_version).encode()
         return catalog_pb2.ListSchemasResponse(
-            schemas=[
-                catalog_pb2.SchemaVersion(
-                    schema_version=meta.schema_version,
-                    version=version,
-                    columns=column_messages(meta.columns),
-                    primary_key=meta.primary_key,
-                )
-                for version, meta in found
-            ],
+            schemas=shown,
             next_page_token=bound_token(place, "schemas", request.table_id),
         )
 
@@ -134,10 +141,12 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             raise invalid("PAGE_TOKEN_INVALID")
         listing = self._calls.catalog.namespaces.list_all
         found = cast(list[Namespace], self._calls.decider.call(lambda: listing(after.decode(), size)))
-        names = [one.name for one in found]
-        place = names[-1].encode() if len(names) == size else b""
+        shown = list(fitting(map(_namespace, found)))
+        names = [one.name for one in shown]
+        is_last = len(found) < size and len(shown) == len(found)
+        place = b"" if is_last else names[-1].encode()
         return catalog_pb2.ListNamespacesResponse(
-            names=names, namespaces=map(_namespace, found), next_page_token=bound_token(place, "namespaces")
+            names=names, namespaces=shown, next_page_token=bound_token(place, "namespaces")
         )
 
     def DropNamespace(self, request: Any, context: grpc.ServicerContext) -> Any:

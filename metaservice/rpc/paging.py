@@ -4,14 +4,44 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 
 _BINDING_BYTES: Final = 6
 TOKEN_CHARS_MAX: Final = 2_048
+
+Item = TypeVar("Item", bound=Message)
+
+
+def fitting(items: Iterable[Item]) -> Iterator[Item]:
+    """The first of them, as many as one answer holds by its bytes, at least one."""
+    left = limits.ANSWER_BYTES_MAX
+    for place, item in enumerate(items):
+        left -= item.ByteSize()
+        if left < 0 and place:
+            return
+        yield item
+
+
+def in_parts(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+    """All of them, in parts that one answer holds by number and by bytes."""
+    part: list[Item] = []
+    left = limits.ANSWER_BYTES_MAX
+    for item in items:
+        size = item.ByteSize()
+        if part and (len(part) == most or size > left):
+            yield part
+            part, left = [], limits.ANSWER_BYTES_MAX
+        part.append(item)
+        left -= size
+    if part:
+        yield part
 
 
 def page_size(asked: int) -> int:

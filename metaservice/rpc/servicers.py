@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 import grpc
@@ -11,7 +10,7 @@ import grpc
 from metaservice.core.errors import invalid
 from metaservice.rpc import answers, filters, plans, wire
 from metaservice.rpc.calls import Calls
-from metaservice.rpc.paging import page_size, page_start, page_token
+from metaservice.rpc.paging import in_parts, page_size, page_start, page_token
 from metaservice.rpc.session import Sessions
 from metaservice.rpc.watching import Watches
 from metaservice.service.decider import Asked
@@ -133,7 +132,7 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
         version = self._calls.reads.check_version(table, request.version if request.HasField("version") else None)
         entries = self._calls.reads.list_files(table, version)
         sent = False
-        while part := [answers.live_entry(live) for live in islice(entries, ENTRIES_PER_ANSWER)]:
+        for part in in_parts(map(answers.live_entry, entries), ENTRIES_PER_ANSWER):
             sent = True
             yield read_pb2.ListFilesResponse(version=version, entries=part)
         if not sent:
