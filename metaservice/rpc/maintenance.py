@@ -17,7 +17,7 @@ from metaservice.core.schedule import is_open
 from metaservice.core.tasks import Task, TaskState
 from metaservice.core.transaction import Txn
 from metaservice.rpc import answers, wire, wire_tasks
-from metaservice.rpc.paging import bound_start, bound_token, page_size
+from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.layouts import Layouts
@@ -188,9 +188,11 @@ class MaintenanceCalls:
         after = wire_tasks.task_id(after) if after else ""
         found = self._ask(lambda: self.maintenance.list(table_id, states, after, size))
         book = self.decider.state.tasks
+        shown = list(fitting(map(self._message, found)))
+        is_last = len(found) < size and len(shown) == len(found)
         return pb.ListTasksResponse(
-            tasks=map(self._message, found),
-            next_page_token=bound_token(found[-1].task_id.encode(), "ListTasks", *bound) if len(found) == size else "",
+            tasks=shown,
+            next_page_token="" if is_last else bound_token(shown[-1].task_id.encode(), "ListTasks", *bound),
             queued=book.count(TaskState.QUEUED),
             claimed=book.count(TaskState.CLAIMED),
             failed=book.count(TaskState.FAILED),
