@@ -103,6 +103,10 @@ class Lanes:
     def most(self) -> int:
         return sum(lane.most for lane in (self.calls, self.probes, self.refusals, *self.streams.values()))
 
+    def stop(self) -> None:
+        for lane in (self.calls, self.probes, self.refusals, *self.streams.values()):
+            lane.stop()
+
     def find(self, method: str) -> Lane:
         name = LANES.get(method)
         if name is None:

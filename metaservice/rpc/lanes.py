@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+STOP_S: Final = 1.0  # for each thread; what is under way was cancelled before
 
 
 class Lane(ThreadPoolExecutor):
@@ -34,7 +35,8 @@ class Lane(ThreadPoolExecutor):
         self.held: Counter[str] = Counter()  # of them, by principal, where it is counted
         self._started = 0
         self._mutex = threading.Lock()
-        self._queue: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
+        self._threads_started: list[threading.Thread] = []
+        self._queue: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None]
         self._queue = SimpleQueue()
         for _ in range(min(ready, threads)):
             self._start()
@@ -54,7 +56,7 @@ class Lane(ThreadPoolExecutor):
                 self._start()
             except RuntimeError:  # the system gives none
                 return self.most > self.threads and self._started > 0
-        return self._started > 0
+        return self.taken < self._started or (self.most > self.threads and self._started > 0)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
@@ -73,13 +75,22 @@ class Lane(ThreadPoolExecutor):
             if not self.held[principal]:
                 del self.held[principal]
 
+    def stop(self) -> None:
+        """End the threads that have nothing to do: a process that exits must leave none inside of gRPC."""
+        for _ in self._threads_started:
+            self._queue.put(None)
+        for thread in self._threads_started:
+            thread.join(STOP_S)
+
     def _start(self) -> None:
-        threading.Thread(target=self._work, name=f"{self.name}-{self._started}", daemon=True).start()
+        thread = threading.Thread(target=self._work, name=f"{self.name}-{self._started}", daemon=True)
+        thread.start()
+        self._threads_started.append(thread)
         self._started += 1
 
     def _work(self) -> None:
-        while True:
-            self._do(*self._queue.get())
+        while (job := self._queue.get()) is not None:
+            self._do(*job)
 
     def _do(self, future: Future[T], fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:

@@ -79,7 +79,7 @@ class Server:
     ) -> None:
         self.activity = Activity()
         metrics = operators.metrics.calls
-        lanes = Lanes.build(settings.threads, settings.quotas)
+        self._lanes = lanes = Lanes.build(settings.threads, settings.quotas)
         rates = Rates(settings.quotas[quotas.REQUESTS])
         self._streams = Streams(settings.patience, metrics.count_end)
         most = settings.message_bytes_max
@@ -132,3 +132,5 @@ class Server:
         self._watches.stop()
         self._server.stop(grace_s).wait()
         self._streams.stop()
+        self._lanes.stop()
+        self._sessions.join()

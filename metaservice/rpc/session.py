@@ -55,6 +55,10 @@ class Sessions:
         """Answer what has come, then end the streams: a client would keep its own open for as long as it lives."""
         self.stopping = True
 
+    def join(self) -> None:
+        """After the streams have ended: so do their readers."""
+        self._readers.stop()
+
     def open(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         talk = _Talk(self, frames, principal_of(dict(context.invocation_metadata() or ())))
         stream = self._streams.of(context)

@@ -250,3 +250,32 @@ def test_a_plan_that_nobody_reads_ends(tmp_path: Path) -> None:
         assert failure(plan) == ("CANCELLED", "")
         whole = stubs.reads.PlanScan(read_pb2.PlanScanRequest(table_id=table_id), timeout=TIMEOUT_S)
         assert sum(len(part.entries) for part in whole) == 4 * len(names)
+
+
+def test_a_session_that_takes_no_answers_is_read_no_further(tmp_path: Path) -> None:
+    frame = transaction_pb2.SessionRequest()
+    for number in range(256):
+        frame.calls.add(call_id=number).ping.payload = b"p" * 4_096
+    raw, offered = frame.SerializeToString(), 300  # frames of 1 MB
+    taken = 0
+
+    def frames() -> Iterator[Any]:
+        nonlocal taken
+        for _ in range(offered):
+            taken += 1
+            yield raw
+
+    with service(tmp_path / "db", "--stream-idle-s", "2", "--grace-s", "0.2") as (_, stubs):
+        stubs.create("t")
+        admin = admin_pb2_grpc.AdminServiceStub(stubs.channel)
+        session: Any = stubs.channel.stream_stream(SESSION)(frames())
+
+        def sessions() -> int:
+            return admin.GetStatus(admin_pb2.GetStatusRequest(), timeout=TIMEOUT_S).sessions
+
+        wait_until(lambda: sessions() == 1)
+        read = 0
+        while sessions():
+            read = taken  # once it has ended the client throws away what is left
+        assert 0 < read < offered / 3
+        session.cancel()
