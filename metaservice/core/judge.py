@@ -40,25 +40,37 @@ class Mine:
     snapshots: Snapshots
     work: Work = field(default_factory=Work)
     written: frozenset[str] = field(init=False)
-    buckets: frozenset[tuple[str, int]] = field(init=False)
-    touched: frozenset[str] = field(init=False)
-    hides_anywhere: frozenset[str] = field(init=False)
     blind: bool = field(init=False)
-    _reads: PartitionReads = field(init=False)
-    _file_reads: PartitionReads = field(init=False)
 
     def __post_init__(self) -> None:
-        change, partitioning = self.change, self.meta.partitioning
-        self._reads = self._file_reads = PartitionReads(change.reads, partitioning, self.work)
-        of_files = [read for read in change.reads if read.reads_files]
-        if len(of_files) < len(change.reads):
-            self._file_reads = PartitionReads(of_files, partitioning, self.work)
+        change = self.change
         self.written = frozenset(e.partition for e in change.adds) | frozenset(g.partition for g in change.groups)
-        hides_by_key = self.meta.keyed and change.operation not in COMPACTIONS
-        self.buckets = frozenset((e.partition, e.bucket) for e in change.adds) if hides_by_key else frozenset()
-        self.touched = frozenset(path for e in change.adds for path in e.touches)
-        self.hides_anywhere = frozenset(e.partition for e in change.adds if e.hides_anywhere)
         self.blind = change.others_blind and is_blind(change)
+
+    @cached_property
+    def _reads(self) -> PartitionReads:
+        return PartitionReads(self.change.reads, self.meta.partitioning, self.work)
+
+    @cached_property
+    def _file_reads(self) -> PartitionReads:
+        of_files = [read for read in self.change.reads if read.reads_files]
+        if len(of_files) == len(self.change.reads):
+            return self._reads
+        return PartitionReads(of_files, self.meta.partitioning, self.work)
+
+    @cached_property
+    def buckets(self) -> frozenset[tuple[str, int]]:
+        """Where I hide older images of my keys."""
+        hides_by_key = self.meta.keyed and self.change.operation not in COMPACTIONS
+        return frozenset((e.partition, e.bucket) for e in self.change.adds) if hides_by_key else frozenset()
+
+    @cached_property
+    def touched(self) -> frozenset[str]:
+        return frozenset(path for e in self.change.adds for path in e.touches)
+
+    @cached_property
+    def hides_anywhere(self) -> frozenset[str]:
+        return frozenset(e.partition for e in self.change.adds if e.hides_anywhere)
 
     def covers(self, partition: str) -> bool:
         """Whether a partition is in the scope of my change."""
