@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.jobs.bounded import bounded, table_with_nan
 from worker.jobs.files import CODECS, ZSTD_LEVEL
 from worker.jobs.shapes import arrow_schema, in_shape
 from worker.schema import OP, PART
@@ -49,12 +50,14 @@ def write_few(meta: catalog_pb2.Table, found: pa.Table, table_folder: str, name:
         where = f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0"
         path = f"{root}/{name}/{where}.parquet"
         files.create_dir(path.rpartition("/")[0], recursive=True)
+        shaped = in_shape(rows, schema, names)
         pq.write_table(
-            in_shape(rows, schema, names),
+            shaped,
             path,
             filesystem=files,
             compression=CODECS.get(codec, codec),
             compression_level=ZSTD_LEVEL if codec == "zstd" else None,
+            write_statistics=bounded(schema, table_with_nan(shaped)),
             store_decimal_as_integer=True,
             store_schema=False,
         )

@@ -210,7 +210,6 @@ def check_columns(meta: catalog_pb2.Table, one: Found) -> None:
 
 
 def external_file(meta: catalog_pb2.Table, one: Found, place: common_pb2.Partition) -> common_pb2.DataFile:
-    entry = data_file(meta, one.path, one.footer, one.size)
-    entry.external = True
+    entry = data_file(meta, one.path, one.footer, one.size, external=True)
     entry.partition.CopyFrom(place)
     return entry

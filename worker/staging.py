@@ -10,6 +10,7 @@ the footers: rows, bytes, smallest and largest values, and which partition a fil
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,11 +34,12 @@ from worker.required import guarded
 from worker.row_sets import key_sets
 from worker.schema import OP, PART, ROW_ID, quoted
 from worker.storage import in_pages, remove_folder, storage
-from worker.values import raw_value, wire_value
+from worker.values import FLOATS, TIMES, raw_value, wire_value
 
 STATS_COLUMNS: Final = 32  # leading ones; key and partition columns always
 FOOTER_THREADS: Final = 8
 CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
+DAYS_AND_TIMES: Final = TIMES | {"date"}
 ROWS_AT_ONCE: Final = 1 << 17
 AT: Final = "_laketx_at"
 TASKS_LEAST: Final = 64  # so many buckets are a task each, however few partitions the session shuffles to
@@ -146,6 +148,7 @@ class Stage:
         codec = self.meta.properties.get("write.compression", "zstd")
         rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         rows.sparkSession.conf.set("spark.sql.parquet.fieldId.write.enabled", "true")
+        rows.sparkSession.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED")
         writer = (
             rows.write.mode("error")
             .option("compression", CODECS.get(codec, codec))
@@ -283,17 +286,24 @@ def read_footers(files: Any, paths: Sequence[str]) -> list[Any]:
     return in_threads(lambda path: pq.read_metadata(path, filesystem=files), paths)
 
 
-def data_file(meta: catalog_pb2.Table, path: str, footer: Any, size: int) -> common_pb2.DataFile:
-    """Without partition, bucket and kind."""
+def data_file(
+    meta: catalog_pb2.Table, path: str, footer: Any, size: int, *, external: bool = False
+) -> common_pb2.DataFile:
+    """Without partition, bucket and kind. What an external file's footer says of floats is not believed."""
     entry = common_pb2.DataFile(path=path, rows=footer.num_rows, bytes=size, schema_version=meta.schema_version)
+    entry.external = external
     fixed = {*meta.primary_key, *meta.partition_columns}
-    types = arrow_types(footer)
+    types, is_old = arrow_types(footer), has_old_calendar(footer)
     leaves = top_leaves(footer)
     for at, column in enumerate(meta.columns):
         wanted = at < STATS_COLUMNS or column.name in fixed or not column.nullable
-        if wanted and column.name in leaves and fits(types[column.name], column.type):
+        is_known = not (is_old and column.type in DAYS_AND_TIMES)
+        if wanted and is_known and column.name in leaves and fits(types[column.name], column.type):
             stats = column_stats(footer, leaves[column.name], column)
             if stats is not None:
+                if external and column.type in FLOATS:
+                    stats.ClearField("min")
+                    stats.ClearField("max")
                 entry.stats.append(stats)
     if OP in leaves:
         entry.tombstones = tombstones_of(footer, leaves[OP])
@@ -335,6 +345,12 @@ def _count_leaves(kind: Any) -> int:
     return sum(_count_leaves(kind.field(at).type) for at in range(kind.num_fields))
 
 
+def has_old_calendar(footer: Any) -> bool:
+    """Whether days before 1582 are the Julian calendar's: Spark moves them when it reads them, footers don't say so."""
+    known = footer.metadata or {}
+    return b"org.apache.spark.legacyDateTime" in known or known.get(b"org.apache.spark.version", b"3") < b"3"
+
+
 def arrow_types(footer: Any) -> dict[str, Any]:
     """A dictionary is how values are stored, no type of their own."""
     schema = footer.schema.to_arrow_schema()
@@ -374,7 +390,10 @@ def column_stats(footer: Any, leaf: int, column: catalog_pb2.Column) -> common_p
     if known:
         found.nulls = sum(stats.null_count for stats, _ in groups)
     filled = [stats for stats, rows in groups if not (stats.has_null_count and stats.null_count == rows)]
-    if filled and all(stats.has_min_max for stats in filled):
+    has_bounds = filled and all(stats.has_min_max for stats in filled)
+    if has_bounds and column.type in FLOATS:  # parquet-mr writes NaN as the largest
+        has_bounds = not any(math.isnan(one.min_raw) or math.isnan(one.max_raw) for one in filled)
+    if has_bounds:
         low, high = min(one.min_raw for one in filled), max(one.max_raw for one in filled)
         if column.type.startswith("decimal") and isinstance(low, bytes):
             low = min((one.min_raw for one in filled), key=_signed)

@@ -14,6 +14,7 @@ from worker.errors import InputError
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+FLOATS: Final = frozenset({"float", "double"})
 TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 TEXT_CHARS_MAX: Final = 64  # longer ones are cut in statistics
 
@@ -33,7 +34,7 @@ def wire_value(value: Any, type_name: str, zone: tzinfo | None = None) -> common
             return common_pb2.Value(date=_day(value).toordinal() - EPOCH_DAY)
         if type_name in TIMES:
             return common_pb2.Value(timestamp_us=micros(value, type_name, zone))
-        if type_name in ("float", "double"):
+        if type_name in FLOATS:
             return common_pb2.Value(real=float(value) + 0.0)  # both zeros are one partition
         if type_name == "boolean":
             return common_pb2.Value(boolean=_boolean(value))
@@ -140,7 +141,7 @@ def raw_value(raw: Any, type_name: str, *, is_max: bool) -> tuple[common_pb2.Val
         return common_pb2.Value(timestamp_us=raw), False
     if type_name == "boolean":
         return common_pb2.Value(boolean=raw), False
-    if type_name in ("float", "double"):
+    if type_name in FLOATS:
         if math.isnan(raw):
             return None, False
         zero = 0.0 if is_max else -0.0  # writers differ in which zero is the smaller

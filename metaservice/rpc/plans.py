@@ -87,6 +87,9 @@ class BoundsReader:
             found = places.get(stats.column_id)
             if found is not None:
                 place, kind = found
+                if kind == "real" and file.external:  # another program's, which may know another order of NaN
+                    stats.ClearField("min")
+                    stats.ClearField("max")
                 nulls = stats.nulls if stats.HasField("nulls") else None
                 row[place] = bounds(_known(stats.min, kind), _known(stats.max, kind), nulls, file.rows)
         return tuple(row)

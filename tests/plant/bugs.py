@@ -237,4 +237,14 @@ BUGS = (
         "worker/values.py",
         (("moment.replace(tzinfo=zone)", "moment.replace(tzinfo=UTC)"),),
     ),
+    Bug(
+        "a compaction's footers bound floats that hold NaN",
+        "worker/jobs/bounded.py",
+        (("not (pa.types.is_nested(one.type) or path in nan)", "not pa.types.is_nested(one.type)"),),
+    ),
+    Bug(
+        "bounds of floats from outside are believed",
+        "metaservice/rpc/plans.py",
+        (('if kind == "real" and file.external:', 'if kind == "integer" and file.external:'),),
+    ),
 )

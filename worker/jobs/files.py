@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from worker.jobs.bounded import bounded, leaves, with_nan
 from worker.jobs.shapes import field_id, in_shape
 from worker.schema import OP, ROW_ID
 from worker.storage import in_pages, storage
@@ -130,6 +131,7 @@ class Output:
         self._waiting_bytes = 0
         self._sink: Any = None
         self._writer: Any = None
+        self._nan: frozenset[str] = frozenset()  # columns of the file that are without bounds
 
     def write(self, rows: pl.DataFrame) -> None:
         if not len(rows):
@@ -164,15 +166,19 @@ class Output:
             return
         rows = pl.concat(self._waiting, rechunk=False)
         self._waiting, self._waiting_bytes = [], 0
+        nan = with_nan(rows)
+        if not nan <= self._nan:
+            self._end_file()  # its footer would get bounds that no longer hold
         if self._writer is None:
-            self._begin_file(repeating(rows, self._schema))
+            self._begin_file(repeating(rows, self._schema), nan)
         table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self._schema)
         del rows
         self._writer.write_table(table, row_group_size=len(table))
         if self._sink.tell() >= self._target:
             self._end_file()
 
-    def _begin_file(self, repeating: list[str]) -> None:
+    def _begin_file(self, repeating: list[str], nan: frozenset[str]) -> None:
+        self._nan = nan
         path = f"{self._root}/{self._path(len(self.written))}"
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
         self._sink = self._files.open_output_stream(path)
@@ -182,6 +188,7 @@ class Output:
             compression=self._codec,
             compression_level=ZSTD_LEVEL if self._codec == "zstd" else None,
             use_dictionary=repeating,
+            write_statistics=bounded(self._schema, nan),
             store_decimal_as_integer=True,
             store_schema=False,
         )
@@ -203,7 +210,7 @@ def repeating(rows: pl.DataFrame, schema: pa.Schema) -> list[str]:
     found: list[str] = []
     for one in schema:
         if pa.types.is_nested(one.type):
-            found += _leaves(one.name, one.type)  # not looked into
+            found += [path for path, _ in leaves(one.name, one.type)]  # not looked into
             continue
         column = rows[one.name]
         distinct = column.approx_n_unique()
@@ -211,13 +218,3 @@ def repeating(rows: pl.DataFrame, schema: pa.Schema) -> list[str]:
         if distinct * REPEATS <= len(column) and distinct * value_bytes <= DICTIONARY_BYTES:
             found.append(one.name)
     return found
-
-
-def _leaves(path: str, kind: pa.DataType) -> list[str]:
-    if pa.types.is_list(kind):
-        return _leaves(f"{path}.list.element", kind.value_type)
-    if pa.types.is_map(kind):
-        return _leaves(f"{path}.key_value.key", kind.key_type) + _leaves(f"{path}.key_value.value", kind.item_type)
-    if pa.types.is_struct(kind):
-        return [leaf for one in kind for leaf in _leaves(f"{path}.{one.name}", one.type)]
-    return [path]

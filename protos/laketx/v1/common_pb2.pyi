@@ -559,7 +559,7 @@ Global___Predicate: _TypeAlias = Predicate  # noqa: Y015
 
 @_typing.final
 class ColumnStats(_message.Message):
-    """Statistics of one column in one file."""
+    """Statistics of one column in one file. A column of floats that holds NaN should have no bounds; no reader takes them to rule NaN out."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

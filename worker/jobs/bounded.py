@@ -1,0 +1,45 @@
+"""Which columns of a file get bounds in its footer: only those whose bounds hold under Spark's order.
+
+Spark holds NaN above every number; the bounds that pyarrow writes leave NaN out. A reader that believes them misses the
+rows with NaN. So a column of floats that holds NaN gets no bounds. A float inside a struct, an array or a map never has
+some: it is not looked into.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+
+
+def with_nan(rows: pl.DataFrame) -> frozenset[str]:
+    """The columns of floats in which a row is NaN."""
+    return frozenset(one.name for one in rows.iter_columns() if one.dtype.is_float() and one.is_nan().any())
+
+
+def table_with_nan(rows: pa.Table) -> frozenset[str]:
+    """As `with_nan`."""
+    floats = rows.select([one.name for one in rows.schema if pa.types.is_floating(one.type)])
+    found = pl.from_arrow(floats)
+    assert isinstance(found, pl.DataFrame)
+    return with_nan(found)
+
+
+def bounded(schema: pa.Schema, nan: frozenset[str]) -> list[str]:
+    """The leaves that get bounds, as Parquet calls them; `nan` are the columns that hold NaN."""
+    found: dict[str, bool] = {}
+    for one in schema:
+        for path, kind in leaves(one.name, one.type):
+            holds = not pa.types.is_floating(kind) or not (pa.types.is_nested(one.type) or path in nan)
+            found[path] = holds and found.get(path, True)  # `a.b` is a column's name, or a field's path
+    return [path for path, holds in found.items() if holds]
+
+
+def leaves(path: str, kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """Of a column, as Parquet calls them."""
+    if pa.types.is_list(kind):
+        return leaves(f"{path}.list.element", kind.value_type)
+    if pa.types.is_map(kind):
+        return leaves(f"{path}.key_value.key", kind.key_type) + leaves(f"{path}.key_value.value", kind.item_type)
+    if pa.types.is_struct(kind):
+        return [leaf for one in kind for leaf in leaves(f"{path}.{one.name}", one.type)]
+    return [(path, kind)]
