@@ -20,6 +20,7 @@ from pyspark.sql import types as t
 from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker import classic
+from worker.floats import dressed
 from worker.layouts import Layout, Layouts
 from worker.schema import FILE, OP, ROW_ID, ROW_INDEX, quoted
 from worker.spark_jobs import is_classic
@@ -229,6 +230,7 @@ class FileScans:
 
     def select(self, part: Part, rows: DataFrame, *, with_op: bool = False) -> DataFrame:
         """The table's columns of a scan, and what is to be shown beside them."""
+        rows = dressed(rows, part.layout.schema)
         if part.layout.is_target and not (self._is_shown(part) or with_op):
             return self._without_facts(part, rows)
         beside = []

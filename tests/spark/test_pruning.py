@@ -1,0 +1,167 @@
+"""What a read leaves out matches nothing: every writer, type and operator, against rows that no reader has pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark import pruning
+from tests.spark.pruning import FEW_CONDITIONS, PARTS, TYPES
+from tests.spark.stored import live
+from worker import Lake, Table
+from worker.scan import plan
+
+Names = Callable[[], str]
+Oracle = dict[tuple[str, str], int]
+Counts = dict[tuple[str, str, str], int]
+FOREIGN = ("pyarrow", "polars", "outside")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A table, in which each of the writers wrote each of the parts."""
+
+    table: Table
+    writers: Sequence[str]
+    parts: Sequence[str]
+
+    def wanted(self, oracle: Oracle, tests: Sequence[str]) -> Counts:
+        return {
+            (test, writer, part): oracle[test, part]
+            for test in tests
+            for writer in self.writers
+            for part in self.parts
+            if (test, part) in oracle
+        }
+
+
+def write_tables(lake: Lake, parts: Sequence[str], folder: Path) -> list[Written]:
+    name = f"tests.pruned_{len(parts)}"
+    append = pruning.append_table(lake, f"{name}_append", parts, folder)
+    keyed = pruning.keyed_table(lake, f"{name}_keyed", parts)
+    return [Written(append, pruning.APPEND_WRITERS, parts), Written(keyed, pruning.KEYED_WRITERS, parts)]
+
+
+@pytest.fixture(scope="module")
+def tables(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
+    return write_tables(lake, pruning.QUICK_PARTS, tmp_path_factory.mktemp("outside"))
+
+
+@pytest.fixture(scope="module")
+def large_tables(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
+    return write_tables(lake, PARTS, tmp_path_factory.mktemp("outside"))
+
+
+@pytest.fixture(scope="module")
+def oracle(spark: SparkSession) -> Oracle:
+    return pruning.oracle(spark, list(dict.fromkeys([*pruning.conditions(), *FEW_CONDITIONS])))
+
+
+def check_planned(written: Written, oracle: Oracle, tests: Sequence[str]) -> None:
+    table, pruned = written.table, set()
+    for test in tests:
+        planned = pruning.places_planned(plan(table, table.meta, table.meta.head_version, test))
+        assert {(writer, part) for _, writer, part in written.wanted(oracle, [test])} <= planned, test
+        if len(planned) < len(written.writers) * len(written.parts):
+            pruned |= {name for name in TYPES if test.startswith(name)}
+    assert pruned >= TYPES.keys() - {*pruning.NESTED, "raw"}  # it isn't that nothing is ever left out
+
+
+def check_scanned(written: Written, oracle: Oracle, tests: Sequence[str]) -> None:
+    found = pruning.matching(written.table.read(), tests)
+    assert differences(found, written.wanted(oracle, tests)) == {}
+
+
+def test_planned_files_hold_every_match(tables: list[Written], oracle: Oracle) -> None:
+    for written in tables:
+        check_planned(written, oracle, [*pruning.conditions()[::5], *FEW_CONDITIONS])
+
+
+def test_spark_leaves_out_no_match(tables: list[Written], oracle: Oracle) -> None:
+    for written in tables:
+        check_scanned(written, oracle, FEW_CONDITIONS)
+
+
+def differences(found: Counts, wanted: Counts) -> dict[tuple[str, str, str], tuple[int, int]]:
+    pairs = {key: (found.get(key, 0), wanted.get(key, 0)) for key in found.keys() | wanted.keys()}
+    return {key: (many, should) for key, (many, should) in pairs.items() if many != should}
+
+
+def test_no_footer_of_ours_bounds_floats_that_hold_nan(tables: list[Written]) -> None:
+    """NaN as a bound says so itself; floats of files from outside have no bounds in the table."""
+    bounded = 0
+    for table in (one.table for one in tables):
+        ids = {column.column_id: column.type for column in table.meta.columns}
+        for entry in live(table):
+            writer, part = (one.value.text for one in entry.file.partition.values)
+            real = [one for one in entry.file.stats if ids[one.column_id] in ("float", "double")]
+            assert not (writer in FOREIGN and any(one.HasField("min") for one in real))
+            if writer in FOREIGN:
+                continue
+            footer = pq.read_metadata(Path(table.folder) / entry.file.path)
+            for at in range(len(footer.schema)):
+                chunk = footer.row_group(0).column(at)
+                stats = chunk.statistics
+                if chunk.physical_type in ("FLOAT", "DOUBLE") and stats is not None and stats.has_min_max:
+                    has_nan = part == "odd" or (chunk.path_in_schema, part) == ("f32", "nulls")
+                    assert not has_nan or stats.max != stats.max, (writer, part, chunk.path_in_schema)
+                    bounded += 1
+            if part in ("odd", "nulls"):
+                assert not any(one.HasField("max") and ids[one.column_id] == "float" for one in real)
+    assert bounded
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_compaction_leaves_rows_with_nan_where_they_were_found(
+    lake: Lake, spark: SparkSession, new_name: Names, keyed: bool
+) -> None:
+    nan = float("nan")
+    schema = "id bigint not null, d double, s struct<d:double>"
+    table = lake.create_table(new_name(), schema, primary_key=["id"] if keyed else [], buckets=1 if keyed else None)
+    for first in (0, 3):
+        rows = [(first, 1.0, (nan,)), (first + 1, nan, (1.0,)), (first + 2, -0.0, None)]
+        table.insert(spark.createDataFrame(rows, schema).coalesce(1))
+    for operation in ("minor", "major"):
+        table.compact(operation)
+        assert sorted(row.id for row in table.read(where="d > 5").collect()) == [1, 4]
+        assert sorted(row.id for row in table.read().where("d > 5 or s.d > 5").collect()) == [0, 1, 3, 4]
+        assert table.read().where("d = 0.0").count() == 2
+    table.update({"s": "null"}, where="not (d <= 5)")
+    table.delete("d > 5")
+    assert sorted(row.id for row in table.read().collect()) == [0, 2, 3, 5]
+
+
+# -- all of it ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_planned_files_hold_every_match_of_any_condition(large_tables: list[Written], oracle: Oracle) -> None:
+    for written in large_tables:
+        check_planned(written, oracle, pruning.conditions())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("at", range(8))
+def test_spark_leaves_out_no_match_of_any_condition(large_tables: list[Written], oracle: Oracle, at: int) -> None:
+    for written in large_tables:
+        check_scanned(written, oracle, pruning.conditions()[at::8])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("test", FEW_CONDITIONS)
+def test_reads_and_deletes_by_a_condition_find_every_match(
+    large_tables: list[Written], oracle: Oracle, test: str
+) -> None:
+    for written in large_tables:
+        table, wanted = written.table, written.wanted(oracle, [test])
+        read = table.read(where=test).groupBy("writer", "part").count().collect()
+        assert differences({(test, row["writer"], row["part"]): row["count"] for row in read}, wanted) == {}
+        before, rows = table.refresh().meta.head_version, table.read().count()
+        table.delete(test)
+        assert table.read().count() == rows - sum(wanted.values())
+        table.restore(version=before)
