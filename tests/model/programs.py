@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from metaservice.core.model import Change, Conflict, FileKind, KeySet, Operation, Profile, Read, Scope, TableCommit
-from metaservice.core.predicates import AllOf, Compare, Predicate, partition_part
-from tests.model.world import KEYS, PARTITIONS, Job, Jobs, Rows, World
+from metaservice.core.predicates import AllOf, Compare, Not, Predicate, partition_part
+from tests.model.world import KEYS, NAN, PARTITIONS, Job, Jobs, Rows, World
 
 VALUES = range(10)
 SEARCHES = 3
@@ -30,6 +30,8 @@ class Search:
 
     def read(self, *, changes_all: bool) -> Read:
         parts: list[Predicate] = [Compare("v", ">=", self.low), Compare("v", "<=", self.high)]
+        if self.high >= NAN:
+            parts = [Not(Compare("v", "<", self.low))]
         if self.partition is not None:
             parts.append(Compare("p", "=", int(self.partition.removeprefix("p="))))
         condition = AllOf(tuple(parts))
@@ -142,7 +144,12 @@ class Overwrite(Program):
 
 
 class RowWorld(World):
-    """Has no oracle but the serial orders."""
+    """Has no oracle but the serial orders. Its values are doubles, NaN among them."""
+
+    def __init__(self, profile: Profile, *, keyed: bool, seed: int) -> None:
+        super().__init__(profile, keyed=keyed, seed=seed)
+        key, value = self.meta.columns
+        self.meta = replace(self.meta, columns=(key, value._replace(type="double")))
 
     def expected(self, job: Job) -> Rows:
         return {}

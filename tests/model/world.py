@@ -31,6 +31,7 @@ PARTITIONS = ("p=1", "p=2")
 BUCKETS = 2
 KEYS = range(6)
 KEY_ID, VALUE_ID = 1, 2  # of columns
+NAN = 9  # stands for NaN where values are doubles: above every number, and no bound says that it is there
 
 Rows = dict[tuple[str, int], int]  # (partition, key or row id) -> value; no value is used twice
 
@@ -66,11 +67,12 @@ class ContentPayloads:
         rows = self.contents[payload.decode()].rows if payload else {}
         columns_of_rows = {KEY_ID: list(rows), VALUE_ID: [one for one in rows.values() if one is not None]}
         found = []
-        for number, _ in columns:
+        for number, kind in columns:
             values = columns_of_rows[number]
             nulls = len(rows) - len(values)
-            known = bounds(min(values), max(values), nulls, len(rows)) if values else (None, None, True, False)
-            found.append(known if rows else UNKNOWN)
+            numbers = [one for one in values if kind != "double" or one != NAN]
+            low, high = min(numbers, default=None), max(numbers, default=None)
+            found.append(bounds(low, high, nulls, len(rows)) if rows else UNKNOWN)
         return tuple(found)
 
     def only_tombstones(self, payload: bytes) -> bool:

@@ -13,6 +13,7 @@ from tests.spark.reading import Identity, LabLake, LabTable, Row
 
 COLUMNS = {"id": "bigint", "day": "string", "amount": "double", "status": "string"}
 DAYS = ("1", "2", None)
+NAN, INF = float("nan"), float("inf")
 
 
 def grow(lake: LabLake, name: str, seed: int, *, keyed: bool, steps: int = 12) -> LabTable:
@@ -33,7 +34,7 @@ def step(table: LabTable, chance: random.Random, *, keyed: bool) -> None:
     if kind == "insert" or (not some and kind in ("update", "delete")):
         table.insert(new_rows(chance, keyed))
     elif kind == "update":
-        table.update({one: {**table.rows[one], "amount": chance.choice([1.0, 2.0, None])} for one in some})
+        table.update({one: {**table.rows[one], "amount": chance.choice([1.0, 2.0, NAN, -0.0, None])} for one in some})
     elif kind == "delete":
         table.delete(some)
     elif kind == "compact":
@@ -60,7 +61,7 @@ def new_rows(chance: random.Random, keyed: bool) -> list[dict[str, Any]]:
         row = {
             "id": chance.randint(0, 15),
             "day": chance.choice(DAYS),
-            "amount": chance.choice([0.0, 1.0, 2.0, None]),
+            "amount": chance.choice([0.0, 1.0, NAN, INF, None]),
             "status": chance.choice(["a", "b", None]),
         }
         rows[(row["id"], row["day"]) if keyed else (len(rows),)] = row
@@ -82,7 +83,7 @@ MANY = {
 VALUES: dict[str, list[Any]] = {
     "int": [0, 1, -(1 << 31), None],
     "bigint": [0, 1, 1 << 40, None],
-    "double": [0.0, 1.5, -1e300, None],
+    "double": [0.0, -0.0, 1.5, -1e300, NAN, INF, -INF, None],
     "string": ["", "a", "ünï", None],
     "decimal(10,2)": [Decimal("0.00"), Decimal("-1.25"), None],
     "date": [date(1969, 12, 31), date(2026, 11, 1), None],
