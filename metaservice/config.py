@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from metaservice.core import limits, quotas
+from metaservice.core.errors import MetaError
+from metaservice.core.external import Location, locate
 from metaservice.core.quotas import Quota
 from metaservice.observe import Logging
 from metaservice.rpc.streams import Patience
@@ -45,6 +47,7 @@ class Settings:
     log_file: str
     log_bytes_max: int
     log_files_max: int
+    external_locations: str
     quotas: Mapping[str, Quota]
 
     @property
@@ -54,6 +57,11 @@ class Settings:
     @property
     def patience(self) -> Patience:
         return Patience(self.stream_idle_s, self.stream_deadline_s)
+
+    @property
+    def external_places(self) -> tuple[Location, ...]:
+        """Empty: files may be imported from anywhere but the lake itself."""
+        return tuple(locate(one.strip()) for one in self.external_locations.split(",") if one.strip())
 
     @property
     def keeping(self) -> Keeping:
@@ -81,7 +89,12 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         parser.error("--schedule-ms must not be negative, --tasks-max and --task-backoff-ms must be positive")
     if found.metrics_listen and not found.metrics_listen.rpartition(":")[2].isdecimal():
         parser.error("--metrics-listen must be host:port")
-    return Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
+    settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
+    try:
+        _ = settings.external_places
+    except MetaError as error:
+        parser.error(f"--external-locations: {error.message}")
+    return settings
 
 
 def _quota(parser: argparse.ArgumentParser, given: dict[str, Any], name: str) -> Quota:
@@ -134,4 +147,5 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         quota = quotas.DEFAULTS[name]
         add(f"{quotas.flag(name)}-max", quota.most, int, f"{quotas.SAYS[name]}, of all principals together")
         add(f"{quotas.flag(name)}-each", quota.each, int, f"{quotas.SAYS[name]}, of each principal")
+    add("--external-locations", "", str, "folders and URIs, with commas, to import files from; empty: any")
     return parser

@@ -42,6 +42,7 @@ from metaservice.service.clockguard import Uptime, unknown_uptime
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.housekeeping import Housekeeping
+from metaservice.service.importing import Imports
 from metaservice.service.layouts import Layouts
 from metaservice.service.maintenance import Maintenance
 from metaservice.service.marks import Marks
@@ -159,6 +160,7 @@ def build_service(
         marking,
         sweeping,
         tasks,
+        Imports(decider, settings.external_places),
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
     return Service(decider, calls, operators, scheduler)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -13,9 +13,10 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import types as t
 
-from metaservice.client import NotFoundError
+from metaservice.client import MetaClient, NotFoundError
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.errors import InputError
+from worker.external import check_outside, plain_path
 from worker.schema import parse_type, quoted_if_odd
 from worker.staging import Stage, Staged, check_required, data_file, list_parquet, read_footers, top_leaves
 from worker.storage import storage
@@ -57,7 +58,7 @@ class Found:
 
 
 def import_parquet(lake: Lake, path: str, name: str, on_conflict: OnConflict | None, message: str) -> Table:
-    found = find_files(path)
+    found = find_files(lake.client, plain_path(path))
     table = table_for(lake, name, found)
     if table.meta.primary_key:
         raise InputError(
@@ -88,26 +89,30 @@ def import_parquet(lake: Lake, path: str, name: str, on_conflict: OnConflict | N
 # -- what is there -----------------------------------------------------------------------------------------------------
 
 
-def find_files(path: str) -> list[Found]:
+def find_files(client: MetaClient, path: str) -> list[Found]:
+    """Refused before a footer is read where one of them is the lake's own."""
     try:
         files, root = storage(path)
     except pa.ArrowInvalid as error:
         raise InputError("PATH_INVALID", f"{path}: {error}") from error
-    outside = path.rstrip("/") if "://" in path else str(Path(root))
     info = files.get_file_info(root)
     if info.type == fs.FileType.NotFound:
         raise InputError("PATH_UNKNOWN", f"there is nothing at {path}")
     infos = [info] if info.type == fs.FileType.File else list_parquet(files, root)
     if not infos:
         raise InputError("FILES_MISSING", f"there are no Parquet files at {path}")
+    insides = [one.path.removeprefix(root).strip("/") for one in infos]
+    if path.startswith("/"):
+        wholes = [os.path.realpath(one.path) for one in infos]
+    else:
+        wholes = [f"{path}/{inside}".rstrip("/") for inside in insides]
+    check_outside(client, wholes)
     try:
         footers = read_footers(files, [one.path for one in infos])
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError("FILE_UNREADABLE", f"{path}: {error}") from error
     found = []
-    for one, footer in zip(infos, footers, strict=True):
-        inside = one.path.removeprefix(root).strip("/")
-        whole = f"{outside}/{inside}" if inside else outside
+    for one, footer, inside, whole in zip(infos, footers, insides, wholes, strict=True):
         found.append(Found(whole, one.size, footer, folder_values(inside), file_columns(footer, whole)))
     if len({tuple(one.folders) for one in found}) > 1:
         raise InputError("PARTITION_INVALID", f"the folders below {path} don't name the same columns everywhere")

@@ -1,9 +1,17 @@
-"""The file systems that tables lie on. Knows nothing of Spark."""
+"""The file systems that tables lie on. Knows nothing of Spark.
+
+What deletes, or lists what is to be deleted, follows no link: `walk` passes links over, `crosses_link` finds the first
+one on the way to a file.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -15,7 +23,11 @@ def storage(path: str) -> tuple[Any, str]:
     """The file system of a path or URI, and the path in it."""
     if "://" in path or path.startswith("file:"):
         scheme, colon, rest = path.partition(":")
-        found: tuple[Any, str] = fs.FileSystem.from_uri({"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + colon + rest)
+        place, query, options = rest.partition("?")
+        if scheme != "file":  # there %20 stands for itself, as for Spark
+            place = quote(place, safe="/:@!$&'()*+,;=[]")
+        known = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
+        found: tuple[Any, str] = fs.FileSystem.from_uri(f"{known}{colon}{place}{query}{options}")
         return found
     return fs.LocalFileSystem(), str(Path(path).absolute())
 
@@ -27,8 +39,64 @@ def in_pages(source: Any, files: Any = None) -> Any:
     )
 
 
+def is_local(files: Any) -> bool:
+    return isinstance(files, fs.LocalFileSystem)
+
+
+def walk(files: Any, folder: str) -> Iterator[tuple[str, int]]:
+    """Paths and sizes of the files below a folder; what is a link, or behind one, is none of them."""
+    if not is_local(files):
+        for info in files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)):
+            if info.type == fs.FileType.File:
+                yield info.path, int(info.size)
+        return
+    left = [] if Path(folder).is_symlink() else [folder]
+    while left:
+        try:
+            entries = os.scandir(left.pop())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        with entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):
+                        yield entry.path, entry.stat(follow_symlinks=False).st_size
+
+
+def crosses_link(files: Any, root: str, path: str) -> str:
+    """The first link on the way from a root to what lies below it, the path itself included; empty: there is none."""
+    if not is_local(files):
+        return ""
+    way = root
+    for part in path.removeprefix(root).strip("/").split("/"):
+        way = f"{way}/{part}"
+        if Path(way).is_symlink():
+            return way
+    return ""
+
+
+def remove_empty_folders(files: Any, folder: str) -> bool:
+    """A folder and those below it, from below, where no file lies in them; whether all are gone."""
+    if not is_local(files):  # what an object store calls a folder is an empty object
+        if any(True for _ in walk(files, folder)):
+            return False
+        if files.get_file_info(folder).type == fs.FileType.Directory:
+            files.delete_dir(folder)
+        return True
+    if Path(folder).is_symlink():
+        return False
+    try:
+        for way, _, _ in os.walk(folder, topdown=False, followlinks=False):
+            Path(way).rmdir()
+    except OSError:  # a file or link lies there
+        return False
+    return True
+
+
 def remove_folder(folder: str) -> None:
-    """One that isn't there is no error."""
+    """One that isn't there is no error, and one that is a link stays."""
     files, path = storage(folder)
-    if files.get_file_info(path).type == fs.FileType.Directory:
+    if files.get_file_info(path).type == fs.FileType.Directory and not (is_local(files) and Path(path).is_symlink()):
         files.delete_dir(path)

@@ -469,6 +469,9 @@ class Snapshots(Protocol):
 
     def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None: ...
 
+    def find_imports(self, path: str) -> Iterable[Live]:
+        """The live entries of an external file, by any spelling of its path."""
+
     def wrote(self, version: int) -> Written:
         """What the commit of a version added."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from metaservice.core.digests import check_digests
 from metaservice.core.errors import BrokenInvariantError, invalid
+from metaservice.core.external import identity_of
 from metaservice.core.judge import Mine, advice_for, judge, removals_at
 from metaservice.core.model import (
     COMPACTIONS,
@@ -20,6 +21,7 @@ from metaservice.core.model import (
     Advice,
     Change,
     Conflict,
+    Entry,
     FileKind,
     Footprint,
     Group,
@@ -121,7 +123,7 @@ def _insert(
         partitions.add(entry.partition)
         external = external or entry.external
     if external:
-        _check_external(change, _Swap(added=live), snapshots, head)
+        _check_external(change, _Swap(added=live), snapshots)
     footprint = Footprint(
         version,
         time_us,
@@ -149,7 +151,7 @@ def commit_any(
     swap = _swap(change, meta, winners, snapshots, head)
     if isinstance(swap, Conflict):
         return swap
-    _check_external(change, swap, snapshots, head)
+    _check_external(change, swap, snapshots)
     if not meta.keyed:
         swap.removed += _idle_delete_sets(swap, snapshots, head)
     footprint = _footprint(change, meta, swap, snapshots, author, head, time_us)
@@ -263,13 +265,25 @@ def check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: G
         )
 
 
-def _check_external(change: Change, swap: _Swap, snapshots: Snapshots, head: int) -> None:
-    """A staged path is its transaction's own; one from outside may be live already."""
+def _check_external(change: Change, swap: _Swap, snapshots: Snapshots) -> None:
+    """A staged path is its transaction's own; a file from outside may be live already, by another spelling too."""
+    given: dict[str, str] = {}
     for entry in change.adds:
-        if not entry.external or any(live.entry.path == entry.path for live in swap.removed):
+        if not entry.external:
             continue
-        if snapshots.find(head, entry.partition, entry.bucket, entry.path) is not None:
-            raise invalid("PATH_LIVE", "the file is in the table already", path=entry.path)
+        identity = identity_of(entry.path)
+        if identity in given:
+            raise invalid("PATH_TWICE", "two entries name one file", path=entry.path, other=given[identity])
+        given[identity] = entry.path
+    removed = {_place(live.entry) for live in swap.removed} if given else set()
+    for path in given.values():
+        for live in snapshots.find_imports(path):
+            if _place(live.entry) not in removed:
+                raise invalid("PATH_LIVE", "the file is in the table already", path=path, live=live.entry.path)
+
+
+def _place(entry: Entry) -> tuple[str, int, str]:
+    return entry.partition, entry.bucket, entry.path
 
 
 def _files(live: Iterable[Live]) -> dict[str, Live]:

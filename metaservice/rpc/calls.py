@@ -22,6 +22,7 @@ from metaservice.rpc.sweeping import SweepingCalls
 from metaservice.service import judging
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Again, Decider
+from metaservice.service.importing import Imports
 from metaservice.service.planning import Planning
 from metaservice.service.reads import Reads
 from metaservice.service.requests import Append, Begin, Commit, Intent
@@ -50,6 +51,7 @@ class Calls:
     marking: MarkingCalls
     sweeping: SweepingCalls
     tasks: MaintenanceCalls
+    imports: Imports
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta
@@ -93,7 +95,9 @@ class Calls:
         mine = txn.tables.get(table_id) if txn is not None else None
         operation = mine.operation if mine is not None else Operation.CUSTOM
         meta = self.meta(table_id)
-        return wire.entries(request.files, request.delete_sets, meta, request.txn_id, operation)
+        found = wire.entries(request.files, request.delete_sets, meta, request.txn_id, operation)
+        self.imports.check(found)
+        return found
 
     def register_entries(
         self, txn_id: str, table_id: str, entries: list[Entry]
@@ -131,13 +135,18 @@ class Calls:
         if txn.commit_digest and txn.commit_digest == (same := wire.digest(request)):
             return Commit(txn_id, (), (), same)  # a repeat, perhaps about a table that is gone by now
         operations = {one.table_id: one.operation for one in txn.tables.values()}
-        return wire.commit(request, self._metas([one.table_id for one in request.changes]), operations)
+        parsed = wire.commit(request, self._metas([one.table_id for one in request.changes]), operations)
+        for change in parsed.changes:
+            self.imports.check(change.adds)
+        return parsed
 
     def append(self, request: transaction_pb2.AppendRequest) -> transaction_pb2.AppendResponse:
         return answers.append_answer(self.transactions.append(self._append(request)))
 
     def _append(self, request: transaction_pb2.AppendRequest) -> Append:
-        return wire.append(request, self.meta(request.table_id))
+        parsed = wire.append(request, self.meta(request.table_id))
+        self.imports.check(parsed.entries)
+        return parsed
 
     def append_many(self, requests: Iterable[transaction_pb2.AppendRequest]) -> list[Txn | MetaError]:
         parsed: list[Append] = []

@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
+from metaservice.core.external import canonical_file
 from metaservice.core.marks import CursorMove
 from metaservice.core.model import (
     COMPACTIONS,
@@ -259,14 +260,23 @@ def reads(messages: Sequence[common_pb2.Read], meta: TableMeta) -> tuple[Read, .
 # -- entries -----------------------------------------------------------------------------------------------------
 
 
-def check_path(path: str, txn: str, *, external: bool) -> None:
+def check_path(path: str, txn: str) -> None:
     if not path or len(path) > limits.PATH_CHARS_MAX or "\x00" in path:
         raise invalid("PATH_INVALID", path=path[:128])
-    if external:
-        return
     parts = path.split("/")
     if len(parts) < 2 or parts[0] != txn or any(part in ("", ".", "..") for part in parts) or "\\" in path:
         raise invalid("PATH_OUTSIDE_TRANSACTION", "staged files lie in the transaction's own folder", path=path[:128])
+
+
+def external_file(message: common_pb2.DataFile) -> tuple[str, common_pb2.DataFile]:
+    """Its path in one spelling, and the message that says it; the request stays as it was sent."""
+    if len(message.path) > limits.PATH_CHARS_MAX:
+        raise invalid("PATH_INVALID", "too long", most=limits.PATH_CHARS_MAX)
+    path = canonical_file(message.path)
+    if path != message.path:
+        message = common_pb2.DataFile.FromString(message.SerializeToString())
+        message.path = path
+    return path, message
 
 
 KEYED_KINDS = {int(kind): kind for kind in (FileKind.BASE, FileKind.DELTA)}
@@ -280,11 +290,13 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
     kinds, buckets = (KEYED_KINDS, meta.buckets) if meta.keyed else (APPEND_KINDS, 1)
     changes_data, says_itself = operation not in COMPACTIONS, operation is Operation.CUSTOM
     found: list[Entry] = []
-    for message in messages:
-        path, external = message.path, message.external
+    for sent in messages:
+        message, path, external = sent, sent.path, sent.external
         plain = path.startswith(folder) and PLAIN_NAME.match(path, len(folder)) and len(path) <= limits.PATH_CHARS_MAX
-        if external or not plain:
-            check_path(path, txn, external=external)
+        if external:
+            path, message = external_file(sent)
+        elif not plain:
+            check_path(path, txn)
         if message.HasField("first_row_id"):
             raise invalid("ROW_ID_SET", "first_row_id is the server's", path=path)
         bucket_number, schema_version = message.bucket, message.schema_version
@@ -334,7 +346,7 @@ def schema_mark(schema_version: int) -> bytes:
 
 def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operation: Operation) -> Entry:
     path = message.path
-    check_path(path, txn, external=False)
+    check_path(path, txn)
     if meta.keyed:
         raise invalid("DELETE_SET_NOT_ALLOWED", "primary-key tables hide rows by key", path=path)
     if message.bitmap:

@@ -33,6 +33,7 @@ from metaservice.service.decider import Decider
 from metaservice.service.pins import Pins
 from metaservice.service.state import TableState
 from metaservice.store import keys
+from metaservice.store.imports import forget_import
 from metaservice.store.port import StoreUnusable, prefix_end
 from metaservice.store.records import decode_chunk, decode_commit, decode_live, decode_table, decode_txn
 
@@ -255,6 +256,8 @@ class Housekeeping:
                 live, removed = decode_live(value)
                 if not is_held(live.added, removed, horizon, held):
                     entry = live.entry
+                    if entry.external:
+                        forget_import(self._state.batch, raw, live)
                     span = keys.span_key(raw, live.added, removed, entry.partition, entry.bucket, entry.path)
                     self._state.batch.delete(span)
                     self._bury(raw, key, entry, now_us, marked=marked)
@@ -324,8 +327,11 @@ class Housekeeping:
         for prefix in (keys.live_prefix(raw), keys.past_prefix(raw)):
             for page in self._pages(prefix, prefix_end(prefix)):
                 for key, value in page:
+                    live, _ = decode_live(value)
                     self._state.batch.delete(key)
-                    self._list(raw, decode_live(value)[0].entry, now_us)
+                    if live.entry.external:
+                        forget_import(self._state.batch, raw, live)
+                    self._list(raw, live.entry, now_us)
                 yield
         for prefix in keys.record_prefixes(raw):
             yield from self._delete(prefix, prefix_end(prefix))

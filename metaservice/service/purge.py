@@ -11,11 +11,12 @@ from metaservice.service.decider import Decider
 from metaservice.service.state import State
 from metaservice.store import keys
 from metaservice.store.history import read_purge_hold
+from metaservice.store.imports import find_named
 from metaservice.store.port import prefix_end
 
 
 class Purge:
-    """Lists what may be deleted, and forgets what was."""
+    """Lists what may be deleted, and forgets what was. What any table's external entry names is not listed."""
 
     def __init__(self, decider: Decider, halted: Callable[[], bool] = lambda: False) -> None:
         """`halted` says that the clock is not believed."""
@@ -27,10 +28,14 @@ class Purge:
         state, table = self._decider.state, keys.uuid_bytes(table_id)
         state.flush()
         check_purge(state, halted=self._halted())
-        prefix = keys.purgeable_prefix(table)
+        prefix, cursor = keys.purgeable_prefix(table), state.store.cursor()
         start = keys.purgeable_key(table, after) + b"\x00" if after else prefix
-        found = islice(state.store.cursor().scan(start, prefix_end(prefix)), count)
-        return [keys.path_of_purgeable(key) for key, _ in found]
+        found: list[str] = []
+        scanned = (keys.path_of_purgeable(key) for key, _ in cursor.scan(start, prefix_end(prefix)))
+        while len(found) < count and (page := list(islice(scanned, count))):
+            named = find_named(cursor, table, page)
+            found += [path for path in page if path not in named]
+        return found[:count]
 
     def list_tables(self, after: str, count: int) -> list[str]:
         """Tables that have something on the list."""

@@ -21,7 +21,7 @@ from metaservice.service.pinbook import PinBook
 from metaservice.service.taskbook import TaskBook
 from metaservice.service.usage import Usage, staged_bytes
 from metaservice.service.written import WrittenKept
-from metaservice.store import keys, upkeep
+from metaservice.store import imports, keys, upkeep
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Cursor, Store, prefix_end
 from metaservice.store.records import (
@@ -131,6 +131,10 @@ class StoreSnapshots:
         gone = self._taken_out(self.state.store.cursor(), version).get((partition, bucket), [])
         return next((live for live in gone if live.entry.path == path), None)
 
+    def find_imports(self, path: str) -> Iterable[Live]:
+        self.state.flush()
+        return imports.find_imports(self.state.store, self.raw_id, path)
+
     def wrote(self, version: int) -> Written:
         self.state.flush()
         return self.state.written.get(self.raw_id, version)
@@ -178,6 +182,7 @@ class State:
 
     def _load(self) -> None:
         upkeep.index_the_past(self.store, self.batch)
+        imports.index_imports(self.store, self.batch)
         cursor = self.store.cursor()
         raw_ceiling = cursor.get(keys.CEILING)
         if raw_ceiling is not None:

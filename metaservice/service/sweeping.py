@@ -4,7 +4,7 @@ What is dead is told by the metadata, never by a listing of storage. But a write
 so the folders of transactions that ended long enough ago are named here; before a file in one of them is deleted, its
 path is asked about. A path is needed where
 
-    an entry of the table's index names it, live or past, or an external one that lies in the folder
+    an entry of the table's index names it, live or past, or an external one of any table
     it was staged by a transaction that is open, or whose files may yet be taken over, or was handed on to such a one
     the transaction ended a short while ago, or is not known and could still begin (one-call appends stage first)
 
@@ -27,6 +27,7 @@ from metaservice.service.housekeeping import Keeping
 from metaservice.service.purge import check_purge
 from metaservice.service.state import State
 from metaservice.store import keys
+from metaservice.store.imports import find_named
 from metaservice.store.port import Cursor, prefix_end
 from metaservice.store.records import decode_txn
 
@@ -103,7 +104,7 @@ class Sweeping:
         start = keys.dropped_key(keys.uuid_bytes(after)) + b"\x00" if after else keys.DROPPED
         for key, dropped_us in cursor.scan(start, prefix_end(keys.DROPPED)):
             raw = key[1:]
-            is_there = _any(cursor, keys.table_prefix(raw)) or _any(cursor, keys.purgeable_prefix(raw))
+            is_there = not _is_gone(cursor, raw) or _any(cursor, keys.purgeable_prefix(raw))
             if not is_there and keys.decode_version(dropped_us) <= by_us:
                 page.folders.append((keys.uuid_text(raw), ""))
             if len(page.folders) >= count:
@@ -124,12 +125,19 @@ class Sweeping:
     def check_paths(self, table_id: str, paths: Sequence[str]) -> tuple[list[str], list[str]]:
         """Those that are needed, and those that are on the purge list."""
         raw = keys.uuid_bytes(table_id)
-        held = cast(set[str], self._decider.call(lambda: self._held_by_transactions(paths)))
+        held = cast(set[str], self._decider.call(lambda: self._held(raw, paths)))
         cursor = self._decider.state.store.cursor()  # after it: what was open a moment ago is held, or in the index
         left = set(paths) - held
-        needed = held.union(_indexed(cursor, table_id, raw, left))
+        needed = held.union(_indexed(cursor, raw, left), find_named(cursor, raw, left))
         listed = [path for path in left - needed if cursor.get(keys.purgeable_key(raw, path)) is not None]
         return sorted(needed), sorted(listed)
+
+    def _held(self, raw: bytes, paths: Sequence[str]) -> set[str]:
+        """In the folder of a table that is gone, none: no transaction can begin on it, or go on."""
+        self._check()
+        state = self._decider.state
+        state.flush()
+        return set() if _is_gone(state.store.cursor(), raw) else self._held_by_transactions(paths)
 
     def _held_by_transactions(self, paths: Sequence[str]) -> set[str]:
         self._check()
@@ -172,21 +180,19 @@ def _is_staged(cursor: Cursor, raw: bytes) -> bool:
     return _any(cursor, staged) or _any(cursor, keys.dying_key(staged))
 
 
-def _indexed(cursor: Cursor, table_id: str, raw: bytes, paths: set[str]) -> Iterator[str]:
+def _is_gone(cursor: Cursor, raw: bytes) -> bool:
+    """Whether a table was dropped and can't come back."""
+    return cursor.get(keys.dropped_key(raw)) is not None and not _any(cursor, keys.table_prefix(raw))
+
+
+def _indexed(cursor: Cursor, raw: bytes, paths: set[str]) -> Iterator[str]:
     """Those of the paths that an entry names, live or past."""
     if not paths:
         return
-    own_folder = f"/{table_id}/"
     live = (keys.path_of_live(key) for key, _ in _scan(cursor, keys.live_prefix(raw)))
     past = (keys.path_of_past(key) for key, _ in _scan(cursor, keys.past_prefix(raw)))
     for entries in (live, past):
-        for path in entries:
-            if path in paths:
-                yield path
-            elif own_folder in path:  # registered from outside, though it lies in the table's own folder
-                inside = path.rpartition(own_folder)[2]
-                if inside in paths:
-                    yield inside
+        yield from (path for path in entries if path in paths)
 
 
 def _scan(cursor: Cursor, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -34,6 +34,7 @@ from metaservice.service.namespaces import check_renames
 from metaservice.service.requests import Append, Begin, Commit, Intent, Progress
 from metaservice.service.state import State, TableState, rows_of
 from metaservice.store import keys
+from metaservice.store.imports import end_import, put_import
 from metaservice.store.records import encode_added, encode_commit, encode_live, join_chunk
 from metaservice.store.row_records import encode_rows
 
@@ -358,9 +359,13 @@ class Transactions:
             past = keys.past_key(raw, commit.version, entry.partition, entry.bucket, entry.path)
             batch.put(past, encode_live(live, commit.version))
             batch.put(keys.span_key(raw, live.added, commit.version, entry.partition, entry.bucket, entry.path), b"")
+            if entry.external:
+                end_import(batch, raw, live)
         for live, encoded in zip(commit.added, added, strict=True):
             entry = live.entry
             batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), encoded)
+            if entry.external:
+                put_import(batch, raw, live)
         for app_id, version in commit.change.app_versions:
             batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
         if commit.change.operation is Operation.RESTORE:

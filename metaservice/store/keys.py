@@ -31,6 +31,8 @@ c table name               cursor
 p task                     task that has not ended
 q time task                task that ended then
 r table                    until when the table's schedule was looked at
+x table file partition bucket path     live entry of an external file, by what tells the file from others
+e table path 0 table partition bucket path added   kept entry of an external file in the first table's folder
 !epoch                     the history that this store tells
 !purge_hold                why nothing may be purged; absent: it may
 !forgotten                 below this time inside their ids, outcomes were forgotten
@@ -302,7 +304,7 @@ def table_of_mark(key: bytes) -> bytes:
 
 def record_prefixes(table: bytes) -> list[bytes]:
     """What a dropped table leaves besides its entries and its metadata."""
-    families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", TAGS, CURSORS)
+    families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", b"x", TAGS, CURSORS)
     return [family + table for family in families]
 
 
@@ -328,6 +330,31 @@ def split_chunk(key: bytes) -> tuple[int, int]:
 def split_staged(key: bytes) -> tuple[bytes, bytes, int]:
     """Transaction, table and chunk."""
     return key[1:17], key[17:33], decode_version(key[33:41])
+
+
+def import_prefix(table: bytes, file: bytes = b"") -> bytes:
+    """A table's live external files, or the entries of one of them; `file` is its digest."""
+    return b"x" + table + file
+
+
+def import_key(table: bytes, file: bytes, partition: str, bucket: int, path: str) -> bytes:
+    return import_prefix(table, file) + live_key(table, partition, bucket, path)[17:]
+
+
+def live_of_import(key: bytes) -> bytes:
+    """The live entry's key."""
+    return b"I" + key[1:17] + key[33:]
+
+
+def named_prefix(table: bytes, path: str | None = None) -> bytes:
+    """External entries of any table that name a file of this table's folder."""
+    start = b"e" + table
+    return start if path is None else start + path.encode() + b"\x00"
+
+
+def named_key(table: bytes, path: str, holder: bytes, entry: bytes, added: int) -> bytes:
+    """`entry` is its live key; a life of it ends alone, so each has a key."""
+    return named_prefix(table, path) + holder + entry[17:] + _Q.pack(added)
 
 
 def task_key(task: bytes) -> bytes:

@@ -105,6 +105,11 @@ class MemorySnapshots:
         here = live is not None and (live.entry.partition, live.entry.bucket) == (partition, bucket)
         return live if here else None
 
+    def find_imports(self, path: str) -> Iterator[Live]:
+        live = self.versions[-1].get(path)
+        if live is not None:
+            yield live
+
     def wrote(self, version: int) -> Written:
         return self.written[version]
 

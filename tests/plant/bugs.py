@@ -253,4 +253,14 @@ BUGS = (
         (("return rows.withColumns(columns) if columns else rows", "return rows"),),
         spark=("tests/spark/test_pruning.py", "-k", "no_match and not any"),
     ),
+    Bug(
+        "the purge asks its own table alone before it deletes",
+        "metaservice/store/imports.py",
+        (("return {path for path in paths if _any(cursor, keys.named_prefix(table, path))}", "return set()"),),
+    ),
+    Bug(
+        "a file from outside is another one when it is spelled otherwise",
+        "metaservice/store/imports.py",
+        (("identity_of(path).encode()", "path.encode()"),),
+    ),
 )

@@ -11,7 +11,7 @@ import pytest
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Operation
+from metaservice.core.model import Entry, FileKind, Operation
 from metaservice.core.transaction import TxnState
 from metaservice.service.housekeeping import Keeping
 from metaservice.store import keys
@@ -37,6 +37,42 @@ class Oracle:
         return {v for v in range(head + 1) if v == head or self.times_us[v + 1] > since_us}
 
 
+class Borrower:
+    """Another table, which took in files out of the first one's folder when that was not refused yet."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.table_id = rig.create("borrower", 1)
+        self.live: set[str] = set()
+        self.snapshots: list[set[str]] = [set()]
+
+    def take(self, path: str) -> None:
+        entry = Entry(f"/lake//{self.rig.table_id}/{path}", "day=1", 0, FileKind.APPEND, 3, 10, b"", external=True)
+        self._write(Operation.INSERT, [entry], self.live | {path})
+
+    def overwrite(self) -> None:
+        self._write(Operation.OVERWRITE, [], set())
+
+    def _write(self, operation: Operation, adds: list[Entry], after: set[str]) -> None:
+        lender, self.rig.table_id = self.rig.table_id, self.table_id
+        try:
+            txn_id = self.rig.begin(operation)
+            assert self.rig.commit(txn_id, self.rig.change(operation, adds)).state is TxnState.COMMITTED
+        finally:
+            self.rig.table_id = lender
+        self.live = after
+        self.snapshots.append(after)
+
+    def kept(self) -> set[str]:
+        """What its kept versions name."""
+        return set().union(*self.snapshots[self.rig.decider.state.oldest(self.table_id) :])
+
+    def held(self, indexed: set[str]) -> set[str]:
+        """What its entries name, those that are no longer kept too, until they are swept."""
+        start = f"/lake//{self.rig.table_id}/"
+        return {path.removeprefix(start) for path in indexed if path.startswith(start)}
+
+
 class History:
     """One table's."""
 
@@ -52,6 +88,7 @@ class History:
         self.open: dict[str, int] = {}
         self.lost: list[str] = []
         self.names = 0
+        self.borrower = Borrower(self.rig)
         self.tags: dict[str, int] = {}
         self.cursors: dict[str, tuple[int, int]] = {}  # place, last use
 
@@ -61,6 +98,7 @@ class History:
         moves: list[Callable[[], None]] = [self.insert] * 3 + [self.overwrite] * 3 + [self.restore] * 2
         moves += [self.begin, self.finish, self.finish, self.resubmit, self.pin, self.pin, self.unpin]
         moves += [self.wait, self.wait, self.wait, self.crash, self.fail, self.confirm]
+        moves += [self.borrow, self.borrower.overwrite]
         if self.marks:
             moves += [self.tag, self.untag, self.cursor, self.advance, self.forget_cursor]
         self.rng.choice(moves)()
@@ -90,6 +128,10 @@ class History:
         target = self.rng.choice(sorted(self.must_keep()))
         self.rig.restore(target)
         self.committed(set(self.oracle.snapshots[target]))
+
+    def borrow(self) -> None:
+        if live := sorted(self.oracle.snapshots[-1] - self.borrower.live):
+            self.borrower.take(self.rng.choice(live))
 
     def begin(self) -> None:
         read = self.any_kept()
@@ -219,7 +261,9 @@ class History:
         listed = self.rig.purgeable()
         assert not needed & (listed | self.oracle.confirmed), "nothing dead is referenced"
         assert not listed & indexed
-        assert self.oracle.ever - self.gone() <= listed | indexed | staged | self.oracle.confirmed, "no path is lost"
+        assert not self.borrower.kept() & (listed | self.oracle.confirmed), "what another table reads is not purged"
+        left = self.oracle.ever - self.gone() - self.borrower.held(indexed)
+        assert left <= listed | indexed | staged | self.oracle.confirmed, "no path is lost"
 
     def show(self, version: int) -> set[str] | MetaError:
         try:
@@ -237,6 +281,7 @@ class History:
         for name in list(self.tags):
             self.tags.pop(name)
             assert self.rig.untag(name)
+        self.borrower.overwrite()
         for _ in range(3):
             self.rig.pass_time(GRACE_MS + 3 * HOUR_MS, looks=300)
         self.check()
@@ -244,6 +289,7 @@ class History:
         assert rig.oldest == rig.head
         assert rig.purgeable() | self.oracle.confirmed | head >= self.oracle.ever - self.gone()
         assert rig.purgeable() & head == set()
+        assert rig.count(b"e") == rig.count(b"x") == 0, "nothing is lent any more"
         assert rig.count(b"P") == rig.count(keys.STAGED) == rig.count(keys.DYING) == rig.count(keys.PINS) == 0
         assert rig.count_own(b"L") == rig.count_own(b"W") == 1
 

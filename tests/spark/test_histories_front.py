@@ -5,17 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from metaservice.client import InvalidError
 from tests.spark.reading import union
 from tests.spark.test_changes import difference
 from worker import Lake, Table
 from worker.changes import MODES
+from worker.importing import NO_VALUE
 
 CASES = 60
 SCHEMA = "cased int, id int, day timestamp, amount bigint"
@@ -74,6 +80,8 @@ class Many:
     def step(self) -> None:
         kinds = [self.insert, self.update, self.move, self.delete, self.merge, self.overwrite, self.restore]
         weights = [2, 3, 2, 2, 3, 1, 1]
+        if not self.table.meta.primary_key:
+            kinds, weights = [*kinds, self.import_files], [*weights, 2]
         self.chance.choices(kinds, weights)[0]()
         self.done()
 
@@ -113,6 +121,23 @@ class Many:
             rows |= dict.fromkeys(self.known(), 77)
         self.table.insert(self.frame(rows))
         self.state |= rows
+
+    def import_files(self) -> None:
+        """Files that another program wrote, where they lie; each once, whatever its path looks like."""
+        rows = self.fresh()
+        folder = Path(self.table.lake.warehouse).parent / "outside" / f"{self.table.table_id[:8]} {len(self.at)}"
+        for day in {key[2] for key in rows}:
+            mine = [(*key[:2], one) for key, one in rows.items() if key[2] == day]
+            name = f"day={NO_VALUE if day is None else quote(str(self.chance.choice(self.days.named(day))))}"
+            (folder / name).mkdir(parents=True)
+            kinds = {"cased": pa.int32(), "id": pa.int32(), "amount": pa.int64()}
+            columns = [pa.array([row[at] for row in mine], kind) for at, kind in enumerate(kinds.values())]
+            pq.write_table(pa.table(dict(zip(kinds, columns, strict=True))), folder / name / "x.parquet")
+        self.table.lake.import_parquet(folder, self.table.name)
+        self.state |= rows
+        for again in (f"file:{quote(str(folder))}", folder / "." / ".." / folder.name):
+            with pytest.raises(InvalidError, match="PATH_LIVE"):
+                self.table.lake.import_parquet(again, self.table.name)
 
     def update(self) -> None:
         hits, where = self.bounds()
@@ -234,6 +259,9 @@ def play(lake: Lake, name: str, seed: int, days: Days, *, keyed: bool, steps: in
     many = Many(table, seed, days)
     many.insert()
     many.done()
+    if not keyed:
+        many.import_files()
+        many.done()
     for _ in range(steps):
         many.step()
     check_versions(many)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from metaservice.client import InvalidError
 from tests.spark.stored import live
 from worker import InputError, Lake
 from worker.importing import folder_type, folder_values
@@ -56,6 +57,64 @@ def test_what_does_not_fit_is_refused(lake: Lake, new_name: Names, tmp_path: Pat
     with pytest.raises(InputError, match="TABLE_KEYED"):
         lake.import_parquet(tmp_path / "a.parquet", keyed.name)
     assert lake.table(name).meta.head_version == 1
+
+
+def test_a_file_of_the_lake_is_not_imported_by_any_way_to_it(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
+    source = lake.create_table(new_name(), "id bigint")
+    source.insert(spark.createDataFrame([(1,)], "id bigint"))
+    folder = Path(source.folder)
+    (tmp_path / "link").symlink_to(folder)
+    file = next(folder.rglob("*.parquet"))
+    (tmp_path / "file.parquet").symlink_to(file)
+    name = new_name()
+    ways: list[str | Path] = [
+        folder,
+        folder.parent,
+        f"file:{folder}",
+        f"file://{file}",
+        tmp_path / "link",
+        tmp_path / "file.parquet",
+    ]
+    for path in [*ways, tmp_path]:
+        with pytest.raises(InputError, match="PATH_IN_LAKE"):
+            lake.import_parquet(path, name)
+    lake.drop_table(source.name)
+    with pytest.raises(InputError, match="PATH_IN_LAKE"):
+        lake.import_parquet(file, name)
+    assert name not in lake.tables(), "nothing was made for what is refused"
+
+
+def test_a_file_is_imported_once_whatever_way_leads_to_it(
+    lake: Lake, new_name: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), real / "a b.parquet")
+    (tmp_path / "link").symlink_to(real)
+    monkeypatch.chdir(tmp_path)
+    table = lake.import_parquet("link/a b.parquet", new_name())
+    assert [entry.file.path for entry in live(table)] == [str(real / "a b.parquet")]
+    for path in (real, f"file:{real}/a%20b.parquet", f"{tmp_path}/link/../link", "real/./a b.parquet"):
+        with pytest.raises(InvalidError, match="PATH_LIVE"):
+            lake.import_parquet(path, table.name)
+    (real / "again.parquet").symlink_to(real / "a b.parquet")
+    with pytest.raises(InputError, match="PATH_TWICE"):
+        lake.import_parquet(real, new_name())
+    assert table.read().count() == 1
+
+
+def test_a_path_with_a_secret_or_of_the_web_is_refused(lake: Lake, new_name: Names) -> None:
+    for path in (
+        "s3://key:SECRET@bucket/a.parquet",
+        "s3a://bucket/a.parquet?X-Amz-Signature=SECRET",
+        "https://host/a.parquet?sig=SECRET",
+        "http://host/a.parquet",
+    ):
+        with pytest.raises(InputError, match="PATH_INVALID") as caught:
+            lake.import_parquet(path, new_name())
+        assert "SECRET" not in str(caught.value)
 
 
 def test_what_folders_say() -> None:

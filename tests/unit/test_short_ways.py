@@ -43,6 +43,9 @@ class Empty:
         found = Entry(path, partition, 0, FileKind.APPEND, 10, 100, b"")
         return Live(found, 1, 1) if path == "ext/0" and not bucket else None
 
+    def find_imports(self, path: str) -> list[Live]:
+        return [live for place in PLACES if (live := self.find(1, place, 0, path)) is not None]
+
     def wrote(self, _version: int) -> Written:
         return UNKNOWN_WRITTEN
 

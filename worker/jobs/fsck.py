@@ -27,7 +27,8 @@ from pyroaring import BitMap64
 
 from metaservice.client import GoneError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
-from worker.storage import storage
+from worker.external import check_no_link
+from worker.storage import storage, walk
 
 QUARANTINE: Final = "_quarantine"
 THREADS: Final = 16
@@ -135,7 +136,8 @@ class Fsck:
 
     def _compare(self, one: Expected, there: dict[str, int]) -> list[Finding]:
         files, path = (self._files, f"{self._folder}/{one.path}") if one.is_inside else storage(one.path)
-        size = there.get(one.path) if one.is_inside else _size_of(files, path)
+        size = there.get(one.path) if one.is_inside else None
+        size = _size_of(files, path) if size is None else size  # outside, or behind a link, or hidden by its name
         if size is None:
             return [Finding("MISSING", one.path)]
         if size != one.size:
@@ -154,13 +156,12 @@ class Fsck:
 
     def _list(self) -> dict[str, int]:
         """Sizes by path."""
-        selector = fs.FileSelector(self._folder, recursive=True, allow_not_found=True)
         start, found = len(self._folder) + 1, {}
-        for info in self._files.get_file_info(selector):
-            path = info.path[start:]
-            is_hidden = info.base_name[0] in "._" or path.startswith(f"{QUARANTINE}/") or "/_temporary/" in path
-            if info.type == fs.FileType.File and not is_hidden:
-                found[path] = int(info.size)
+        for whole, size in walk(self._files, self._folder):
+            path = whole[start:]
+            is_hidden = path.rpartition("/")[2][0] in "._" or path.startswith(f"{QUARANTINE}/")
+            if not is_hidden and "/_temporary/" not in path:
+                found[path] = size
         return found
 
     def _strays(self, paths: Sequence[str], there: dict[str, int]) -> Iterator[Finding]:
@@ -176,6 +177,7 @@ class Fsck:
 
     def _set_aside(self, path: str) -> str:
         target = f"{QUARANTINE}/{path}"
+        check_no_link(self._files, self._folder, f"{self._folder}/{target}")
         self._files.create_dir(f"{self._folder}/{target}".rpartition("/")[0], recursive=True)
         self._files.move(f"{self._folder}/{path}", f"{self._folder}/{target}")
         self.quarantined += 1

@@ -2,9 +2,10 @@
 
     the purge list     paths that no kept snapshot holds: page by page, in parallel, each confirmed once it is gone
     ended folders      of transactions that ended without a commit: what lies there, after each path was asked about
-    dropped tables     their whole folder, once nothing is left of them but that they were there
+    dropped tables     what lies in their folder, once nothing is left of them but that they were there; asked likewise
 
-Nothing here is decided from a listing of storage, or from the worker's clock. A run that is killed goes on where it was
+Nothing here is decided from a listing of storage, or from the worker's clock; what any table names stays, its own files
+or another's, and so does what is a link or behind one. A run that is killed goes on where it was
 with the next one: a path leaves the purge list only when its bytes are gone, and a file that is gone already is no
 error. Memory holds one page.
 """
@@ -18,13 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from pyarrow import fs
 
 from metaservice.client import MetaClient
 from protos.laketx.v1 import maintenance_pb2
-from worker.storage import storage
+from worker.storage import crosses_link, is_local, remove_empty_folders, storage, walk
 
 THREADS: Final = 16
 PAGE_FILES: Final = 1_000
@@ -76,6 +77,7 @@ class Purge:
     ) -> None:
         self._client = client
         self._files, self._root = storage(warehouse.rstrip("/"))
+        self._links: dict[str, str] = {}  # by folder: the link on the way to it
         self._dry_run = dry_run
         self._say = say
         self._threads = threads
@@ -131,22 +133,32 @@ class Purge:
     def _delete_chunk(self, table_id: str, paths: Iterable[str]) -> _Done:
         done = _Done()
         for path in paths:
+            whole = f"{self._root}/{table_id}/{path}"
+            if link := self._link_to(whole):
+                done.failures.append((path, f"{link} is a link: nothing is deleted through it"))
+                continue
             try:
-                self._files.delete_file(f"{self._root}/{table_id}/{path}")
+                self._files.delete_file(whole)
             except FileNotFoundError:
                 done.missing += 1
             except OSError as error:
                 done.failures.append((path, str(error)))
                 continue
             done.gone.append(path)
-            if isinstance(self._files, fs.LocalFileSystem):
+            if is_local(self._files):
                 folder, _, name = path.rpartition("/")
                 Path(self._root, table_id, folder, f".{name}.crc").unlink(missing_ok=True)  # Hadoop's, beside the file
         return done
 
+    def _link_to(self, path: str) -> str:
+        folder = path.rpartition("/")[0]
+        if folder not in self._links:
+            self._links[folder] = crosses_link(self._files, self._root, folder)
+        return self._links[folder] or crosses_link(self._files, folder, path)
+
     def _remove_empty_folders(self, table_id: str, paths: Iterable[str]) -> None:
         """Those that the paths lay in, up to their transaction's; object stores have none."""
-        if not isinstance(self._files, fs.LocalFileSystem):
+        if not is_local(self._files):
             return
         folders = {parent for path in paths for parent in PurePosixPath(path).parents if parent.name}
         for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
@@ -169,28 +181,33 @@ class Purge:
         ended = []
         for folder in folders:
             if not folder.txn_id:
-                self._remove_table(folder.table_id)
+                self._remove_table(pool, folder.table_id)
                 continue
             start, paths = f"{self._root}/{folder.table_id}/", found.setdefault(folder.table_id, [])
-            paths += [info.path[len(start) :] for info in self._list(f"{start}{folder.txn_id}")]
+            paths += self._list(folder.table_id, folder.txn_id)
             ended.append(f"{start}{folder.txn_id}")
             if len(paths) >= SWEPT_AT_ONCE:
                 self._sweep_files(pool, folder.table_id, found.pop(folder.table_id))
         for table_id, paths in found.items():
             self._sweep_files(pool, table_id, paths)
         for path in ended if not self._dry_run else ():
-            if not any(self._list(path)):  # on a file system with folders of its own
-                self._remove_folder(path)
+            with suppress(OSError):
+                remove_empty_folders(self._files, path)
 
-    def _list(self, folder: str) -> Iterator[Any]:
-        try:
-            found = self._files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
-        except OSError as error:
-            self.report.fail(folder, error)
+    def _list(self, table_id: str, folder: str = "") -> Iterator[str]:
+        """Paths below the table's folder."""
+        start = f"{self._root}/{table_id}/"
+        where = f"{start}{folder}".rstrip("/")
+        if link := crosses_link(self._files, self._root, where):
+            self.report.fail(where, f"{link} is a link: nothing is swept behind it")
             return
-        yield from (info for info in found if info.type == fs.FileType.File)
+        try:
+            for path, _ in walk(self._files, where):
+                yield path[len(start) :]
+        except OSError as error:
+            self.report.fail(where, error)
 
-    def _sweep_files(self, pool: ThreadPoolExecutor, table_id: str, found: Sequence[str]) -> None:
+    def _sweep_files(self, pool: ThreadPoolExecutor, table_id: str, found: Iterable[str]) -> None:
         """What is on the purge list goes with it."""
         for paths in _pages(found, SWEPT_AT_ONCE):
             self._sweep_checked(pool, table_id, paths)
@@ -207,21 +224,24 @@ class Purge:
             return
         self._delete(pool, table_id, strays, "sweep")
 
-    def _remove_table(self, table_id: str) -> None:
+    def _remove_table(self, pool: ThreadPoolExecutor, table_id: str) -> None:
         path = f"{self._root}/{table_id}"
         if self._files.get_file_info(path).type != fs.FileType.Directory:
             return
-        self.report.folders += 1
-        self._say("drop", table_id)
-        if not self._dry_run:
-            self._remove_folder(path)
-
-    def _remove_folder(self, path: str) -> None:
+        kept, failed = self.report.kept, self.report.failed
+        self._sweep_files(pool, table_id, self._list(table_id))
+        if (self.report.kept, self.report.failed) != (kept, failed):
+            return
         try:
-            if self._files.get_file_info(path).type == fs.FileType.Directory:
-                self._files.delete_dir(path)
+            gone = self._dry_run or remove_empty_folders(self._files, path)
         except OSError as error:
             self.report.fail(path, error)
+            return
+        if gone:
+            self.report.folders += 1
+            self._say("drop", table_id)
+        else:
+            self.report.fail(path, "something lies in it that the purge can't delete, such as a link")
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -1,0 +1,106 @@
+"""Where external files stand in the store: which are live, and which lie in the folder of a table of ours.
+
+The second index has what an earlier release let in: nothing like it is registered any more. It keeps the purge from
+files that another table reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+from metaservice.core.errors import MetaError
+from metaservice.core.external import identity_of, locate
+from metaservice.core.model import Live
+from metaservice.store import keys
+from metaservice.store.plan_records import decode_stored
+from metaservice.store.port import Batch, Cursor, Store, prefix_end
+from metaservice.store.records import decode_live
+
+DIGEST_BYTES: Final = 16
+IMPORTS: Final = "imports"
+BATCH_MAX: Final = 5_000
+
+
+def put_import(batch: Batch, table: bytes, live: Live) -> None:
+    """An external entry has become live."""
+    entry = live.entry
+    batch.put(keys.import_key(table, _digest(entry.path), entry.partition, entry.bucket, entry.path), b"")
+    _put_named(batch, table, live, entry.path)
+
+
+def end_import(batch: Batch, table: bytes, live: Live) -> None:
+    """It was taken out; versions that are kept may name it."""
+    entry = live.entry
+    batch.delete(keys.import_key(table, _digest(entry.path), entry.partition, entry.bucket, entry.path))
+
+
+def forget_import(batch: Batch, table: bytes, live: Live) -> None:
+    """No version that is kept names it since it was added."""
+    for key in _named(table, live, live.entry.path):
+        batch.delete(key)
+
+
+def find_imports(store: Store, table: bytes, path: str) -> list[Live]:
+    """The live entries of a file, by any of its spellings."""
+    prefix = keys.import_prefix(table, _digest(path))
+    raws = [store.get(keys.live_of_import(key)) for key, _ in store.cursor().scan(prefix, prefix_end(prefix))]
+    return [decode_live(raw)[0] for raw in raws if raw is not None]
+
+
+def find_named(cursor: Cursor, table: bytes, paths: Iterable[str]) -> set[str]:
+    """Those files of a table's folder that an external entry of any table names, live or past."""
+    if not _any(cursor, keys.named_prefix(table)):
+        return set()
+    return {path for path in paths if _any(cursor, keys.named_prefix(table, path))}
+
+
+def index_imports(store: Store, batch: Batch) -> None:
+    """Adds both indexes to data of an earlier release; `batch` takes the note that it is done."""
+    done, cursor = keys.upkeep_key(IMPORTS), store.cursor()
+    if cursor.get(done) is not None:
+        return
+    added = Batch()
+    for family in (b"I", b"P"):
+        for key, raw in cursor.scan(family, prefix_end(family)):
+            if not decode_stored(raw).external:
+                continue
+            live, removed = decode_live(raw)
+            if not removed:
+                put_import(added, key[1:17], live)
+            _put_named(added, key[1:17], live, live.entry.path)
+            if live.entry.path.startswith("/"):  # perhaps by a link; what that keeps is kept for good
+                _put_named(added, key[1:17], live, os.path.realpath(live.entry.path))
+            if len(added) >= BATCH_MAX:
+                store.write(added)
+                added.clear()
+    if len(added):
+        store.write(added)
+    batch.put(done, b"")
+
+
+def _put_named(batch: Batch, table: bytes, live: Live, path: str) -> None:
+    for key in _named(table, live, path):
+        batch.put(key, b"")
+
+
+def _named(holder: bytes, live: Live, path: str) -> list[bytes]:
+    """A key for each part of the path that may be a table's folder."""
+    entry = live.entry
+    try:
+        found = locate(path)
+    except MetaError:
+        return []
+    own = keys.live_key(holder, entry.partition, entry.bucket, entry.path)
+    inside = {keys.uuid_bytes(table_id): found.inside(table_id) for table_id in found.table_ids}
+    return [keys.named_key(table, there, holder, own, live.added) for table, there in inside.items() if there]
+
+
+def _digest(path: str) -> bytes:
+    return blake2b(identity_of(path).encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def _any(cursor: Cursor, prefix: bytes) -> bool:
+    return next(iter(cursor.scan(prefix, prefix_end(prefix))), None) is not None
