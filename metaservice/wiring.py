@@ -36,6 +36,7 @@ from metaservice.rpc.marking import MarkingCalls
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.rpc.sweeping import SweepingCalls
+from metaservice.rpc.warehouse import WarehouseCalls
 from metaservice.service.backup import Place
 from metaservice.service.catalog import Catalog
 from metaservice.service.clockguard import Uptime, unknown_uptime
@@ -58,6 +59,7 @@ from metaservice.service.sweeping import Sweeping
 from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
 from metaservice.service.waiting import Bells
+from metaservice.service.warehouse import Warehouses
 from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
 from metaservice.store.port import STORE_IS_BACKUP, StoreFailed, StoreUnusable
@@ -161,6 +163,7 @@ def build_service(
         sweeping,
         tasks,
         Imports(decider, settings.external_places),
+        WarehouseCalls(decider, Warehouses(decider)),
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
     return Service(decider, calls, operators, scheduler)

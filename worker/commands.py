@@ -31,6 +31,11 @@ def purge_arguments(parser: Parser) -> None:
     add_yes(parser)
 
 
+def adopt_arguments(parser: Parser) -> None:
+    add_warehouse(parser)
+    add_yes(parser)
+
+
 def fsck_arguments(parser: Parser) -> None:
     add_table(parser)
     add_warehouse(parser)
@@ -53,7 +58,33 @@ COMMANDS: Final = (
                     "laketx purge run --dry-run\n"
                     "laketx --server meta:7070 purge run shop.orders --warehouse s3://bucket/lake --yes\n"
                     "What is dead the service says, by the metadata (docs/retention.md). A run that was cut off goes\n"
-                    "on with the next one. It ends with 1 where a file could not be deleted."
+                    "on with the next one. It ends with 1 where a file could not be deleted, and where the warehouse\n"
+                    "bears no mark of the service (`laketx warehouse show`)."
+                ),
+            ),
+        ),
+    ),
+    Command(
+        "warehouse",
+        "Whose a warehouse is: what deletes files looks at its mark first.",
+        commands=(
+            Command(
+                "show",
+                "Show the warehouse's mark beside what the service says.",
+                later(FILE_JOBS, "run_show_mark", extra="spark"),
+                add_warehouse,
+                details="It ends with 1 where they differ, so that nothing may be purged.",
+            ),
+            Command(
+                "adopt",
+                "Put the service's mark into a warehouse.",
+                later(FILE_JOBS, "run_adopt", extra="spark"),
+                adopt_arguments,
+                details=(
+                    "laketx --server meta:7070 warehouse adopt --warehouse s3://bucket/lake\n"
+                    "Writers put it there by themselves. This is for what they can't know: data of an earlier release\n"
+                    "with files missing, a warehouse that moved without its mark, a service that was restored from a\n"
+                    "backup. Only when no other service, and no other history of this one, uses these files."
                 ),
             ),
         ),

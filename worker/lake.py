@@ -33,6 +33,7 @@ from worker.schema import schema_of, wire_columns
 from worker.spark_jobs import is_classic
 from worker.table import Table
 from worker.transaction import OnConflict, app_version_of
+from worker.warehouse import mark_where_proven
 
 SCHEME: Final = "laketx://"
 CLIENT_NAME: Final = "laketx-worker"
@@ -53,6 +54,7 @@ class Lake:
         self.warehouse = warehouse.rstrip("/")
         self._spark = spark
         self._is_looked_at = False
+        self._is_marked = False
         self._lock = threading.Lock()
         self._at_close: list[Callable[[], None]] = []
 
@@ -82,6 +84,12 @@ class Lake:
                 if hint := python_hint(self._spark):
                     warnings.warn(hint, stacklevel=2)
             return self._spark
+
+    def mark_warehouse(self) -> None:
+        """Before the first write: what deletes looks for the mark that this leaves."""
+        if not self._is_marked:
+            mark_where_proven(self.client, self.warehouse)
+            self._is_marked = True
 
     def at_close(self, work: Callable[[], None]) -> None:
         """Called once, when the lake closes, before its connection does."""
@@ -135,6 +143,7 @@ class Lake:
             profile=profile,
             comment=comment,
         )
+        self.mark_warehouse()
         namespace, dot, _ = name.partition(".")
         if dot:
             self.client.create_namespace(namespace, if_not_exists=True)

@@ -193,6 +193,7 @@ def backoff_s(repeat: int, chance: float) -> float:
 def _begun(lake: Lake, plan: Callable[[], list[Write]], message: str) -> tuple[list[Write], Transaction]:
     """Planned and begun; again where an ALTER came in between. A write at a fixed version stays what it was."""
     left = ATTEMPTS_MAX
+    lake.mark_warehouse()
     while True:
         writes, left = plan(), left - 1
         try:

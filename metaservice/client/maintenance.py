@@ -111,6 +111,15 @@ class MaintenanceCalls(Caller):
         request = pb.ListTasksRequest(page_size=page_size, table_id=table_id, states=states)
         yield from self._pages(self._maintenance.ListTasks, request)
 
+    def get_warehouse(self) -> pb.Warehouse:
+        """What the mark of the service's warehouse says, and where it lies."""
+        return self._call(self._maintenance.GetWarehouse, pb.GetWarehouseRequest()).warehouse
+
+    def set_warehouse(self, location: str, *, marked: bool = False, replace: bool = False) -> pb.Warehouse:
+        """What is noted now; without `replace` the first location stays."""
+        request = pb.SetWarehouseRequest(location=location, marked=marked, replace=replace)
+        return self._call(self._maintenance.SetWarehouse, request).warehouse
+
 
 def claim_of(task: pb.MaintenanceTask) -> pb.TaskClaim:
     """What a transaction that works for a claimed task names at its begin."""

@@ -19,6 +19,7 @@ from metaservice.rpc.keeping import KeepingCalls
 from metaservice.rpc.maintenance import MaintenanceCalls
 from metaservice.rpc.marking import MarkingCalls
 from metaservice.rpc.sweeping import SweepingCalls
+from metaservice.rpc.warehouse import WarehouseCalls
 from metaservice.service import judging
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Again, Decider
@@ -52,6 +53,7 @@ class Calls:
     sweeping: SweepingCalls
     tasks: MaintenanceCalls
     imports: Imports
+    warehouse: WarehouseCalls
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

@@ -225,6 +225,12 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
     def CheckPaths(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._calls.sweeping.check_paths(request)
 
+    def GetWarehouse(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.warehouse.get(request)
+
+    def SetWarehouse(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._calls.warehouse.put(request)
+
 
 class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     """Operators: pins; the other methods answer UNIMPLEMENTED."""

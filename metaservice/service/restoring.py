@@ -26,7 +26,7 @@ OPS_PER_BATCH = 1_000
 def begin_history(store: Store, ident: str, now_us: int) -> History:
     """Make the store tell a new history; it is not in service."""
     before = read_history(store)
-    after = History(before.counter + 1, ident, now_us)
+    after = History(before.counter + 1, ident, now_us, before.service_id)
     cursor = store.cursor()
     _write(store, _end_transactions(cursor, now_us))
     _write(store, _skip_row_ids(cursor))

@@ -1,4 +1,4 @@
-"""The record that says which history a store tells, and the flag that keeps the purge waiting."""
+"""Which history a store tells, where its warehouse lies, and the flag that keeps the purge waiting."""
 
 from __future__ import annotations
 
@@ -16,11 +16,25 @@ class History:
     counter: int = 1
     ident: str = "0"
     since_us: int = 0
+    first: str = ""
 
     @property
     def epoch(self) -> str:
         """As clients see it: opaque, equal for one history alone."""
         return f"{self.counter}-{self.ident}"
+
+    @property
+    def service_id(self) -> str:
+        """Names the service through all restores."""
+        return self.first or self.ident
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    """Where the mark of the service's warehouse lies, or is to lie; no location: nowhere yet."""
+
+    location: str = ""
+    marked: bool = False
 
 
 def read_history(store: Store) -> History:
@@ -29,11 +43,13 @@ def read_history(store: Store) -> History:
     if raw is None:
         return History()
     record = pb.HistoryRecord.FromString(raw)
-    return History(record.counter, record.id, record.since_us)
+    return History(record.counter, record.id, record.since_us, record.service_id)
 
 
 def put_history(batch: Batch, history: History) -> None:
-    record = pb.HistoryRecord(counter=history.counter, id=history.ident, since_us=history.since_us)
+    record = pb.HistoryRecord(
+        counter=history.counter, id=history.ident, since_us=history.since_us, service_id=history.first
+    )
     batch.put(keys.EPOCH, record.SerializeToString())
 
 
@@ -58,3 +74,13 @@ def put_purge_hold(batch: Batch, reason: str) -> None:
         batch.put(keys.PURGE_HOLD, reason.encode())
     else:
         batch.delete(keys.PURGE_HOLD)
+
+
+def read_warehouse(store: Store) -> Warehouse:
+    record = pb.WarehouseRecord.FromString(store.get(keys.WAREHOUSE) or b"")
+    return Warehouse(record.location, record.marked)
+
+
+def put_warehouse(batch: Batch, warehouse: Warehouse) -> None:
+    record = pb.WarehouseRecord(location=warehouse.location, marked=warehouse.marked)
+    batch.put(keys.WAREHOUSE, record.SerializeToString())

@@ -37,6 +37,7 @@ e table path 0 table partition bucket path added   kept entry of an external fil
 !purge_hold                why nothing may be purged; absent: it may
 !forgotten                 below this time inside their ids, outcomes were forgotten
 !clock                     what the clocks said when they were last believed
+!warehouse                 where the warehouse's mark lies
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ EPOCH = b"!epoch"
 PURGE_HOLD = b"!purge_hold"
 FORGOTTEN = b"!forgotten"
 CLOCK = b"!clock"
+WAREHOUSE = b"!warehouse"
 TASKS = b"p"
 ENDED_TASKS = b"q"
 

@@ -20,6 +20,7 @@ from metaservice.rpc.server import Server, ServerSettings
 from metaservice.wiring import OpenState, Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.jobs.purge import Purge, Report
+from worker.warehouse import adopt
 
 HOUR_MS = 3_600_000
 GRACE_MS = HOUR_MS
@@ -209,6 +210,7 @@ def warehouse(folder: Path, flags: Sequence[str] = ()) -> Iterator[Warehouse]:
     server.start()
     try:
         with MetaClient(server.address, principal="ann", client_name="tests") as client:
+            adopt(client, str(folder / "lake"))
             yield Warehouse(service, client, server.address, clock, folder / "lake")
     finally:
         server.stop(1.0)

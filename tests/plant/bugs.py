@@ -263,4 +263,14 @@ BUGS = (
         "metaservice/store/imports.py",
         (("identity_of(path).encode()", "path.encode()"),),
     ),
+    Bug(
+        "the purge takes the mark of any service for its own",
+        "worker/warehouse.py",
+        (("if mark.service_id != known.service_id:", "if not mark.service_id:"),),
+    ),
+    Bug(
+        "a restored service takes the mark of the history before for its own",
+        "worker/warehouse.py",
+        (("if mark.history_epoch != known.history_epoch:", "if not mark.history_epoch:"),),
+    ),
 )

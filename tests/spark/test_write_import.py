@@ -13,6 +13,7 @@ from metaservice.client import InvalidError
 from tests.spark.stored import live
 from worker import InputError, Lake
 from worker.importing import folder_type, folder_values
+from worker.warehouse import read_mark
 
 Names = Callable[[], str]
 
@@ -63,6 +64,7 @@ def test_a_file_of_the_lake_is_not_imported_by_any_way_to_it(
     lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
 ) -> None:
     source = lake.create_table(new_name(), "id bigint")
+    assert read_mark(lake.warehouse) is not None, "the first table marks the warehouse"
     source.insert(spark.createDataFrame([(1,)], "id bigint"))
     folder = Path(source.folder)
     (tmp_path / "link").symlink_to(folder)

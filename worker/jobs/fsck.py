@@ -29,6 +29,7 @@ from metaservice.client import GoneError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.external import check_no_link
 from worker.storage import storage, walk
+from worker.warehouse import check_warehouse
 
 QUARANTINE: Final = "_quarantine"
 THREADS: Final = 16
@@ -80,6 +81,7 @@ class Fsck:
     ) -> None:
         self._client = client
         self._table = table
+        self._warehouse = warehouse
         self._files, root = storage(warehouse.rstrip("/"))
         self._folder = f"{root}/{table.table_id}"
         self._footers = footers
@@ -90,6 +92,8 @@ class Fsck:
         self.quarantined = 0
 
     def run(self) -> Iterator[Finding]:
+        """Refused without the service's mark: elsewhere everything is missing."""
+        check_warehouse(self._client, self._warehouse)
         try:
             versions = self._hold_versions()
             there = self._list()

@@ -26,6 +26,7 @@ from pyarrow import fs
 from metaservice.client import MetaClient
 from protos.laketx.v1 import maintenance_pb2
 from worker.storage import crosses_link, is_local, remove_empty_folders, storage, walk
+from worker.warehouse import check_warehouse
 
 THREADS: Final = 16
 PAGE_FILES: Final = 1_000
@@ -76,6 +77,7 @@ class Purge:
         threads: int = THREADS,
     ) -> None:
         self._client = client
+        self._warehouse = warehouse
         self._files, self._root = storage(warehouse.rstrip("/"))
         self._links: dict[str, str] = {}  # by folder: the link on the way to it
         self._dry_run = dry_run
@@ -84,7 +86,8 @@ class Purge:
         self.report = Report()
 
     def run(self, table_id: str = "") -> Report:
-        """Of one table or, with its ended transactions and dropped tables, of all."""
+        """Of one table or, with its ended transactions and dropped tables, of all. Refused without the mark."""
+        check_warehouse(self._client, self._warehouse)
         with ThreadPoolExecutor(self._threads, thread_name_prefix="laketx-purge") as pool:
             for each in [table_id] if table_id else self._client.list_purgeable_tables():
                 self._purge_table(pool, each)
@@ -101,7 +104,10 @@ class Purge:
                     self._say("purge", f"{table_id}/{path}")
                 self.report.files += len(sound)
                 continue
+            missing = self.report.missing
             gone = self._delete(pool, table_id, sound, "purge")
+            if self.report.missing != missing:  # gone already, or the whole warehouse is by now
+                check_warehouse(self._client, self._warehouse)
             self._remove_empty_folders(table_id, gone)
             if gone:
                 self._client.confirm_purged(table_id, gone)

@@ -119,6 +119,7 @@ def staged(
 ) -> Iterator[Compaction]:
     """The outputs as files of a transaction that has begun; without a commit in the block they are removed."""
     meta = table.refresh().meta
+    table.lake.mark_warehouse()
     intent = transaction_pb2.TableIntent(
         table_id=table.table_id, operation=operation, schema_version=meta.schema_version, read_version=read_version
     )

@@ -1175,3 +1175,138 @@ class CheckPathsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckPathsResponse: _TypeAlias = CheckPathsResponse  # noqa: Y015
+
+@_typing.final
+class Warehouse(_message.Message):
+    """The folder that the service's data files lie below. Storage bears a mark with the service's id and history: whoever
+    deletes looks at it first.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVICE_ID_FIELD_NUMBER: _builtins.int
+    HISTORY_EPOCH_FIELD_NUMBER: _builtins.int
+    LOCATION_FIELD_NUMBER: _builtins.int
+    MARKED_FIELD_NUMBER: _builtins.int
+    UNUSED_FIELD_NUMBER: _builtins.int
+    service_id: _builtins.str
+    """Names the service for good, through restores from backups."""
+    history_epoch: _builtins.str
+    """The history that the service tells."""
+    location: _builtins.str
+    """Where the mark lies, as the worker that put it there calls the place; empty: none was put anywhere."""
+    marked: _builtins.bool
+    """The mark is there."""
+    unused: _builtins.bool
+    """Nothing of the service's lies anywhere: no table has a file, and no transaction is open."""
+    def __init__(
+        self,
+        *,
+        service_id: _builtins.str = ...,
+        history_epoch: _builtins.str = ...,
+        location: _builtins.str = ...,
+        marked: _builtins.bool = ...,
+        unused: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_epoch", b"history_epoch", "location", b"location", "marked", b"marked", "service_id", b"service_id", "unused", b"unused"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Warehouse: _TypeAlias = Warehouse  # noqa: Y015
+
+@_typing.final
+class GetWarehouseRequest(_message.Message):
+    """Asks for the warehouse."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetWarehouseRequest: _TypeAlias = GetWarehouseRequest  # noqa: Y015
+
+@_typing.final
+class GetWarehouseResponse(_message.Message):
+    """The warehouse."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAREHOUSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def warehouse(self) -> Global___Warehouse:
+        """It."""
+
+    def __init__(
+        self,
+        *,
+        warehouse: Global___Warehouse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["warehouse", b"warehouse"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["warehouse", b"warehouse"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetWarehouseResponse: _TypeAlias = GetWarehouseResponse  # noqa: Y015
+
+@_typing.final
+class SetWarehouseRequest(_message.Message):
+    """Notes a location."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCATION_FIELD_NUMBER: _builtins.int
+    MARKED_FIELD_NUMBER: _builtins.int
+    REPLACE_FIELD_NUMBER: _builtins.int
+    location: _builtins.str
+    """Folder or URI."""
+    marked: _builtins.bool
+    """The mark lies there."""
+    replace: _builtins.bool
+    """It takes the place of another location."""
+    def __init__(
+        self,
+        *,
+        location: _builtins.str = ...,
+        marked: _builtins.bool = ...,
+        replace: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["location", b"location", "marked", b"marked", "replace", b"replace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetWarehouseRequest: _TypeAlias = SetWarehouseRequest  # noqa: Y015
+
+@_typing.final
+class SetWarehouseResponse(_message.Message):
+    """What is noted now: the other location, where there was one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAREHOUSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def warehouse(self) -> Global___Warehouse:
+        """It."""
+
+    def __init__(
+        self,
+        *,
+        warehouse: Global___Warehouse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["warehouse", b"warehouse"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["warehouse", b"warehouse"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetWarehouseResponse: _TypeAlias = SetWarehouseResponse  # noqa: Y015

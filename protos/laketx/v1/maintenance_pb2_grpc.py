@@ -100,6 +100,16 @@ class MaintenanceServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsResponse.FromString,
                 _registered_method=True)
+        self.GetWarehouse = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/GetWarehouse',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetWarehouseRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetWarehouseResponse.FromString,
+                _registered_method=True)
+        self.SetWarehouse = channel.unary_unary(
+                '/laketx.v1.MaintenanceService/SetWarehouse',
+                request_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseResponse.FromString,
+                _registered_method=True)
 
 
 class MaintenanceServiceServicer:
@@ -197,6 +207,20 @@ class MaintenanceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetWarehouse(self, request, context):
+        """What the mark of this service's warehouse says, and whether it was put somewhere.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetWarehouse(self, request, context):
+        """Notes where the mark is to lie, then that it lies there. Without `replace` the first location stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MaintenanceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -264,6 +288,16 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.CheckPaths,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsResponse.SerializeToString,
+            ),
+            'GetWarehouse': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetWarehouse,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetWarehouseRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetWarehouseResponse.SerializeToString,
+            ),
+            'SetWarehouse': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetWarehouse,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -618,6 +652,60 @@ class MaintenanceService:
             '/laketx.v1.MaintenanceService/CheckPaths',
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_maintenance__pb2.CheckPathsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetWarehouse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/GetWarehouse',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetWarehouseRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.GetWarehouseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetWarehouse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.MaintenanceService/SetWarehouse',
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_maintenance__pb2.SetWarehouseResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,10 @@ class MaintenanceServiceStub:
     """Confirms that they were swept, up to a transaction."""
     CheckPaths: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.CheckPathsRequest, _maintenance_pb2.CheckPathsResponse]
     """Which of the files found in a table's folder somebody needs, or may yet need."""
+    GetWarehouse: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.GetWarehouseRequest, _maintenance_pb2.GetWarehouseResponse]
+    """What the mark of this service's warehouse says, and whether it was put somewhere."""
+    SetWarehouse: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.SetWarehouseRequest, _maintenance_pb2.SetWarehouseResponse]
+    """Notes where the mark is to lie, then that it lies there. Without `replace` the first location stays."""
 
 @_typing.type_check_only
 class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
@@ -91,6 +95,10 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     """Confirms that they were swept, up to a transaction."""
     CheckPaths: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.CheckPathsRequest, _maintenance_pb2.CheckPathsResponse]  # type: ignore[assignment]
     """Which of the files found in a table's folder somebody needs, or may yet need."""
+    GetWarehouse: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.GetWarehouseRequest, _maintenance_pb2.GetWarehouseResponse]  # type: ignore[assignment]
+    """What the mark of this service's warehouse says, and whether it was put somewhere."""
+    SetWarehouse: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.SetWarehouseRequest, _maintenance_pb2.SetWarehouseResponse]  # type: ignore[assignment]
+    """Notes where the mark is to lie, then that it lies there. Without `replace` the first location stays."""
 
 class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Plans and hands out table services."""
@@ -198,5 +206,21 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.CheckPathsResponse, _abc.Awaitable[_maintenance_pb2.CheckPathsResponse]]:
         """Which of the files found in a table's folder somebody needs, or may yet need."""
+
+    @_abc_1.abstractmethod
+    def GetWarehouse(
+        self,
+        request: _maintenance_pb2.GetWarehouseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_pb2.GetWarehouseResponse, _abc.Awaitable[_maintenance_pb2.GetWarehouseResponse]]:
+        """What the mark of this service's warehouse says, and whether it was put somewhere."""
+
+    @_abc_1.abstractmethod
+    def SetWarehouse(
+        self,
+        request: _maintenance_pb2.SetWarehouseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_pb2.SetWarehouseResponse, _abc.Awaitable[_maintenance_pb2.SetWarehouseResponse]]:
+        """Notes where the mark is to lie, then that it lies there. Without `replace` the first location stays."""
 
 def add_MaintenanceServiceServicer_to_server(servicer: MaintenanceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1035,26 +1035,56 @@ class HistoryRecord(_message.Message):
     COUNTER_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
     SINCE_US_FIELD_NUMBER: _builtins.int
+    SERVICE_ID_FIELD_NUMBER: _builtins.int
     counter: _builtins.int
     """Counts the restores, from 1."""
     id: _builtins.str
     """Tells apart two stores that were restored from one backup."""
     since_us: _builtins.int
     """When this history began; 0: with the store."""
+    service_id: _builtins.str
+    """The id of the first history, which names the service through all restores; empty: this is the first."""
     def __init__(
         self,
         *,
         counter: _builtins.int = ...,
         id: _builtins.str = ...,
         since_us: _builtins.int = ...,
+        service_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counter", b"counter", "id", b"id", "since_us", b"since_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counter", b"counter", "id", b"id", "service_id", b"service_id", "since_us", b"since_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HistoryRecord: _TypeAlias = HistoryRecord  # noqa: Y015
+
+@_typing.final
+class WarehouseRecord(_message.Message):
+    """The warehouse that the service's files lie in."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCATION_FIELD_NUMBER: _builtins.int
+    MARKED_FIELD_NUMBER: _builtins.int
+    location: _builtins.str
+    """Where its mark lies, as the worker that put it there calls the place."""
+    marked: _builtins.bool
+    """The mark is there."""
+    def __init__(
+        self,
+        *,
+        location: _builtins.str = ...,
+        marked: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["location", b"location", "marked", b"marked"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WarehouseRecord: _TypeAlias = WarehouseRecord  # noqa: Y015
 
 @_typing.final
 class ClockRecord(_message.Message):
