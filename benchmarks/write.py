@@ -27,6 +27,8 @@ from benchmarks.spark_data import FILES, ROWS, SCHEMA, interleaved, over, rows, 
 from worker import Lake, Table, connect
 
 RUNS = 3
+PARTITIONS = 3_000
+ROWS_PARTED = 300_000
 CONDITION = "amount < 10"  # true for 0.1 % of the rows, anywhere
 Peers = Mapping[str, Mapping[str, list[float]]]
 
@@ -138,10 +140,47 @@ def deletes(bench: Benchmark, ready: Ready, peers: Peers) -> None:
         )
 
 
+def partitions(bench: Benchmark, ready: Ready, _: Peers) -> None:
+    """Many partitions in one insert; Spark's own write of them is `partitionBy`."""
+    parted = rows(ready.spark, ROWS_PARTED, files=2).selectExpr("*", f"cast(pmod(id, {PARTITIONS}) as int) as part")
+    source = parted.cache()
+    source.count()
+    target = ready.folder / "plain-parted"
+
+    def plain() -> None:
+        source.write.option("compression", "zstd").partitionBy("part").parquet(str(target))
+        shutil.rmtree(target)
+
+    for keyed in (False, True):
+        names = [f"bench.parted_{'key' if keyed else 'append'}_{number}" for number in range(RUNS + 1)]
+        tables = [
+            ready.lake.create_table(
+                name,
+                f"{SCHEMA}, part int",
+                partition_by=["part"],
+                primary_key=["part", "id"] if keyed else [],
+                buckets=1 if keyed else None,
+            )
+            for name in names
+        ]
+        insert = partial(lambda left: left.pop().insert(source), tables)
+        found = interleaved({"plain": plain, "LakeTX": insert}, runs=RUNS, warm_ups=1)
+        kind = "a primary-key table" if keyed else "an append table"
+        bench.add(f"insert into {PARTITIONS:,} partitions of {kind}", found["LakeTX"], unit="s")
+        bench.add(
+            f"the same over Spark's write of the same partitions ({'primary key' if keyed else 'append'})",
+            over(found["LakeTX"], found["plain"]),
+            unit="times",
+            at_most=3,
+        )
+    source.unpersist()
+
+
 GROUPS: Mapping[str, Callable[[Benchmark, Ready, Peers], None]] = {
     "inserts": inserts,
     "upserts": upserts,
     "deletes": deletes,
+    "partitions": partitions,
 }
 
 

@@ -38,6 +38,7 @@ ROW_ID_MAX: Final = 2**62
 INTEGER_MAX: Final = 2**63 - 1
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1_000
+TABLE_BYTES_MAX: Final = 2 * 1024 * 1024  # of the texts of a table's definition: it fits into an answer
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024  # of the items of one answer, unless it holds a single one
 PAGE_SCAN_MAX: Final = 10_000  # records that a filtered page looks at
 PAGE_SCAN_BYTES_MAX: Final = 8 * 1024 * 1024

@@ -372,7 +372,7 @@ class TableMeta:
         before = self
         if change.schema_changes:
             before = self.with_schema(evolve(self.schema, change.schema_changes), new_version=change.changes_schema)
-        return replace(
+        after = replace(
             before,
             name=self.name if change.name is None else change.name,
             properties=properties,
@@ -380,6 +380,19 @@ class TableMeta:
             comment=self.comment if change.comment is None else change.comment,
             features=features,
         )
+        after.check_size()
+        return after
+
+    def check_size(self) -> None:
+        """Refuses a definition that is too large for an answer."""
+        texts = [self.comment, *self.properties.values()]
+        for column in self.columns:
+            texts += [column.name, column.type, column.comment, *[path for path, _ in column.nested]]
+        size = sum(len(text.encode()) for text in texts)
+        if size > limits.TABLE_BYTES_MAX:
+            raise invalid(
+                "TABLE_TOO_LARGE", "shorten comments, types or properties", bytes=size, most=limits.TABLE_BYTES_MAX
+            )
 
     def features_after(self, change: Alteration) -> frozenset[str]:
         if change.replacement is not None:

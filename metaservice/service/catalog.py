@@ -106,6 +106,7 @@ class Catalog:
 
     def _checked(self, meta: TableMeta) -> TableMeta:
         """With its namespace as that is written."""
+        meta.check_size()
         state = self._decider.state
         check_free(state, meta.name)
         if state.store.get(keys.dropped_key(keys.uuid_bytes(meta.table_id))) is not None:
@@ -121,6 +122,7 @@ class Catalog:
         known = self._decider.state.find_txn(wanted.table_id)
         if known is None:
             replacement = replaced(table.meta, wanted)
+            replacement.check_size()
         elif known.begin_digest == digest:
             return
         else:

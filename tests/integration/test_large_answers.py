@@ -1,10 +1,11 @@
 """Answers have a bound in bytes: what was written can be listed, however large its items are."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from metaservice.client import MetaClient
+from metaservice.client import InvalidError, MetaClient, add_column
 from metaservice.core import limits
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.integration.service import service
@@ -58,3 +59,24 @@ def test_files_with_large_statistics_are_listed_in_parts(client: MetaClient) -> 
     assert sum(len(part.entries) for part in parts) == FILES
     assert len(parts) > 1
     assert all(part.ByteSize() <= limits.ANSWER_BYTES_MAX + 10_000 for part in parts)
+
+
+def test_a_table_never_outgrows_an_answer(client: MetaClient) -> None:
+    def columns(count: int) -> list[catalog_pb2.Column]:
+        return [
+            catalog_pb2.Column(name=f"c{number}", type="int", comment="x" * limits.TEXT_CHARS_MAX)
+            for number in range(count)
+        ]
+
+    fits = limits.TABLE_BYTES_MAX // (limits.TEXT_CHARS_MAX + 10)
+    with pytest.raises(InvalidError, match="TABLE_TOO_LARGE"):
+        client.create_table(catalog_pb2.Table(name="too_large", columns=columns(fits + 5)))
+    table = client.create_table(catalog_pb2.Table(name="grows", columns=columns(fits - 5)))
+    grown = 0
+    with suppress(InvalidError):
+        for grown in range(10):
+            more = add_column(f"more{grown}", "int", comment="x" * limits.TEXT_CHARS_MAX)
+            client.alter_columns(table.table_id, more)
+    assert client.get_table("grows").head_version == grown in range(1, 9)
+    assert "grows" in [one.name for one in client.list_tables()]
+    assert len(list(client.list_schemas(table.table_id))) == grown + 1
