@@ -54,6 +54,7 @@ MESSAGE_BYTES_MAX: Final = 64 << 20
 SESSION_REFUSED_FOR_S: Final = 30.0
 CONTACT_S: Final = 4.0  # for the first connection: whoever has a wrong address is told so soon
 CONTACT_S_MIN: Final = 1.0
+CONTACT_PAUSE_S: Final = 0.1
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 SCHEME: Final = "laketx://"
 
@@ -140,17 +141,23 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
 
     def _contact(self) -> None:
         """Before the first call. Later a service that is away is waited for within the budget: it was there."""
-        if self._is_reached or self._closed:
-            return
-        try:
-            self._greet(b"", timeout=self._contact_s, wait_for_ready=True)
-        except grpc.RpcError as error:
-            if decode_rpc_error(error).kind is ErrorKind.UNAVAILABLE:
-                said = f"no service answers at {self._address}: does one run there, and is the address right?"
-                raise build_error(
-                    ErrorKind.UNAVAILABLE, "SERVER_UNREACHABLE", said, {"address": self._address}
-                ) from error
-        self._is_reached = True
+        until_s = time.monotonic() + self._contact_s
+        while not (self._is_reached or self._closed):
+            left_s = until_s - time.monotonic()
+            try:
+                self._greet(b"", timeout=max(left_s, 0.0), wait_for_ready=True)
+            except ValueError:  # gRPC's word for a channel that was closed meanwhile
+                if not self._closed:
+                    raise
+            except grpc.RpcError as error:
+                if decode_rpc_error(error).kind is ErrorKind.UNAVAILABLE:
+                    if left_s > CONTACT_PAUSE_S:  # a service that ends cuts the call off: its successor may come
+                        time.sleep(CONTACT_PAUSE_S)
+                        continue
+                    said = f"no service answers at {self._address}: does one run there, and is the address right?"
+                    facts = {"address": self._address}
+                    raise build_error(ErrorKind.UNAVAILABLE, "SERVER_UNREACHABLE", said, facts) from error
+            self._is_reached = True
 
     # -------------------------------------------------------------------------------------------------- transactions
 
