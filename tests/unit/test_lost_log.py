@@ -23,9 +23,21 @@ def put(store: RocksStore, number: int, value: bytes = b"v" * 300) -> None:
 
 
 def crashed(store: RocksStore, folder: Path) -> Path:
-    """What kill -9 would leave of an open store."""
-    shutil.copytree(store._path, folder, ignore=shutil.ignore_patterns("LOCK"))
-    return folder
+    """What kill -9 would leave of an open store: a copy during which no background job of RocksDB changed a file."""
+    while True:
+        try:
+            before = sizes(store._path)
+            shutil.copytree(store._path, folder, ignore=shutil.ignore_patterns("LOCK"))
+            if sizes(store._path) == before:
+                return folder
+        except (shutil.Error, FileNotFoundError):
+            pass  # a log was written out and deleted in mid-copy
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    """Of RocksDB's files but its text log, which tells and decides nothing."""
+    return {path.name: path.stat().st_size for path in folder.iterdir() if path.name != "LOG"}
 
 
 @pytest.fixture
