@@ -23,10 +23,10 @@ from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, interl
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2
 from worker import Lake, Table, connect
-from worker.daemon import Daemon
-from worker.jobs.planning import plan_groups
-from worker.jobs.running import Inputs, Options, staged
-from worker.jobs.tasks import Chunk, Settings
+from worker.compact.compaction import Inputs, Options, staged
+from worker.compact.daemon import Daemon
+from worker.compact.groups import plan_groups
+from worker.compact.spark_tasks import Chunk, Settings
 
 BUCKETS = 16
 DELTAS = 10
@@ -239,7 +239,7 @@ def measure_peers(folder: Path, rounds: int) -> dict[str, dict[str, list[float]]
 
 ALONE = """
 import json, pickle, resource, sys, time
-from worker.jobs.tasks import run_chunk
+from worker.compact.spark_tasks import run_chunk
 settings, chunk = pickle.load(open(sys.argv[1], "rb"))
 start = time.perf_counter()
 result = run_chunk(settings, chunk)

@@ -7,21 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from worker.errors import ConflictError, InputError
-    from worker.lake import Lake, connect
-    from worker.table import HistoryEntry, Table
-    from worker.transaction import Commit
+    from worker.api.lake import Lake, connect
+    from worker.api.table import HistoryEntry, Table
+    from worker.base.errors import ConflictError, InputError
+    from worker.write.transaction import Commit
 
 __all__ = ["Commit", "ConflictError", "HistoryEntry", "InputError", "Lake", "Table", "connect"]
 
 _HOMES: Final = {
-    "Commit": "worker.transaction",
-    "ConflictError": "worker.errors",
-    "HistoryEntry": "worker.table",
-    "InputError": "worker.errors",
-    "Lake": "worker.lake",
-    "Table": "worker.table",
-    "connect": "worker.lake",
+    "Commit": "worker.write.transaction",
+    "ConflictError": "worker.base.errors",
+    "HistoryEntry": "worker.api.table",
+    "InputError": "worker.base.errors",
+    "Lake": "worker.api.lake",
+    "Table": "worker.api.table",
+    "connect": "worker.api.lake",
 }
 
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from metaservice.client import LakeTXError
 from metaservice.terminal import LineFormatter, printable
-from worker.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
-from worker.lake import Lake, connect
+from worker.api.lake import Lake, connect
+from worker.compact.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
 
 SERVER: Final = "127.0.0.1:7070"
 TASKS_MAX: Final = 64

@@ -7,7 +7,7 @@ from typing import Final
 from metaservice.cli.command import FILE, TABLE, Command, Parser, add_table, add_yes
 from metaservice.cli.plugins import later
 
-FILE_JOBS: Final = "worker.jobs.on_files"
+FILE_JOBS: Final = "worker.files.commands"
 
 
 def add_warehouse(parser: Parser) -> None:

@@ -12,7 +12,7 @@ from metaservice.client import MetaClient
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.integration.terminal import Ended
 from tests.integration.warehouse import GRACE_MS, INSERT, OVERWRITE, Warehouse, warehouse
-from worker.jobs.fsck import Finding, Fsck
+from worker.files.fsck import Finding, Fsck
 
 Run = Callable[..., Ended]
 

@@ -9,7 +9,7 @@ import pytest
 from metaservice.client import MetaClient, UnavailableError
 from tests.integration.service import Service
 from worker import connect
-from worker.errors import InputError
+from worker.base.errors import InputError
 
 BUDGET_S = 60.0
 

@@ -12,10 +12,10 @@ from metaservice.store.history import put_warehouse
 from metaservice.store.port import Batch
 from tests.integration.terminal import Ended
 from tests.integration.warehouse import GRACE_MS, INSERT, OVERWRITE, Warehouse, warehouse
-from worker.errors import InputError
-from worker.jobs.fsck import Fsck
-from worker.jobs.purge import Purge
-from worker.warehouse import Mark, adopt, mark_where_proven, read_mark, write_mark
+from worker.base.errors import InputError
+from worker.base.warehouse import Mark, adopt, mark_where_proven, read_mark, write_mark
+from worker.files.fsck import Fsck
+from worker.files.purge import Purge
 
 Run = Callable[..., Ended]
 

@@ -19,8 +19,8 @@ from metaservice.rpc import wire
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.wiring import OpenState, Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
-from worker.jobs.purge import Purge, Report
-from worker.warehouse import adopt
+from worker.base.warehouse import adopt
+from worker.files.purge import Purge, Report
 
 HOUR_MS = 3_600_000
 GRACE_MS = HOUR_MS

@@ -222,24 +222,24 @@ BUGS = (
     ),
     Bug(
         "a row moves onto a key that is there",
-        "worker/moving.py",
+        "worker/write/partition_moves.py",
         (("    if taken:\n", "    if len(taken) > 1:\n"),),
         spark=("tests/spark/test_moves.py", "-k", "no_row_moves"),
     ),
     Bug(
         "instants that look alike in the session's zone are one partition",
-        "worker/staging.py",
+        "worker/write/staging.py",
         (("            value = sf.unix_micros(value)", "            value = value"),),
         spark=("tests/spark/test_zones.py", "-k", "append"),
     ),
     Bug(
         "a partition's time without a zone is one of UTC",
-        "worker/values.py",
+        "worker/base/values.py",
         (("moment.replace(tzinfo=zone)", "moment.replace(tzinfo=UTC)"),),
     ),
     Bug(
         "a compaction's footers bound floats that hold NaN",
-        "worker/jobs/bounded.py",
+        "worker/base/parquet_options.py",
         (("not (pa.types.is_nested(one.type) or path in nan)", "not pa.types.is_nested(one.type)"),),
     ),
     Bug(
@@ -249,7 +249,7 @@ BUGS = (
     ),
     Bug(
         "conditions on floats are pushed down into Parquet files",
-        "worker/floats.py",
+        "worker/read/float_conditions.py",
         (("return rows.withColumns(columns) if columns else rows", "return rows"),),
         spark=("tests/spark/test_pruning.py", "-k", "no_match and not any"),
     ),
@@ -265,12 +265,12 @@ BUGS = (
     ),
     Bug(
         "the purge takes the mark of any service for its own",
-        "worker/warehouse.py",
+        "worker/base/warehouse.py",
         (("if mark.service_id != known.service_id:", "if not mark.service_id:"),),
     ),
     Bug(
         "a restored service takes the mark of the history before for its own",
-        "worker/warehouse.py",
+        "worker/base/warehouse.py",
         (("if mark.history_epoch != known.history_epoch:", "if not mark.history_epoch:"),),
     ),
 )

@@ -11,11 +11,11 @@ from metaservice.client import ConflictError
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import stored_rows
 from worker import Lake, Table
-from worker.jobs.clustering import Order
-from worker.jobs.running import Options, run, staged
-from worker.row_changes import plan_delete, plan_update
-from worker.transaction import Write, run_writes
-from worker.writes import plan_insert, plan_overwrite
+from worker.compact.clustering import Order
+from worker.compact.compaction import Options, run, staged
+from worker.write.blind_writes import plan_insert, plan_overwrite
+from worker.write.row_changes import plan_delete, plan_update
+from worker.write.transaction import Write, run_writes
 
 MINOR, MAJOR, CLUSTER = (
     common_pb2.OPERATION_MINOR_COMPACT,

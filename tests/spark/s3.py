@@ -24,8 +24,8 @@ from tests.spark.sessions import small_session
 from tests.spark.whole_session import play
 from tools.environment import FOLDER, ensure
 from worker import Lake, connect
-from worker.jobs.fsck import Fsck
-from worker.jobs.purge import Purge
+from worker.files.fsck import Fsck
+from worker.files.purge import Purge
 
 HADOOP_AWS: Final = "org.apache.hadoop:hadoop-aws:3.5.0"  # by the version of Spark's Hadoop
 SERVER: Final = ("moto[s3]", "flask", "flask-cors")

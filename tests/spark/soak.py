@@ -32,9 +32,9 @@ from tests.spark.sessions import small_session
 from tests.spark.soak_daemons import Daemons
 from tests.spark.soak_writers import SCHEMA, Writer
 from worker import ConflictError, Lake, Table, connect
-from worker.daemon import Daemon
-from worker.jobs.fsck import Fsck
-from worker.jobs.purge import Purge
+from worker.compact.daemon import Daemon
+from worker.files.fsck import Fsck
+from worker.files.purge import Purge
 
 FLAGS: Final = (
     *("--lease-ms", "6000", "--schedule-ms", "200", "--task-backoff-ms", "50"),

@@ -10,8 +10,8 @@ from pyspark.sql import functions as sf
 from metaservice.client import InvalidError, drop_column, rename_column, widen_column
 from tests.spark.histories import grow
 from tests.spark.reading import Identity, LabLake, LabTable, Row, open_lab, union
-from worker.changes import read_changes
-from worker.errors import InputError
+from worker.base.errors import InputError
+from worker.read.changes import read_changes
 
 Change = tuple[Identity, str, int, Row]
 

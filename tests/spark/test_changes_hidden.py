@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from worker import Lake
-from worker.changes import MODES
+from worker.read.changes import MODES
 
 
 @pytest.mark.parametrize("mode", MODES)

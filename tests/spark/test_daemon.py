@@ -22,8 +22,8 @@ from tests.spark.crossed import MAJOR, Crossed
 from tests.spark.processes import ROOT, WAIT_S, wait_until
 from tests.spark.stored import live
 from worker import Lake, connect
-from worker.daemon import Daemon, groups_of
-from worker.jobs.running import Options, staged
+from worker.compact.compaction import Options, staged
+from worker.compact.daemon import Daemon, groups_of
 
 LEASE_MS = 3_000
 NewName = Callable[[], str]

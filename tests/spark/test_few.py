@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import live, stored_rows
-from worker import InputError, Lake, few
+from worker import InputError, Lake
+from worker.write import small_writes
 
 Names = Callable[[], str]
 SCHEMA = (
@@ -35,7 +36,7 @@ def test_whoever_writes(
     )
     found: list[Any] = []
     for most in (0, 2, 20_000):  # Spark, Spark after the driver had too many, the driver
-        monkeypatch.setattr(few, "ROWS_MAX", most)
+        monkeypatch.setattr(small_writes, "ROWS_MAX", most)
         table = lake.create_table(
             new_name(),
             SCHEMA,
@@ -69,9 +70,9 @@ def test_whoever_writes(
 
 def test_how_many_are_few() -> None:
     def of(rows: int, size: int) -> int:
-        return few.few_of([common_pb2.DataFile(rows=rows, bytes=size)])
+        return small_writes.few_of([common_pb2.DataFile(rows=rows, bytes=size)])
 
-    assert of(1_000_000, 80_000_000) == few.ROWS_MAX
+    assert of(1_000_000, 80_000_000) == small_writes.ROWS_MAX
     assert of(1_000, 1_000 << 20) == 8
     assert of(1, 1 << 30) == 0
-    assert few.few_of([]) == few.ROWS_MAX
+    assert small_writes.few_of([]) == small_writes.ROWS_MAX

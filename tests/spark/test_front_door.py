@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.integration.terminal import STYLE
-from worker import ConflictError, Lake, connect, progress
-from worker.lake import python_hint
-from worker.progress import OWN_BAR, SWITCH, Bars, counting, is_shown
+from worker import ConflictError, Lake, connect
+from worker.api.lake import python_hint
+from worker.base import progress
+from worker.base.progress import OWN_BAR, SWITCH, Bars, counting, is_shown
 
 Names = Callable[[], str]
 

@@ -20,8 +20,8 @@ from metaservice.client import InvalidError
 from tests.spark.reading import union
 from tests.spark.test_changes import difference
 from worker import Lake, Table
-from worker.changes import MODES
-from worker.importing import NO_VALUE
+from worker.api.importing import NO_VALUE
+from worker.read.changes import MODES
 
 CASES = 60
 SCHEMA = "cased int, id int, day timestamp, amount bigint"

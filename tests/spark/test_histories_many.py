@@ -20,8 +20,8 @@ from protos.laketx.v1 import catalog_pb2
 from tests.spark.histories import grow_many
 from tests.spark.reading import LabLake, LabTable, Rows, open_lab, union
 from tests.spark.test_changes import Change, difference
-from worker import hiding, merge_on_read, scan
-from worker.changes import MODES, read_changes
+from worker.read import hidden_rows, merge_on_read, scan
+from worker.read.changes import MODES, read_changes
 
 CASES = 100
 SITES = 4
@@ -45,12 +45,12 @@ def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     And every second time it is looked up as where there are many files.
     """
-    forms = cycle([hiding.form_of, hiding.ByKey])
+    forms = cycle([hidden_rows.form_of, hidden_rows.ByKey])
 
-    def in_turn(files: Sequence[hiding.Span]) -> hiding.Form:
+    def in_turn(files: Sequence[hidden_rows.Span]) -> hidden_rows.Form:
         return next(forms)(files)
 
-    monkeypatch.setattr(hiding, "form_of", in_turn)
+    monkeypatch.setattr(hidden_rows, "form_of", in_turn)
     monkeypatch.setattr(merge_on_read, "form_of", in_turn)
     monkeypatch.setattr(merge_on_read, "threads_here", lambda *_: 0)
 

@@ -14,7 +14,7 @@ from protos.laketx.v1 import common_pb2, maintenance_pb2
 from tests.spark.crossed import CLUSTER, MAJOR, MINOR, Crossed
 from tests.spark.stored import live, row_ids
 from worker import Lake, connect
-from worker.daemon import Daemon
+from worker.compact.daemon import Daemon
 
 NewName = Callable[[], str]
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import catalog_pb2
-from worker.jobs import tasks
-from worker.jobs.clustering import BITS_A_COLUMN, interleaved, rank_bounds
-from worker.jobs.digests import Digest, digest_of, row_hashes
-from worker.jobs.files import InputFile, Output, read_batches
-from worker.jobs.merging import NotSortedError, Run, blocks, latest, without_tombstones
-from worker.jobs.shapes import ARROW_ID, arrow_schema, in_shape
+from worker.base.arrow_shapes import ARROW_ID, arrow_schema, in_shape
+from worker.compact import spark_tasks
+from worker.compact.clustering import BITS_A_COLUMN, interleaved, rank_bounds
+from worker.compact.digests import Digest, digest_of, row_hashes
+from worker.compact.file_io import InputFile, Output, read_batches
+from worker.compact.sorted_merge import NotSortedError, Run, blocks, latest, without_tombstones
 
 KEYS = ["a", "b"]
 Rows = list[dict[str, Any]]
@@ -68,12 +68,14 @@ class Bench:
         file = InputFile(str(path), version, len(rows), path.stat().st_size, is_delta, carries_row_ids=own_ids, **facts)
         self.files.append(file)
 
-    def run(self, *, is_major: bool, **settings: Any) -> tasks.Result:
+    def run(self, *, is_major: bool, **settings: Any) -> spark_tasks.Result:
         asked = {"file_bytes_target": 1 << 20, **settings}
         is_base = is_major and bool(self.key_columns)
         payload = self.table.SerializeToString()
-        chosen = tasks.Settings(payload, str(self.folder), is_major=is_major, is_base=is_base, verify=True, **asked)
-        return tasks.run_chunk(chosen, tasks.Chunk(0, "out/0", tuple(self.files)))
+        chosen = spark_tasks.Settings(
+            payload, str(self.folder), is_major=is_major, is_base=is_base, verify=True, **asked
+        )
+        return spark_tasks.run_chunk(chosen, spark_tasks.Chunk(0, "out/0", tuple(self.files)))
 
     def written(self) -> Rows:
         paths = sorted(self.folder.glob("out/*.parquet"), key=lambda path: path.stat().st_mtime_ns)
@@ -143,7 +145,7 @@ def test_columns_whose_values_repeat_get_a_dictionary(tmp_path: Path) -> None:
     table = pa.table([pa.array(values, kind) for kind, values in columns.values()], schema=schema)
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
-    output = Output(str(tmp_path), "out", schema, "zstd", 1 << 30)
+    output = Output(catalog_pb2.Table(), str(tmp_path), "out", schema, 1 << 30)
     output.write(frame)
     (written,) = output.close()
     assert pq.ParquetFile(tmp_path / written.path).read().equals(table)
@@ -255,20 +257,20 @@ def swap_values(rows: pl.DataFrame) -> pl.DataFrame:
 def test_a_fault_in_the_merge_shows(
     keyed: Bench, monkeypatch: pytest.MonkeyPatch, fault: Fault, is_major: bool
 ) -> None:
-    monkeypatch.setattr(tasks, "latest", lambda *given: fault(latest(*given)))
+    monkeypatch.setattr(spark_tasks, "latest", lambda *given: fault(latest(*given)))
     keyed.files = keyed.files if is_major else keyed.files[1:]
     result = keyed.run(is_major=is_major)
     assert result.input != result.output
 
 
 def test_a_key_that_is_written_twice_shows(keyed: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "latest", lambda *given: double(latest(*given)))
+    monkeypatch.setattr(spark_tasks, "latest", lambda *given: double(latest(*given)))
     result = keyed.run(is_major=True)
     assert result.input != result.output
 
 
 def test_a_lost_tombstone_shows(keyed: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "latest", lambda *given: without_tombstones(latest(*given)))
+    monkeypatch.setattr(spark_tasks, "latest", lambda *given: without_tombstones(latest(*given)))
     keyed.files = keyed.files[1:]
     result = keyed.run(is_major=False)
     assert result.input != result.output
@@ -281,14 +283,14 @@ def swap_ids(rows: pl.DataFrame) -> pl.DataFrame:
 
 @pytest.mark.parametrize("fault", [drop, double, change, swap_ids])
 def test_a_fault_in_an_append_compaction_shows(append: Bench, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
-    right = tasks.without_ids
-    monkeypatch.setattr(tasks, "without_ids", lambda rows, hidden: fault(right(rows, hidden)))
+    right = spark_tasks.without_ids
+    monkeypatch.setattr(spark_tasks, "without_ids", lambda rows, hidden: fault(right(rows, hidden)))
     result = append.run(is_major=True)
     assert result.input != result.output
 
 
 def test_a_row_that_should_be_hidden_shows(append: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "without_ids", lambda *given: given[0])
+    monkeypatch.setattr(spark_tasks, "without_ids", lambda *given: given[0])
     result = append.run(is_major=True)
     assert result.input != result.output
 
@@ -302,7 +304,7 @@ def test_a_fault_of_the_writer_shows(keyed: Bench, monkeypatch: pytest.MonkeyPat
 
 HASHED = """
 import polars as pl
-from worker.jobs.digests import digest_of, row_hashes
+from worker.compact.digests import digest_of, row_hashes
 rows = pl.DataFrame({"a": [1, None, 3], "b": ["x", "yy", None], "c": [[{"k": 1.5}], [], None]})
 print(digest_of(row_hashes(rows, ["a", "b", "c"])).to_bytes().hex())
 """

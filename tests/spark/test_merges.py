@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.stored import stored_rows
-from worker import InputError, Lake, Table, merges
+from worker import InputError, Lake, Table
+from worker.write import merges
 
 Names = Callable[[], str]
 SCHEMA = "`order` bigint, `group` bigint, day string"

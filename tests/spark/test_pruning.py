@@ -14,7 +14,7 @@ from tests.spark import pruning
 from tests.spark.pruning import FEW_CONDITIONS, PARTS, TYPES
 from tests.spark.stored import live
 from worker import Lake, Table
-from worker.scan import plan
+from worker.read.scan import plan
 
 Names = Callable[[], str]
 Oracle = dict[tuple[str, str], int]

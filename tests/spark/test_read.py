@@ -10,8 +10,8 @@ from pyspark.sql import functions as sf
 from metaservice.client import InvalidError, add_column, drop_column, rename_column, widen_column
 from tests.spark.histories import grow
 from tests.spark.reading import LabLake, LabTable, Row, expected, open_lab, shown, union
-from worker import merge_on_read, scan
-from worker.errors import InputError
+from worker.base.errors import InputError
+from worker.read import merge_on_read, scan
 
 
 @pytest.fixture(scope="module")

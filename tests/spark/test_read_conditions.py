@@ -12,7 +12,8 @@ from metaservice.core.predicates import truth
 from metaservice.rpc.wire import _Predicates
 from tests.spark.reading import ARROW
 from tests.spark.sessions import shared_session
-from worker.predicates import find_zone, parse_condition
+from worker.base.conditions import parse_condition
+from worker.base.zones import find_zone
 
 TYPES = {
     "id": "bigint",

@@ -14,8 +14,9 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import common_pb2
 from tests.spark.reading import Identity, LabLake, LabTable, Row, expected, open_lab, shown
 from tests.spark.stored import live
-from worker import Lake, merge_on_read, scan
-from worker.file_scans import PATHS_ONE_BY_ONE
+from worker import Lake
+from worker.read import merge_on_read, scan
+from worker.read.file_scans import PATHS_ONE_BY_ONE
 
 COLUMNS = {"id": "bigint", "amount": "double"}
 ROWS = 10

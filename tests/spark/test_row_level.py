@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import live, stored_rows
 from worker import ConflictError, Lake, Table
-from worker.row_sets import changes_all, key_sets, ranges_of
+from worker.write.row_level import changes_all, key_sets, ranges_of
 
 Names = Callable[[], str]
 SCHEMA = "id bigint, amount bigint, day string"

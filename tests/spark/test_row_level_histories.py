@@ -14,7 +14,7 @@ from metaservice.client import ConflictError
 from tests.model import programs
 from tests.model.world import Rows
 from worker import Lake, Table
-from worker.multi_table import MultiTableTransaction, TableInTransaction
+from worker.api.multi_table import MultiTableTransaction, TableInTransaction
 
 SCHEMA = "p string, id bigint, v bigint"
 PARTITIONS = ("a", "b")

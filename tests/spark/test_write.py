@@ -17,8 +17,8 @@ from metaservice.client import MetaServiceError
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import by, file_rows, live, staged_folders, stored_rows
 from worker import ConflictError, InputError, Lake, Table, connect
-from worker.schema import FIELD_ID
-from worker.transaction import WriteOptions
+from worker.base.schema import FIELD_ID
+from worker.write.transaction import WriteOptions
 
 Names = Callable[[], str]
 
@@ -307,8 +307,8 @@ def test_a_doomed_write_stops_its_job(lake: Lake, spark: SparkSession, new_name:
 
 def doomed(table: Table, spark: SparkSession) -> Any:
     """An overwrite-like update whose job would take minutes; the service dooms it at once."""
-    from worker.staging import Stage, Staged  # noqa: PLC0415
-    from worker.transaction import Write  # noqa: PLC0415
+    from worker.write.staging import Stage, Staged  # noqa: PLC0415
+    from worker.write.transaction import Write  # noqa: PLC0415
 
     def stage(stage: Stage) -> Staged:
         other = threading.Thread(target=lambda: Table(table.lake, table.meta).insert(spark.range(1)))

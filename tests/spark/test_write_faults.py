@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import file_rows, live, staged_folders, stored_rows
 from worker import ConflictError, InputError, Lake, Table
-from worker.merge_reads import of_condition
+from worker.write.merge_reads import of_condition
 
 Names = Callable[[], str]
 DAYS = ("mon", "tue", "wed")

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.stored import live, row_ids, staged_folders, stored_rows
-from worker import InputError, Lake, Table, row_changes
+from worker import InputError, Lake, Table
+from worker.write import row_changes
 
 Names = Callable[[], str]
 SCHEMA = "id bigint, amount bigint, day string"

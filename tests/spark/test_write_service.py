@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.integration.service import Service
 from tests.spark.stored import stored_rows
 from worker import Lake, connect
-from worker.transaction import OnConflict
+from worker.write.transaction import OnConflict
 
 
 @pytest.fixture

@@ -16,12 +16,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from metaservice.core import types as core_types
 from metaservice.core.types import folded
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.errors import InputError
-from worker.schema import ATOMIC, FIELD_ID, parse_type, quoted_if_odd, type_text
-from worker.staging import column_stats, first_duplicate, list_parquet
-from worker.storage import storage
-from worker.transaction import BACKOFF_LONGEST_S, backoff_s, check_policy
-from worker.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
+from worker.base.errors import InputError
+from worker.base.footers import column_stats, list_parquet
+from worker.base.schema import ATOMIC, FIELD_ID, parse_type, quoted_if_odd, type_text
+from worker.base.storage import storage
+from worker.base.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
+from worker.write.staging import first_duplicate
+from worker.write.transaction import BACKOFF_LONGEST_S, backoff_s, check_policy
 
 PLAIN = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 ODD = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"]), min_size=1, max_size=8)

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.stored import live
-from worker import InputError, Lake, Table, few
+from worker import InputError, Lake, Table
+from worker.write import small_writes
 
 Names = Callable[[], str]
 Zone = Callable[[str], None]
@@ -57,7 +58,7 @@ def test_the_hour_that_comes_twice_is_two_partitions(
     lake: Lake, spark: SparkSession, new_name: Names, zone: Zone, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     zone("Europe/Berlin")
-    monkeypatch.setattr(few, "ROWS_MAX", 20_000 if kind == "few" else 0)
+    monkeypatch.setattr(small_writes, "ROWS_MAX", 20_000 if kind == "few" else 0)
     table = make(lake, new_name(), keyed=kind != "append")
     insert(table, (1, FIRST), (2, AGAIN), (3, FIRST), (4, AGAIN))
     assert places(table) == [us(FIRST), us(AGAIN)]

@@ -23,11 +23,12 @@ from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import common_pb2
 from tests.spark.sessions import SMALL, small_session
-from worker import ConflictError, InputError, Lake, Table, connect, merge_on_read
-from worker.progress import counting
-from worker.spark_jobs import is_classic
-from worker.staging import Stage, Staged
-from worker.transaction import Write, WriteOptions
+from worker import ConflictError, InputError, Lake, Table, connect
+from worker.base.progress import counting
+from worker.base.session import is_classic
+from worker.read import merge_on_read
+from worker.write.staging import Stage, Staged
+from worker.write.transaction import Write, WriteOptions
 
 Rows = list[tuple[Any, ...]]
 

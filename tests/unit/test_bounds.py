@@ -19,9 +19,9 @@ from metaservice.core.predicates import COMPARISONS, Compare, Not
 from metaservice.core.pruning import UNKNOWN, new_pruning
 from metaservice.rpc.plans import BoundsReader
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.jobs.bounded import bounded
-from worker.jobs.files import Output
-from worker.staging import data_file
+from worker.base.footers import data_file
+from worker.base.parquet_options import bounded
+from worker.compact.file_io import Output
 
 NAN, INF = math.nan, math.inf
 REALS = st.sampled_from([NAN, -INF, -1.5, -0.0, 0.0, 1.0, 7.5, INF, None])
@@ -38,7 +38,7 @@ Group = list[tuple[float | None, float | None]]
 
 def written(folder: Path, groups: list[Group]) -> list[Any]:
     """Footers of what a compaction writes, each row a row group."""
-    output = Output(str(folder), "out", SCHEMA, "zstd", 1 << 30)
+    output = Output(META, str(folder), "out", SCHEMA, 1 << 30)
     output._group_bytes = 0
     for group in groups:
         output.write(

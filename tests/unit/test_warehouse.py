@@ -6,8 +6,8 @@ from metaservice.service.restoring import begin_history
 from metaservice.store.history import ensure_history, read_history
 from metaservice.store.memory import MemoryStore
 from protos.laketx.v1 import maintenance_pb2
-from worker.errors import InputError
-from worker.warehouse import Mark, check_mark, location_of
+from worker.base.errors import InputError
+from worker.base.warehouse import Mark, check_mark, location_of
 
 KNOWN = maintenance_pb2.Warehouse(service_id="aa", history_epoch="2-bb", location="/lake", marked=True)
 

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.errors import InputError
-from worker.values import moment_of, wire_value
+from worker.base.errors import InputError
+from worker.base.values import moment_of, wire_value
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FIRST, AGAIN = datetime(2026, 10, 25, 0, 30, tzinfo=UTC), datetime(2026, 10, 25, 1, 30, tzinfo=UTC)

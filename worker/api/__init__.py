@@ -1,0 +1,1 @@
+"""What users hold: lakes, tables, transactions, cursors."""

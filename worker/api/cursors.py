@@ -1,0 +1,97 @@
+"""Cursors: a reader of increments that remembers how far it has come, and for whom the service keeps what comes next.
+
+    cursor = table.cursor("nightly")
+    rows = cursor.changes()                        # what changed since the last time
+    with lake.transaction() as txn:
+        txn.table("summary").insert(summed(rows))
+        txn.advance(cursor)                        # both or neither
+
+Without a transaction `cursor.advance()` follows what was done with the rows: then a crash in between reads them again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from protos.laketx.v1 import read_pb2, transaction_pb2
+from worker.base.errors import InputError
+from worker.read.changes import read_changes
+
+if TYPE_CHECKING:
+    from worker.api.table import Table
+
+
+class Cursor:
+    """A place in a table's history; made by `table.cursor`. One reader at a time: another's step is refused."""
+
+    def __init__(self, table: Table, found: read_pb2.Cursor) -> None:
+        self.table = table
+        self._found = found
+        self._read_to: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Cursor({self.name!r} of {self.table.name!r}, version {self.version})"
+
+    @property
+    def name(self) -> str:
+        return self._found.name
+
+    @property
+    def version(self) -> int:
+        """All up to it has been read."""
+        return self._found.version
+
+    @property
+    def read_to(self) -> int | None:
+        """Where the last `changes` ended, and the next `advance` goes."""
+        return self._read_to
+
+    def changes(self, *, mode: str = "latest", until: int | None = None) -> DataFrame:
+        """What changed after the cursor's place, up to the newest version or `until`. The cursor stays where it is."""
+        head = self.table.lake.client.resolve_version(self.table.table_id, version=until).version
+        rows = read_changes(self.table, since=self.version, until=head, mode=mode)
+        self._read_to = head
+        return rows
+
+    def advance(self) -> int:
+        """Goes on to where the last `changes` ended; the place from then on."""
+        move = self.step()
+        client = self.table.lake.client
+        self._found = client.advance_cursor(move.table_id, move.name, move.expected_version, move.version)
+        self._read_to = None
+        return self.version
+
+    def step(self) -> transaction_pb2.CursorMove:
+        """What `advance` would do, for a commit to take along."""
+        if self._read_to is None:
+            raise InputError("CURSOR_UNREAD", f"read the changes of {self.name} first: it goes to where they end")
+        return transaction_pb2.CursorMove(
+            table_id=self.table.table_id, name=self.name, expected_version=self.version, version=self._read_to
+        )
+
+    def refresh(self) -> Cursor:
+        """Loads where it stands now."""
+        self._found = self.table.lake.client.create_cursor(self.table.table_id, self.name, must_exist=True).cursor
+        self._read_to = None
+        return self
+
+    def drop(self) -> None:
+        """Nothing is kept for it any more."""
+        self.table.lake.client.drop_cursor(self.table.table_id, self.name)
+
+
+def cursor_of(table: Table, name: str, version: int | None, keep: timedelta | None) -> Cursor:
+    """The one of that name, or a new one."""
+    keep_ms = 0 if keep is None else max(round(keep / timedelta(milliseconds=1)), 1)
+    found = table.lake.client.create_cursor(table.table_id, name, version=version, keep_ms=keep_ms)
+    return Cursor(table, found.cursor)
+
+
+def tagged_version(table: Table, tag: str, *others: object) -> int:
+    """The version that a tag names."""
+    if any(other is not None for other in others):
+        raise InputError("VERSION_AMBIGUOUS", "version, timestamp, commits_ago or tag: one of them")
+    return table.lake.client.resolve_version(table.table_id, tag=tag).version

@@ -1,0 +1,221 @@
+"""Parquet files that are there already become a table's: registered where they lie, never rewritten, never purged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
+from pyspark.sql import types as t
+
+from metaservice.client import MetaClient, NotFoundError
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.errors import InputError
+from worker.base.external_paths import check_outside, plain_path
+from worker.base.footers import check_required, data_file, list_parquet, read_footers, top_leaves
+from worker.base.schema import parse_type, quoted_if_odd
+from worker.base.storage import storage
+from worker.write.blind_writes import partitions_named
+from worker.write.staging import Stage, Staged
+from worker.write.transaction import OnConflict, Write, check_policy, run_writes
+
+if TYPE_CHECKING:
+    from worker.api.lake import Lake
+    from worker.api.table import Table
+
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+WORDS: Final = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.binary(): "binary",
+    pa.large_binary(): "binary",
+    pa.string_view(): "string",
+    pa.binary_view(): "binary",
+    pa.date32(): "date",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file: where it lies, its footer, and what its folders say (`day=2026-11-01`)."""
+
+    path: str
+    size: int
+    footer: Any
+    folders: Mapping[str, str | None]
+    columns: Mapping[str, str]
+
+
+def import_parquet(lake: Lake, path: str, name: str, on_conflict: OnConflict | None, message: str) -> Table:
+    found = find_files(lake.client, plain_path(path))
+    table = table_for(lake, name, found)
+    if table.meta.primary_key:
+        raise InputError(
+            "TABLE_KEYED", f"{name} has a primary key: its files are sorted and bucketed, so insert the rows"
+        )
+    for one in found:
+        check_columns(table.meta, one)
+    policy = check_policy(on_conflict, table.meta, is_insert=True)
+
+    def stage(stage: Stage) -> Staged:
+        partitions = partitions_named(table, [one.folders for one in found])
+        entries = [
+            external_file(stage.meta, one, place)
+            for one, place in zip(found, partitions, strict=True)
+            if one.footer.num_rows
+        ]
+        check_required(stage.meta, entries)
+        return Staged(files=entries)
+
+    def plan() -> list[Write]:
+        table.refresh()
+        return [Write(table.meta, table.folder, common_pb2.OPERATION_INSERT, stage)]
+
+    run_writes(lake, plan, policy=policy, message=message or f"import of {path}"[:200])
+    return table.refresh()
+
+
+# -- what is there -----------------------------------------------------------------------------------------------------
+
+
+def find_files(client: MetaClient, path: str) -> list[Found]:
+    """Refused before a footer is read where one of them is the lake's own."""
+    try:
+        files, root = storage(path)
+    except pa.ArrowInvalid as error:
+        raise InputError("PATH_INVALID", f"{path}: {error}") from error
+    info = files.get_file_info(root)
+    if info.type == fs.FileType.NotFound:
+        raise InputError("PATH_UNKNOWN", f"there is nothing at {path}")
+    infos = [info] if info.type == fs.FileType.File else list_parquet(files, root)
+    if not infos:
+        raise InputError("FILES_MISSING", f"there are no Parquet files at {path}")
+    insides = [one.path.removeprefix(root).strip("/") for one in infos]
+    if path.startswith("/"):
+        wholes = [os.path.realpath(one.path) for one in infos]
+    else:
+        wholes = [f"{path}/{inside}".rstrip("/") for inside in insides]
+    check_outside(client, wholes)
+    try:
+        footers = read_footers(files, [one.path for one in infos])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError("FILE_UNREADABLE", f"{path}: {error}") from error
+    found = []
+    for one, footer, inside, whole in zip(infos, footers, insides, wholes, strict=True):
+        found.append(Found(whole, one.size, footer, folder_values(inside), file_columns(footer, whole)))
+    if len({tuple(one.folders) for one in found}) > 1:
+        raise InputError("PARTITION_INVALID", f"the folders below {path} don't name the same columns everywhere")
+    return found
+
+
+def folder_values(inside: str) -> dict[str, str | None]:
+    """What `day=2026-11-01/region=eu/x.parquet` says of its rows."""
+    found: dict[str, str | None] = {}
+    for part in inside.split("/")[:-1]:
+        name, equals, value = part.partition("=")
+        if equals:
+            found[unquote(name)] = None if value == NO_VALUE else unquote(value)
+    return found
+
+
+def file_columns(footer: Any, path: str) -> dict[str, str]:
+    leaves = top_leaves(footer)
+    found = {}
+    for one in footer.schema.to_arrow_schema():
+        leaf = leaves.get(one.name)
+        is_old_time = leaf is not None and footer.schema.column(leaf).physical_type == "INT96"
+        found[one.name] = "timestamp" if is_old_time else arrow_word(one.type, path)
+    return found
+
+
+def arrow_word(kind: Any, path: str) -> str:
+    """A file's type in the wire's words; refused where Spark can't read it as such."""
+    if kind in WORDS:
+        return WORDS[kind]
+    if pa.types.is_dictionary(kind):
+        return arrow_word(kind.value_type, path)
+    if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    if pa.types.is_decimal(kind) and kind.precision <= 38:
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"array<{arrow_word(kind.value_type, path)}>"
+    if pa.types.is_map(kind):
+        return f"map<{arrow_word(kind.key_type, path)},{arrow_word(kind.item_type, path)}>"
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        return f"struct<{','.join(f'{quoted_if_odd(one.name)}:{arrow_word(one.type, path)}' for one in fields)}>"
+    raise InputError("TYPE_NOT_SUPPORTED", f"{kind} in {path} has no counterpart in a table: write another type")
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def table_for(lake: Lake, name: str, found: Sequence[Found]) -> Table:
+    """The one of that name, or a new one with the columns of the first file and of the folders."""
+    try:
+        return lake.table(name)
+    except NotFoundError:
+        pass
+    first = found[0]
+    schema = t.StructType([t.StructField(column, parse_type(word)) for column, word in first.columns.items()])
+    for column in first.folders:
+        schema.add(column, parse_type(folder_type([one.folders[column] for one in found])))
+    return lake.create_table(name, schema, partition_by=list(first.folders), if_not_exists=True)
+
+
+def folder_type(values: Sequence[str | None]) -> str:
+    """bigint, date or string: the first that all values are."""
+    given = [value for value in values if value is not None]
+    if given and all(map(_is_integer, given)):
+        return "bigint"
+    return "date" if given and all(map(_is_date, given)) else "string"
+
+
+def _is_integer(value: str) -> bool:
+    """As it would be written back: "007" is a text."""
+    digits = value.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and len(digits) < 19 and str(int(value)) == value
+
+
+def _is_date(value: str) -> bool:
+    try:
+        return date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
+
+
+def check_columns(meta: catalog_pb2.Table, one: Found) -> None:
+    types = {column.name: column.type for column in meta.columns}
+    if set(one.folders) != set(meta.partition_columns):
+        raise InputError(
+            "PARTITION_INVALID", f"{one.path} lies in {dict(one.folders)}, not by {meta.partition_columns}"
+        )
+    for name, word in one.columns.items():
+        if name not in types:
+            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}, which {one.path} has")
+        if name in one.folders:
+            raise InputError("COLUMN_TWICE", f"{one.path} has {name} in the file and in its folders")
+        if types[name].replace(" not null", "") != word:
+            raise InputError("SCHEMA_MISMATCH", f"{name} is {types[name]} in {meta.name}, and {word} in {one.path}")
+    for column in meta.columns:
+        if not column.nullable and column.name not in one.columns and column.name not in one.folders:
+            raise InputError("COLUMN_MISSING", f"{one.path} lacks {column.name}, which {meta.name} asks for")
+
+
+def external_file(meta: catalog_pb2.Table, one: Found, place: common_pb2.Partition) -> common_pb2.DataFile:
+    entry = data_file(meta, one.path, one.footer, one.size, external=True)
+    entry.partition.CopyFrom(place)
+    return entry

@@ -1,0 +1,276 @@
+"""The front door: a lake of tables, and Spark beside it.
+
+from worker import connect
+
+lake = connect("./warehouse")                      # the folder's own service
+lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from metaservice.client import KEY_SCOPE, KeyScope, MetaClient
+from metaservice.embedded import looks_like_address, open_folder
+from protos.laketx.v1 import catalog_pb2
+from worker.api.importing import import_parquet
+from worker.api.multi_table import MultiTableTransaction
+from worker.api.table import Table
+from worker.base.errors import InputError
+from worker.base.progress import OWN_BAR
+from worker.base.schema import schema_of, wire_columns
+from worker.base.session import is_classic
+from worker.base.warehouse import mark_where_proven
+from worker.compact.daemon import Daemon
+from worker.write.transaction import OnConflict, app_version_of
+
+SCHEME: Final = "laketx://"
+CLIENT_NAME: Final = "laketx-worker"
+BUCKETS: Final = 8
+
+
+class Lake:
+    """Tables of one service, made by `connect`. Threads may share it, as they share its Spark session.
+
+    create_table, table, tables, rename_table, drop_table, undrop_table,       tables
+    import_parquet
+    transaction                                                                writes to several tables, all or nothing
+    spark, close                                                               the session; the end, which `with` brings
+    """
+
+    def __init__(self, client: MetaClient, warehouse: str, spark: SparkSession | None) -> None:
+        self.client = client
+        self.warehouse = warehouse.rstrip("/")
+        self._spark = spark
+        self._is_looked_at = False
+        self._is_marked = False
+        self._lock = threading.Lock()
+        self._at_close: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({self.warehouse!r})"
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session given, or the active one, or a new one; made when it is first needed."""
+        with self._lock:
+            if self._spark is None:
+                found = SparkSession.getActiveSession()
+                if found is None:
+                    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
+                    found = SparkSession.builder.config(OWN_BAR, "false").getOrCreate()
+                self._spark = found
+            if not self._is_looked_at:
+                self._is_looked_at = True
+                if hint := python_hint(self._spark):
+                    warnings.warn(hint, stacklevel=2)
+            return self._spark
+
+    def mark_warehouse(self) -> None:
+        """Before the first write: what deletes looks for the mark that this leaves."""
+        if not self._is_marked:
+            mark_where_proven(self.client, self.warehouse)
+            self._is_marked = True
+
+    def at_close(self, work: Callable[[], None]) -> None:
+        """Called once, when the lake closes, before its connection does."""
+        self._at_close.append(work)
+
+    def close(self) -> None:
+        """Gives back what is pinned and ends the connection. The Spark session goes on."""
+        while self._at_close:
+            self._at_close.pop()()
+        self.client.close()
+
+    # ------------------------------------------------------------------------------------------------------- tables
+
+    def create_table(
+        self,
+        name: str,
+        schema: str | StructType,
+        *,
+        primary_key: Sequence[str] = (),
+        buckets: int | None = None,
+        partition_by: Sequence[str] = (),
+        key_scope: KeyScope | None = None,
+        properties: Mapping[str, str] | None = None,
+        profile: str = "",
+        comment: str = "",
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Makes a table; with a primary key an insert is an upsert. A namespace that is missing is made too.
+
+        The schema is a StructType or words: "id bigint, amount double, day date". Key columns take no NULL. `buckets`
+        (8 unless said otherwise) is how far upserts of one partition spread over files; it never changes.
+
+        A primary key is unique in the table, for which it must contain the partition columns; with
+        `key_scope="partition"` it is unique within a partition alone.
+        """
+        keys = list(primary_key)
+        if isinstance(primary_key, str) or isinstance(partition_by, str):
+            raise InputError("COLUMNS_INVALID", "primary_key and partition_by are lists of column names")
+        if buckets is not None and not keys:
+            raise InputError("BUCKETS_INVALID", "only a table with a primary key has buckets")
+        wanted = dict(properties or {})
+        if key_scope is not None:
+            wanted[KEY_SCOPE] = key_scope
+        table = catalog_pb2.Table(
+            name=name,
+            columns=wire_columns(schema_of(self.spark, schema), keys),
+            partition_columns=partition_by,
+            primary_key=keys,
+            buckets=(BUCKETS if buckets is None else buckets) if keys else 0,
+            properties=wanted,
+            profile=profile,
+            comment=comment,
+        )
+        self.mark_warehouse()
+        namespace, dot, _ = name.partition(".")
+        if dot:
+            self.client.create_namespace(namespace, if_not_exists=True)
+        return Table(self, self.client.create_table(table, if_not_exists=if_not_exists))
+
+    def table(self, name: str) -> Table:
+        """The table of that name, as it is now."""
+        return Table(self, self.client.get_table(name))
+
+    def tables(self, namespace: str = "") -> list[str]:
+        """Names, in order; with a namespace those in it."""
+        return [table.name for table in self.client.list_tables(namespace=namespace)]
+
+    def rename_table(self, name: str, new_name: str, *, message: str = "") -> Table:
+        """Gives a table another name, in another namespace too; the old one is free at once.
+
+        Its id, files, history, tags and readers stay, and nothing that is being written conflicts with it.
+        """
+        table_id = self.client.get_table(name).table_id
+        return Table(self, self.client.rename_table(table_id, new_name, commit_message=message))
+
+    def drop_table(self, name: str) -> None:
+        """Open transactions on it end; `undrop_table` brings it back for a while."""
+        self.client.drop_table(self.client.get_table(name).table_id)
+
+    def undrop_table(self, name: str) -> Table:
+        """The one of that name that was dropped last."""
+        dropped = self.client.find_dropped_tables(name)
+        if not dropped:
+            raise InputError("TABLE_UNKNOWN", f"no table {name} was dropped that could come back")
+        return Table(self, self.client.undrop_table(dropped[0].table_id))
+
+    def import_parquet(
+        self, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
+    ) -> Table:
+        """Registers the Parquet files below a path where they lie: nothing is copied, and no purge touches them.
+
+        A table that is missing is made, with the columns of the first file; folders like `day=2026-11-01` become
+        partitions (bigint, date or string by their values). Later changes of the files themselves are not noticed.
+        """
+        return import_parquet(self, str(path), name, on_conflict, message)
+
+    def transaction(
+        self, message: str = "", *, app_id: str | None = None, app_version: int | None = None
+    ) -> MultiTableTransaction:
+        """Writes to several tables, all or nothing; one change to each, done where the block ends.
+
+        `app_id` and `app_version` make it exactly-once, as they do for one table's writes.
+        """
+        return MultiTableTransaction(self, message, app_version_of(app_id, app_version))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+
+def connect(
+    where: str | Path,
+    spark: SparkSession | None = None,
+    *,
+    user: str = "",
+    warehouse: str | None = None,
+    maintenance: bool = False,
+) -> Lake:
+    """Opens a lake of tables: a folder, whose service starts by itself, or a service by its address.
+
+        lake = connect("./warehouse")
+        lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake", user="ana")
+
+        orders = lake.create_table("shop.orders", "id bigint, amount double", primary_key=["id"])
+        orders.insert(df)
+        orders.read(commits_ago=1).show()
+
+    spark: the session, classic or Spark Connect. Not given: the active one, or a new one when it is first needed.
+    user: who the history says it was.
+    warehouse: where data files lie, a path or URI that both Spark and pyarrow can open; a folder is its own.
+    maintenance: the lake's session also runs the compactions that the service plans, until the lake closes.
+
+    `help(Lake)` and `help(Table)` go on from here; docs/python.md has it all on one page.
+    """
+    lake = _connect(where, spark, user, warehouse)
+    if maintenance:
+        daemon = Daemon(lake)
+        lake.at_close(daemon.stop)
+        daemon.start()
+    return lake
+
+
+def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse: str | None) -> Lake:
+    text = str(where)
+    if text.startswith(SCHEME):
+        if not warehouse:
+            raise InputError("WAREHOUSE_MISSING", f'connect("{text}", warehouse=…) says where the files lie')
+        client = MetaClient(text.removeprefix(SCHEME).rstrip("/"), principal=user, client_name=CLIENT_NAME)
+        try:
+            client.reach()
+        except BaseException:
+            client.close()
+            raise
+        return Lake(client, _absolute(warehouse), spark)
+    if "://" in text:
+        raise InputError("ADDRESS_INVALID", f"{text} is neither a folder nor laketx://host:port")
+    if isinstance(where, str) and looks_like_address(text) and not Path(text).exists():
+        raise InputError("ADDRESS_INVALID", f'{text} has no scheme: say "{SCHEME}{text}", or "./{text}" for a folder')
+    folder = Path(text).absolute()
+    return Lake(
+        open_folder(folder, principal=user, client_name=CLIENT_NAME),
+        _absolute(warehouse or str(folder)),
+        spark,
+    )
+
+
+def _absolute(warehouse: str) -> str:
+    return warehouse if "://" in warehouse or warehouse.startswith("file:") else str(Path(warehouse).absolute())
+
+
+def python_hint(spark: SparkSession) -> str:
+    """What is wrong with the Python that Spark's tasks on this machine will run; nothing where all is well.
+
+    Another environment may lack this package, polars or pyarrow, which only shows when a task imports them.
+    """
+    if not is_classic(spark) or not (spark.sparkContext.master or "").startswith("local"):
+        return ""
+    wanted = spark.sparkContext.pythonExec
+    found = shutil.which(wanted)
+    advice = f"start Spark with PYSPARK_PYTHON={sys.executable}"
+    if found is None:
+        return f"Spark's Python workers would run {wanted}, which can't be found: {advice}"
+    if os.path.realpath(Path(found).parent) != os.path.realpath(Path(sys.executable).parent):
+        return f"Spark's Python workers run {found}, another environment than this one: {advice}"
+    return ""

@@ -1,0 +1,337 @@
+"""One table: what can be read of it, written to it, and changed about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructType
+
+from metaservice.client import add_column, drop_column, rename_column, widen_column
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from worker.api.cursors import Cursor, cursor_of, tagged_version
+from worker.api.verbs import Changes
+from worker.base.errors import InputError, word
+from worker.base.field_paths import fields_of
+from worker.base.schema import (
+    check_name,
+    create_statement,
+    path_of,
+    quoted_if_odd,
+    table_schema,
+    type_text,
+    with_comments,
+)
+from worker.base.values import moment_of
+from worker.compact.by_hand import compact
+from worker.read import changes, scan
+from worker.write.export import export
+from worker.write.transaction import Commit, Write, WriteOptions, check_policy, run_writes
+
+if TYPE_CHECKING:
+    from worker.api.lake import Lake
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One commit of a table."""
+
+    version: int
+    time: datetime
+    operation: str
+    user: str
+    message: str
+    txn_id: str
+    rebased_over: int
+    files_added: int
+    files_removed: int
+    rows_added: int
+    rows_removed: int
+    is_logical: bool
+
+
+class Table(Changes[Commit]):
+    """A table, made by `lake.table` and `lake.create_table`.
+
+    Reads are lazy DataFrames of one version. Every write is a transaction, done when the method returns, and answers
+    with a Commit: its version, time and transaction.
+
+    read, snapshot, changes, resolve, history, export            reads
+    insert, overwrite, update, delete, merge                     rows
+    truncate, restore                                            whole partitions, or all
+    add_columns, rename_column, drop_column, widen_column        columns
+    set_properties, refresh                                      settings; what others changed meanwhile
+
+        t.insert(df)                                             appends; with a primary key upserts
+        t.update({"status": "'paid'"}, where="id = 7")
+        t.merge(df, on="id").when_matched_update().when_not_matched_insert().execute()
+        t.read(version=12, where="day = '2026-11-01'")
+
+    A write that lost a race raises ConflictError, unless `on_conflict` is "resubmit" (inserts) or "rerun".
+    """
+
+    def __init__(self, lake: Lake, meta: catalog_pb2.Table) -> None:
+        self.lake = lake
+        self.meta = meta
+        self._shape: tuple[int, DataFrame] | None = None
+
+    def shape(self) -> DataFrame:
+        """No rows, of the newest columns that are known: what is asked of the table is tried on it."""
+        version, spark = self.meta.schema_version, self.lake.spark
+        if self._shape is None or self._shape[0] != version or self._shape[1].sparkSession is not spark:
+            self._shape = version, spark.createDataFrame([], table_schema(self.meta, nullable=True))
+        return self._shape[1]
+
+    def __repr__(self) -> str:
+        return f"Table({self.meta.name!r}, version {self.meta.head_version})"
+
+    @property
+    def name(self) -> str:
+        """With its namespace, as of the last look."""
+        return self.meta.name
+
+    @property
+    def table_id(self) -> str:
+        """What stays when it is renamed."""
+        return self.meta.table_id
+
+    @property
+    def folder(self) -> str:
+        """Where its files lie; paths of files are relative to it."""
+        return f"{self.lake.warehouse}/{self.meta.table_id}"
+
+    @property
+    def schema(self) -> StructType:
+        """Its columns with their comments, as of the last look."""
+        return with_comments(self.meta)
+
+    def describe(self) -> DataFrame:
+        """Its columns as rows: name, type, whether they take NULL, comment. The table's own comment comes last."""
+        rows: list[tuple[Any, ...]] = [(one.name, one.type, one.nullable, one.comment) for one in self.meta.columns]
+        if self.meta.comment:
+            rows.append(("# table", None, None, self.meta.comment))
+        return self.lake.spark.createDataFrame(
+            rows, "col_name string, data_type string, nullable boolean, comment string"
+        )
+
+    def ddl(self) -> str:
+        """The statement that would make it, in SQL's words, with its comments and properties."""
+        return create_statement(self.meta)
+
+    def refresh(self) -> Table:
+        """Loads what the service knows of it now. Writes do so by themselves."""
+        self.meta = self.lake.client.get_table(table_id=self.meta.table_id)
+        return self
+
+    # -------------------------------------------------------------------------------------------------------- reads
+
+    def read(
+        self,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        tag: str | None = None,
+        where: str | Column | None = None,
+    ) -> DataFrame:
+        """The rows of one version: the newest, or as of a version, a time, so many commits ago, or a tag.
+
+        A time without a zone of its own is one of the session's time zone. `where` filters the rows, and as text spares
+        the files that can't have any.
+        """
+        if tag is not None:
+            version = tagged_version(self, tag, version, timestamp, commits_ago)
+        return scan.read(self, version=version, timestamp=timestamp, commits_ago=commits_ago, where=where)
+
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        tag: str | None = None,
+    ) -> AbstractContextManager[scan.Snapshot]:
+        """One version, kept readable for several queries: `with table.snapshot() as s: s.read()`."""
+        if tag is not None:
+            version = tagged_version(self, tag, version, timestamp, commits_ago)
+        return scan.snapshot(self, version=version, timestamp=timestamp, commits_ago=commits_ago)
+
+    def changes(
+        self, *, since: int | str | datetime, until: int | str | datetime | None = None, mode: str = "latest"
+    ) -> DataFrame:
+        """What changed after `since`, up to `until` (versions or times; the newest), row by row.
+
+        "latest": rows that are new or have changed, as they are at the end. "changes": deleted rows too, and what was
+        there before. "log": that for each commit. `_change_type`, `_commit_version` and `_commit_time` come beside.
+        """
+        return changes.read_changes(self, since=since, until=until, mode=mode)
+
+    def cursor(self, name: str, *, version: int | None = None, keep: timedelta | None = None) -> Cursor:
+        """A durable place to read increments from: the one of that name or, where there is none, a new one.
+
+        A new one begins at the newest version, or at `version`: what comes after it is its first increment. What it
+        has not read is kept for it until it was not used for as long as `keep` says, a week unless told otherwise.
+        """
+        return cursor_of(self, name, version, keep)
+
+    def tag(self, name: str, *, version: int | None = None, comment: str = "", move: bool = False) -> int:
+        """Names a version, the newest or another one, which stays readable while it is named; says which it is."""
+        client = self.lake.client
+        return client.create_tag(self.table_id, name, version=version, comment=comment, move=move).version
+
+    def tags(self) -> dict[str, int]:
+        """Versions by their names."""
+        return {tag.name: tag.version for tag in self.lake.client.list_tags(self.table_id)}
+
+    def drop_tag(self, name: str) -> None:
+        """The version may go then; a tag that is not there is no error."""
+        self.lake.client.drop_tag(self.table_id, name)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+        commits_ago: int | None = None,
+        where: str | Column | None = None,
+        partitioned: bool = True,
+        overwrite: bool = False,
+    ) -> int:
+        """Writes the rows of one version as plain Parquet files, and says which version it was.
+
+        Nothing of LakeTX is needed to read them. A partitioned table's files lie in folders like `day=2026-11-01`, its
+        partition columns in the folders' names alone; with `partitioned=False` all lie in one folder, all columns in
+        them. The path must be empty or not be there. `overwrite` replaces Parquet files that are there, once the new
+        ones are complete.
+        """
+        return export(
+            self,
+            str(path),
+            version=version,
+            timestamp=timestamp,
+            commits_ago=commits_ago,
+            where=where,
+            partitioned=partitioned,
+            overwrite=overwrite,
+        )
+
+    def resolve(
+        self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None
+    ) -> int:
+        """The version that a read takes; none given: the newest."""
+        time_us = None if timestamp is None else scan.time_us_of(timestamp, self.lake.spark)
+        client = self.lake.client
+        return client.resolve_version(self.table_id, version=version, time_us=time_us, commits_ago=commits_ago).version
+
+    def history(self, limit: int | None = 100) -> list[HistoryEntry]:
+        """Its commits, newest first."""
+        found: list[HistoryEntry] = []
+        for one in self.lake.client.list_versions(self.table_id, page_size=min(limit or 500, 500)):
+            if limit is not None and len(found) >= limit:
+                break
+            found.append(_history_entry(one))
+        return found
+
+    # ------------------------------------------------------------------------------------------------------ columns
+
+    def add_columns(self, columns: str | StructType, *, message: str = "") -> Table:
+        """Adds columns, "note string, address.zip string", in one commit; rows that are there have NULL in them.
+
+        A path adds a field to a struct. A column that has a dot in its name stands in backticks.
+        """
+        fields = fields_of(self.lake.spark, columns)
+        for path, field in fields:
+            if path == quoted_if_odd(field.name):
+                check_name(field.name)
+            if not field.nullable:
+                raise InputError(
+                    "COLUMN_NOT_NULLABLE",
+                    f"rows that are there have no {path}: add it without NOT NULL and fill it with update(); "
+                    "a column that takes no NULL is there from create_table on",
+                )
+        added = [
+            add_column(path, type_text(field.dataType), comment=str((field.metadata or {}).get("comment", "")))
+            for path, field in fields
+        ]
+        return self._alter(message, *added)
+
+    def rename_column(self, old: str, new: str, *, message: str = "") -> Table:
+        """It keeps its id, so nothing is rewritten. A field of a struct is named by its path, `address.zip`."""
+        path = path_of(self.meta, old)
+        if path != old or "." not in old:
+            check_name(new)
+        return self._alter(message, rename_column(path, new))
+
+    def drop_column(self, name: str, *, message: str = "") -> Table:
+        """Its values are not shown any more; older versions still have them."""
+        return self._alter(message, drop_column(path_of(self.meta, name)))
+
+    def widen_column(self, name: str, new_type: str | DataType, *, message: str = "") -> Table:
+        """To a type that holds every value of the old one: "bigint" for an int."""
+        wanted = new_type if isinstance(new_type, str) else type_text(new_type)
+        return self._alter(message, widen_column(path_of(self.meta, name), wanted))
+
+    def set_properties(self, **values: str) -> Table:
+        """`set_properties(**{"write.on_conflict": "rerun"})`."""
+        self.lake.client.alter_table(self.table_id, common_pb2.Alteration(set_properties=values))
+        return self.refresh()
+
+    def _alter(self, message: str, *steps: common_pb2.SchemaChange) -> Table:
+        self.meta = self.lake.client.alter_columns(self.table_id, *steps, commit_message=message)
+        return self
+
+    # ------------------------------------------------------------------------------------------------------ services
+
+    def compact(
+        self,
+        operation: str = "minor",
+        *,
+        partition: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        sort_by: Sequence[str] = (),
+        zorder_by: Sequence[str] = (),
+        message: str = "",
+    ) -> Commit | None:
+        """Makes fewer, larger files of the same rows; None where there is nothing to gain.
+
+        "minor" joins small files, "major" rewrites what has hidden rows or deltas, "cluster" orders rows by columns:
+        one after the other (`sort_by`), or all alike (`zorder_by`).
+        """
+        return compact(self, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message)
+
+    # ------------------------------------------------------------------------------------------------------- writes
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.lake.spark
+
+    def _do(self, plan: Callable[[Table], Write], options: WriteOptions, *, is_insert: bool = False) -> Commit:
+        policy = check_policy(options.on_conflict, self.meta, is_insert=is_insert)
+        return run_writes(
+            self.lake,
+            lambda: [replace(plan(self.refresh()), app=options.app)],
+            policy=policy,
+            message=options.message,
+        )[0]
+
+
+def _history_entry(one: read_pb2.Version) -> HistoryEntry:
+    return HistoryEntry(
+        version=one.version,
+        time=moment_of(one.commit_time_us),
+        operation=word(common_pb2.Operation.Name(one.operation), "OPERATION_"),
+        user=one.principal.name,
+        message=one.commit_message,
+        txn_id=one.txn_id,
+        rebased_over=one.rebased_over,
+        files_added=one.files_added,
+        files_removed=one.files_removed,
+        rows_added=one.rows_added,
+        rows_removed=one.rows_removed,
+        is_logical=one.HasField("time_version_us"),
+    )

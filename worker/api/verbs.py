@@ -1,0 +1,231 @@
+"""The writes of a table, in the words that users say: the same on a table and inside a transaction."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from worker.api.given_rows import Rows, spark_rows
+from worker.base.errors import InputError
+from worker.write.blind_writes import (
+    OrderBy,
+    Partitions,
+    merge_schema,
+    plan_insert,
+    plan_overwrite,
+    plan_restore,
+    plan_truncate,
+)
+from worker.write.merges import Merge, plan_merge
+from worker.write.row_changes import Settings, plan_delete, plan_update
+from worker.write.transaction import OnConflict, Write, WriteOptions, app_version_of
+
+if TYPE_CHECKING:
+    from worker.api.table import Table
+
+Answer = TypeVar("Answer")
+
+
+class Changes(ABC, Generic[Answer]):
+    """What both a table and a table in a transaction can do.
+
+    `on_conflict`: "fail" raises ConflictError where a race is lost; "resubmit" (inserts) commits the same files at the
+    new head; "rerun" computes again. Not given: the table's property `write.on_conflict`, or "fail".
+
+    `app_id` and `app_version`: exactly-once for pipelines that repeat. The table remembers the highest version of each
+    application; a write whose version is not above it changes nothing, and its answer says `already_applied`.
+    """
+
+    @property
+    @abstractmethod
+    def _spark(self) -> SparkSession:
+        """The session that rows from elsewhere become part of."""
+
+    @abstractmethod
+    def _do(self, plan: Callable[[Table], Write], options: WriteOptions, *, is_insert: bool = False) -> Answer:
+        """Runs the plan, or keeps it for the end of the transaction."""
+
+    def insert(
+        self,
+        rows: Rows,
+        *,
+        order_by: OrderBy | None = None,
+        merge_schema: bool = False,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Appends the rows, or, in a table with a primary key, upserts them.
+
+        Rows are a DataFrame of Spark, pandas or polars, or an Arrow table. Columns go by name; those that are missing
+        are NULL. A key that stands twice in the rows is an error, unless `order_by` says which is the newer one: the
+        last wins. In an append table `order_by` sorts the rows. `merge_schema` first adds the columns that the table
+        lacks.
+        """
+
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        df = spark_rows(self._spark, rows)
+
+        def plan(table: Table) -> Write:
+            if merge_schema:
+                add_missing(table, df)
+            return plan_insert(table, df, order_by)
+
+        return self._do(plan, options, is_insert=True)
+
+    def overwrite(
+        self,
+        rows: Rows,
+        *,
+        partition: Partitions = "all",
+        order_by: OrderBy | None = None,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Replaces **every row of the table**, of a partitioned one too, unless `partition` says less.
+
+        `partition={"day": "2026-11-01"}`, or a list of such, replaces the partitions named; rows may come without the
+        columns of a single one. `partition="dynamic"` replaces those that the rows lie in.
+        """
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        df = spark_rows(self._spark, rows)
+        return self._do(lambda table: plan_overwrite(table, df, partition, order_by), options)
+
+    def truncate(
+        self,
+        *,
+        partition: Partitions = "all",
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Removes every row, or those of the partitions named."""
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(lambda table: plan_truncate(table, partition), options)
+
+    def restore(
+        self,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        commits_ago: int | None = None,
+        partition: Partitions = "all",
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Brings back the rows of a version (not its columns), everywhere or in the partitions named."""
+        if sum(one is not None for one in (version, timestamp, commits_ago)) != 1:
+            raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(
+            lambda table: plan_restore(table, table.resolve(version, timestamp, commits_ago), partition), options
+        )
+
+    def update(
+        self,
+        set: Settings,  # noqa: A002 - SQL's word
+        where: str | Column | None = None,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Gives columns new values where the condition holds: update({"status": "'paid'"}, where="id = 7").
+
+        A text is a SQL expression over the row as it was; so is a Column. Everything else is the value itself: 5, None,
+        a date. Key columns can't be set.
+        """
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(lambda table: plan_update(table, set, where), options)
+
+    def delete(
+        self,
+        where: str | Column,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Removes the rows for which the condition is true."""
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(lambda table: plan_delete(table, where), options)
+
+    def merge(self, source: Rows, on: str | list[str]) -> MergeBuilder[Answer]:
+        """Begins a MERGE: `on` is a column or several that both sides have, or a condition on `target` and `source`."""
+
+        def run(merge: Merge, options: WriteOptions) -> Answer:
+            return self._do(lambda table: plan_merge(table, merge), options)
+
+        return MergeBuilder(Merge(spark_rows(self._spark, source), on), run)
+
+
+def add_missing(table: Table, df: DataFrame) -> None:
+    merge_schema(table, df)
+
+
+class MergeBuilder(Generic[Answer]):
+    """Clauses are tried in the order given; the first whose condition is true is done.
+
+    Conditions and values are SQL over `target.column` and `source.column`.
+    """
+
+    def __init__(self, merge: Merge, run: Callable[[Merge, WriteOptions], Answer]) -> None:
+        self._merge = merge
+        self._run = run
+
+    def when_matched_update(
+        self,
+        values: Settings | None = None,
+        *,
+        condition: str | None = None,
+    ) -> MergeBuilder[Answer]:
+        """Without values every column that the source has."""
+        return self._with("matched", "update", values, condition)
+
+    def when_matched_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
+        return self._with("matched", "delete", None, condition)
+
+    def when_not_matched_insert(
+        self, values: Settings | None = None, *, condition: str | None = None
+    ) -> MergeBuilder[Answer]:
+        """Without values every column that the source has; columns not given are NULL."""
+        return self._with("not_matched", "insert", values, condition)
+
+    def when_not_matched_by_source_update(
+        self,
+        values: Settings,
+        *,
+        condition: str | None = None,
+    ) -> MergeBuilder[Answer]:
+        return self._with("by_source", "update", values, condition)
+
+    def when_not_matched_by_source_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
+        return self._with("by_source", "delete", None, condition)
+
+    def execute(
+        self,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Where several source rows change one row of the table, that is an error."""
+        if not self._merge.clauses:
+            raise InputError("MERGE_EMPTY", "a merge needs a clause")
+        return self._run(self._merge, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))
+
+    def _with(self, when: str, action: str, settings: Settings | None, condition: str | None) -> MergeBuilder[Answer]:
+        return MergeBuilder(self._merge.with_clause(when, action, settings, condition), self._run)

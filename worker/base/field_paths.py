@@ -1,0 +1,154 @@
+"""Fields of structs by their paths, `address.zip`: added by words, found missing in rows, set in rows.
+
+A column's own name counts before a path: where a column is called `a.b`, that is what `a.b` means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql import types as t
+
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.base.schema import parse_type, quoted, quoted_if_odd, schema_of
+
+_STEP: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
+_NESTED: Final = re.compile(r"\s*((?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+)(\s.*)", re.DOTALL)
+
+Settings = Mapping[str, Column]
+
+
+def split_path(path: str) -> list[str]:
+    return [match[2] or match[1].replace("``", "`") for match in _STEP.finditer(path)]
+
+
+# -- added by words ----------------------------------------------------------------------------------------------------
+
+
+def fields_of(spark: SparkSession, columns: str | t.StructType) -> list[tuple[str, t.StructField]]:
+    """Columns and, by their paths, fields of structs: "note string, address.zip string". A StructType has names."""
+    if isinstance(columns, t.StructType):
+        return [(quoted_if_odd(field.name), field) for field in columns.fields]
+    if not columns.strip():
+        raise InputError("COLUMNS_INVALID", 'name the columns with their types, such as "note string"')
+    paths, words = [], []
+    for at, text in enumerate(_parts(columns)):
+        nested = _NESTED.fullmatch(text)
+        paths.append("" if nested is None else nested[1])
+        words.append(text if nested is None else f"`_{at}`{nested[2]}")
+    fields = schema_of(spark, ", ".join(words)).fields
+    return [(path or quoted_if_odd(field.name), field) for path, field in zip(paths, fields, strict=True)]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """At commas outside of brackets and quotes."""
+    begin, depth, quote = 0, 0, ""
+    for at, each in enumerate(text):
+        if each in "'`\"" and quote in ("", each):
+            quote = "" if quote else each
+        elif not quote:
+            depth += (each in "(<") - (each in ")>")
+            if each == "," and depth == 0:
+                yield text[begin:at]
+                begin = at + 1
+    yield text[begin:]
+
+
+# -- found missing in rows ---------------------------------------------------------------------------------------------
+
+
+def missing_fields(given: t.DataType, known: t.DataType, path: str = "") -> Iterator[tuple[str, t.DataType]]:
+    """What rows have and the table lacks, by path: columns, and fields of structs wherever they stand."""
+    match given, known:
+        case t.StructType(), t.StructType():
+            there = {field.name.lower(): field for field in known.fields}
+            for field in given.fields:
+                found = there.get(field.name.lower())
+                below = _below(path, quoted_if_odd(field.name if found is None else found.name))
+                if found is None:
+                    yield below, field.dataType
+                else:
+                    yield from missing_fields(field.dataType, found.dataType, below)
+        case t.ArrayType(), t.ArrayType():
+            yield from missing_fields(given.elementType, known.elementType, _below(path, "element"))
+        case t.MapType(), t.MapType():
+            yield from missing_fields(given.valueType, known.valueType, _below(path, "value"))
+        case _:
+            return
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+# -- set in rows -------------------------------------------------------------------------------------------------------
+
+
+def by_column(meta: catalog_pb2.Table, settings: Settings, row: Callable[[str], Column]) -> dict[str, Column]:
+    """What is set, by the table's columns; a struct of which fields are set is made anew, of a row's other fields.
+
+    `row` gives a column of the row as it was. A struct that was NULL is one of the fields that are set.
+    """
+    columns = {column.name.lower(): column for column in meta.columns}
+    found: dict[str, Column] = {}
+    nested: dict[str, dict[tuple[str, ...], Column]] = {}
+    for given, value in settings.items():
+        parts = [given.strip()] if given.strip().lower() in columns else split_path(given)
+        column = columns.get(parts[0].lower()) if parts else None
+        if column is None:
+            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {given}")
+        below = tuple(part.lower() for part in parts[1:])
+        fields = nested.setdefault(column.name, {})
+        if column.name in found or any(_meet(below, other) for other in fields):
+            raise InputError("COLUMN_TWICE", f"{given} is set twice")
+        if below:
+            fields[below] = value
+        else:
+            found[column.name] = value
+    for name, fields in nested.items():
+        if fields:
+            kind = parse_type(columns[name.lower()].type)
+            found[name] = _rebuilt(row(name), kind, fields, quoted_if_odd(name))
+    return found
+
+
+def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+def _rebuilt(value: Column, kind: t.DataType, fields: Mapping[tuple[str, ...], Column], path: str) -> Column:
+    if not isinstance(kind, t.StructType):
+        raise InputError("COLUMN_UNKNOWN", f"{path} is no struct: only fields of structs are set by their path")
+    known = {field.name.lower() for field in kind.fields}
+    for names in fields:
+        if names[0] not in known:
+            raise InputError("COLUMN_UNKNOWN", f"there is no field {path}.{quoted_if_odd(names[0])}")
+    parts = []
+    for field in kind.fields:
+        mine = {names[1:]: new for names, new in fields.items() if names[0] == field.name.lower()}
+        old = value.getField(field.name)
+        if () in mine:
+            part = mine[()]
+        elif mine:
+            part = _rebuilt(old, field.dataType, mine, _below(path, quoted_if_odd(field.name)))
+        else:
+            part = old
+        parts.append(part.alias(field.name))
+    return sf.struct(*parts)
+
+
+def column_of(side: str = "") -> Callable[[str], Column]:
+    """A column of a row as it was, of one side of a join where it is said."""
+    return lambda name: sf.expr(f"{side}.{quoted(name)}" if side else quoted(name))
+
+
+def no_row(meta: catalog_pb2.Table) -> Callable[[str], Column]:
+    """NULL in every column: of a row that is new."""
+    types = {column.name: column.type for column in meta.columns}
+    return lambda name: sf.lit(None).cast(parse_type(types[name]))

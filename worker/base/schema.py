@@ -1,0 +1,295 @@
+"""Columns of a table as Spark's types and back; column ids as Parquet field ids.
+
+The wire has Spark's words in canonical form: `bigint`, `decimal(10,2)`, `array<struct<k:string not null>>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql import types as t
+
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.base.session import is_classic
+
+FIELD_ID: Final = "parquet.field.id"  # where Spark looks for it in a field's metadata
+OP: Final = "_op"  # in delta files: UPSERT or TOMBSTONE
+UPSERT, TOMBSTONE = 0, 1
+ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
+FILE: Final = "_file"  # in reads with origin
+PART: Final = "_part"  # folders of staged files: a partition and bucket each
+ROW_INDEX: Final = "_tmp_metadata_row_index"  # Spark fills a column of this name with each row's place in its file
+CHANGE_TYPE: Final = "_change_type"  # in increments, with the next two
+COMMIT_VERSION: Final = "_commit_version"
+COMMIT_TIME: Final = "_commit_time"
+RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART, ROW_INDEX, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME})
+RESERVED_PREFIX: Final = "_laketx_"  # of columns that reads and increments add and drop
+ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
+    "boolean": t.BooleanType,
+    "tinyint": t.ByteType,
+    "smallint": t.ShortType,
+    "int": t.IntegerType,
+    "bigint": t.LongType,
+    "float": t.FloatType,
+    "double": t.DoubleType,
+    "string": t.StringType,
+    "binary": t.BinaryType,
+    "date": t.DateType,
+    "timestamp": t.TimestampType,
+    "timestamp_ntz": t.TimestampNTZType,
+}
+BY_BYTES: Final = "UTF8_BINARY"
+COLLATED: Final = "a column compares by bytes: use string, and collate(…) in a condition where another order is meant"
+INSTEAD: Final = {
+    **dict.fromkeys(("CharType", "VarcharType"), "use string"),
+    **dict.fromkeys(
+        ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType"),
+        "keep a number (bigint of microseconds, int of months) or string",
+    ),
+    "TimeType": "keep a string, or bigint of microseconds",
+    "VariantType": "keep a string (to_json), and parse_json it when it is read",
+    **dict.fromkeys(("GeographyType", "GeometryType"), "keep binary (st_asbinary)"),
+    "NullType": "NULL alone has no type: cast the column",
+}
+WORDS: Final = {kind: word for word, kind in ATOMIC.items()}
+CHARS: Final = re.compile(r"\b(var)?char(acter)?\s*\(", re.IGNORECASE)
+_TOKEN: Final = re.compile(r"`(?:[^`]|``)+`|[A-Za-z0-9_]+|[<>(),:]")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
+
+
+# -- Spark to wire -----------------------------------------------------------------------------------------------------
+
+
+def type_text(kind: t.DataType) -> str:
+    """The wire's word for a type of Spark."""
+    if isinstance(kind, t.DecimalType):
+        return f"decimal({kind.precision},{kind.scale})"
+    if isinstance(kind, t.ArrayType):
+        return f"array<{type_text(kind.elementType)}>"
+    if isinstance(kind, t.MapType):
+        return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
+    if isinstance(kind, t.StructType):
+        return f"struct<{','.join(_field_text(field) for field in kind.fields)}>"
+    if type(kind) is t.StringType and kind.collation != BY_BYTES:
+        raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()}: {COLLATED}")
+    word = WORDS.get(type(kind))
+    if word is None:
+        instead = INSTEAD.get(type(kind).__name__, "cast the column to a type that tables have")
+        raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()} can't be a column's type: {instead}")
+    return word
+
+
+def check_type(kind: t.DataType) -> None:
+    """Of rows that are written: as a column's; NULL alone has any type."""
+    match kind:
+        case t.NullType():
+            return
+        case t.ArrayType():
+            check_type(kind.elementType)
+        case t.MapType():
+            check_type(kind.keyType)
+            check_type(kind.valueType)
+        case t.StructType():
+            for field in kind.fields:
+                check_type(field.dataType)
+        case _:
+            type_text(kind)
+
+
+def _field_text(field: t.StructField) -> str:
+    return f"{quoted_if_odd(field.name)}:{type_text(field.dataType)}{'' if field.nullable else ' not null'}"
+
+
+def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_pb2.Column]:
+    """Columns of a new table; key columns take no NULL, whatever the schema says."""
+    keys = {name.lower() for name in primary_key}
+    columns = []
+    for field in schema.fields:
+        check_name(field.name)
+        columns.append(
+            catalog_pb2.Column(
+                name=field.name,
+                type=type_text(field.dataType),
+                nullable=field.nullable and field.name.lower() not in keys,
+                comment=str(field.metadata.get("comment", "")) if field.metadata else "",
+            )
+        )
+    return columns
+
+
+def check_name(name: str) -> None:
+    """A new column's: some names are taken."""
+    if name.lower() in RESERVED or name.lower().startswith(RESERVED_PREFIX):
+        raise InputError("COLUMN_RESERVED", f"the name {name} is taken by the worker, its files and its increments")
+
+
+def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
+    """A schema given in words is read by the session."""
+    if isinstance(schema, t.StructType):
+        return schema
+    try:
+        # A frame can't have every type that words can name; a Connect session reads words for a frame alone.
+        found = t.StructType.fromDDL(schema) if is_classic(spark) else spark.createDataFrame([], schema).schema
+    except PySparkException as error:
+        if CHARS.search(schema):
+            raise InputError("TYPE_NOT_SUPPORTED", f"char can't be a column's type: {INSTEAD['CharType']}") from error
+        raise InputError("COLUMNS_INVALID", f"{schema!r}: {error.getMessage()}") from error
+    if not isinstance(found, t.StructType):
+        raise InputError("COLUMNS_INVALID", f'{schema!r}: columns have names, such as "id bigint, v string"')
+    return found
+
+
+# -- wire to Spark -----------------------------------------------------------------------------------------------------
+
+
+def table_schema(meta: catalog_pb2.Table, *, nullable: bool = False) -> t.StructType:
+    """The table's columns with their ids as Parquet field ids; with `nullable` all of them take NULL, as in files."""
+    return columns_schema(list(meta.columns), nullable=nullable)
+
+
+def columns_schema(columns: list[catalog_pb2.Column], *, nullable: bool = False) -> t.StructType:
+    fields = []
+    for column in columns:
+        nested = {one.path: one.field_id for one in column.nested}
+        kind = parse_type(column.type, nested, nullable=nullable)
+        fields.append(t.StructField(column.name, kind, nullable or column.nullable, {FIELD_ID: column.column_id}))
+    return t.StructType(fields)
+
+
+def with_comments(meta: catalog_pb2.Table) -> t.StructType:
+    """As people see it: the columns with their comments."""
+    fields = []
+    for field, column in zip(table_schema(meta).fields, meta.columns, strict=True):
+        metadata = {**(field.metadata or {}), **({"comment": column.comment} if column.comment else {})}
+        fields.append(t.StructField(field.name, field.dataType, field.nullable, metadata))
+    return t.StructType(fields)
+
+
+def create_statement(meta: catalog_pb2.Table) -> str:
+    """The table in SQL's words."""
+    fields = [
+        f"  {quoted_if_odd(one.name)} {one.type}{'' if one.nullable else ' NOT NULL'}{_comment(one.comment)}"
+        for one in meta.columns
+    ]
+    if meta.primary_key:
+        fields.append(f"  PRIMARY KEY ({_listed(meta.primary_key)})")
+    parts = [f"CREATE TABLE {meta.name} (\n" + ",\n".join(fields) + "\n)"]
+    if meta.partition_columns:
+        parts.append(f"PARTITIONED BY ({_listed(meta.partition_columns)})")
+    if meta.comment:
+        parts.append(_comment(meta.comment).strip())
+    if meta.properties:
+        listed = ", ".join(f"{_text(name)} = {_text(meta.properties[name])}" for name in sorted(meta.properties))
+        parts.append(f"TBLPROPERTIES ({listed})")
+    return "\n".join(parts)
+
+
+def _comment(comment: str) -> str:
+    return f" COMMENT {_text(comment)}" if comment else ""
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(quoted_if_odd, names))
+
+
+def parse_type(text: str, nested: Mapping[str, int] | None = None, *, nullable: bool = False) -> t.DataType:
+    """The wire's word as a type of Spark; `nested` gives the ids of fields by their path below the column."""
+    return _Parser(text, nested or {}, nullable).parse("")
+
+
+class _Parser:
+    def __init__(self, text: str, nested: Mapping[str, int], nullable: bool) -> None:
+        self._tokens: list[str] = _TOKEN.findall(text)
+        self._at = 0
+        self._nested = nested
+        self._nullable = nullable
+
+    def parse(self, path: str) -> t.DataType:
+        word = self._take()
+        if word == "decimal":
+            self._take()
+            precision = int(self._take())
+            self._take()
+            scale = int(self._take())
+            self._take()
+            return t.DecimalType(precision, scale)
+        if word == "array":
+            self._take()
+            element = self.parse(_below(path, "element"))
+            self._take()
+            return t.ArrayType(element)
+        if word == "map":
+            self._take()
+            key = self.parse(_below(path, "key"))
+            self._take()
+            value = self.parse(_below(path, "value"))
+            self._take()
+            return t.MapType(key, value)
+        if word == "struct":
+            return self._struct(path)
+        return ATOMIC[word]()
+
+    def _struct(self, path: str) -> t.StructType:
+        fields = []
+        while self._take() != ">":  # "<" first, then ","
+            name = self._take()
+            if name.startswith("`"):
+                name = name[1:-1].replace("``", "`")
+            self._take()
+            kind = self.parse(_below(path, name))
+            is_nullable = True
+            if self._peek() == "not":
+                self._at += 2
+                is_nullable = False
+            field_id = self._nested.get(_below(path, name))
+            metadata = {} if field_id is None else {FIELD_ID: field_id}
+            fields.append(t.StructField(name, kind, self._nullable or is_nullable, metadata))
+        return t.StructType(fields)
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+
+def _below(path: str, name: str) -> str:
+    name = quoted_if_odd(name)
+    return f"{path}.{name}" if path else name
+
+
+def quoted_if_odd(name: str) -> str:
+    """As the wire's types and paths have it."""
+    return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
+def path_of(meta: catalog_pb2.Table, name: str) -> str:
+    """What a person calls a column or, by its path, a field: a column's name counts as it stands, dots and all."""
+    for column in meta.columns:
+        if column.name.lower() == name.lower():
+            return quoted_if_odd(column.name)
+    return name
+
+
+def quoted(name: str) -> str:
+    """A column's name as an expression of Spark's."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def literal_of(value: Any, type_name: str) -> Column:
+    """A value of a column: Spark's own way from Python has no dates before the year 1000."""
+    plain = value.isoformat() if type(value) is date else value
+    return sf.lit(plain).cast(type_name)

@@ -1,0 +1,1 @@
+"""Compactions: by hand, and those that the service plans."""

@@ -1,0 +1,307 @@
+"""A compaction from begin to commit: one Spark job that stages the outputs of all its groups, then one commit.
+
+A task is a bucket of a primary-key table, or some files of a partition of an append table. It reads and writes files by
+itself, in Spark's long-lived Python processes, and takes both digests. Clustering to an order of columns is Spark's own
+work from end to end (`clustering`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from metaservice.client import CommitOutcomeUnknownError, LakeTXError, Transaction
+from metaservice.client import ConflictError as ClientConflict
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+from worker.base.errors import ConflictError
+from worker.base.values import moment_of, python_value
+from worker.compact import clustering
+from worker.compact.file_io import InputFile
+from worker.compact.groups import Group, GroupOutcome, is_delta, plan_groups
+from worker.compact.spark_tasks import RESULTS_DDL, Chunk, Result, Settings, run_in_batches
+from worker.read import scan
+from worker.read.file_identity import row_ids
+from worker.read.frames import Frames
+from worker.read.position_blocks import within
+from worker.write.staging import Stage
+from worker.write.transaction import Commit, told_when_doomed
+
+if TYPE_CHECKING:
+    from worker.api.table import Table
+
+FILE_BYTES_TARGET: Final = 128 << 20
+
+
+class DigestMismatchError(LakeTXError):
+    """The rows of a compaction's outputs aren't those of its inputs. Nothing was committed."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How outputs are written; nothing given: as the table's properties say. An order asks for clustering by it."""
+
+    file_bytes_target: int = 0
+    order: clustering.Order | None = None
+    message: str = ""
+    verify: bool | None = None
+
+
+@dataclass
+class Compaction:
+    """Outputs that are staged, until `commit`."""
+
+    table: Table
+    operation: common_pb2.Operation.ValueType
+    txn: Transaction
+    read_version: int
+    groups: Sequence[Group] = ()
+    outcomes: Sequence[GroupOutcome] = ()
+    is_verified: bool = True
+    committed: Commit | None = field(default=None, init=False)
+
+    def change(self) -> common_pb2.Change:
+        return common_pb2.Change(
+            table_id=self.table.table_id,
+            groups=[
+                _wire_group(*pair, is_verified=self.is_verified)
+                for pair in zip(self.groups, self.outcomes, strict=True)
+            ],
+        )
+
+    def commit(self) -> Commit:
+        files = [file for outcome in self.outcomes for file in outcome.files]
+        table = self.table
+        if files:
+            self.txn.queue(table.table_id, files)
+        try:
+            answer = self.txn.commit([self.change()])
+        except ClientConflict as error:
+            raise ConflictError(error.conflict, table.name) from None
+        one = answer.tables[0]
+        rows = sum(file.rows for file in files)
+        moment = moment_of(answer.commit_time_us)
+        self.committed = Commit(table.name, one.version, moment, self.txn.txn_id, one.rebased_over, rows)
+        return self.committed
+
+
+def run(
+    table: Table,
+    operation: common_pb2.Operation.ValueType,
+    groups: Sequence[Group] | None = None,
+    *,
+    partitions: Sequence[common_pb2.Partition] = (),
+    read_version: int | None = None,
+    options: Options | None = None,
+) -> Commit | None:
+    """Compacts the groups, or all that gain by it; None where there is nothing to do."""
+    options = options or Options()
+    with staged(table, operation, groups, partitions=partitions, read_version=read_version, options=options) as found:
+        return found.commit() if found.groups else None
+
+
+@contextmanager
+def staged(
+    table: Table,
+    operation: common_pb2.Operation.ValueType,
+    groups: Sequence[Group] | None = None,
+    *,
+    partitions: Sequence[common_pb2.Partition] = (),
+    read_version: int | None = None,
+    options: Options,
+    begin: Callable[[transaction_pb2.TableIntent], Transaction] | None = None,
+) -> Iterator[Compaction]:
+    """The outputs as files of a transaction that has begun; without a commit in the block they are removed."""
+    meta = table.refresh().meta
+    table.lake.mark_warehouse()
+    intent = transaction_pb2.TableIntent(
+        table_id=table.table_id, operation=operation, schema_version=meta.schema_version, read_version=read_version
+    )
+    txn = begin(intent) if begin else table.lake.client.begin([intent], commit_message=options.message)
+    found = Compaction(table, operation, txn, txn.tables[table.table_id].read_version)
+    found.is_verified = verifies(meta, options)
+    stage = Stage(meta, table.folder, txn.txn_id, found.read_version)
+    unknown = False
+    try:
+        with txn:
+            listed = _planned(table, found, partitions, options) if groups is None else list(groups)
+            if listed:
+                with told_when_doomed(table.lake.spark, txn, stops=True):
+                    found.outcomes = _outcomes(table, stage, operation, listed, options)
+                found.groups = listed
+                if found.is_verified:
+                    _check(table, found)
+            yield found
+    except ClientConflict as error:
+        raise error if isinstance(error, ConflictError) else ConflictError(error.conflict, table.name) from None
+    except CommitOutcomeUnknownError:
+        unknown = True  # it may have committed
+        raise
+    finally:
+        if found.committed is None and not unknown:
+            with suppress(OSError):
+                stage.remove()
+
+
+def file_bytes_target(meta: catalog_pb2.Table, options: Options) -> int:
+    return options.file_bytes_target or int(meta.properties.get("write.file_bytes_target", FILE_BYTES_TARGET))
+
+
+def verifies(meta: catalog_pb2.Table, options: Options) -> bool:
+    if options.verify is not None:
+        return options.verify
+    return meta.properties.get("compaction.verify", "true") != "false"
+
+
+def _planned(
+    table: Table, found: Compaction, partitions: Sequence[common_pb2.Partition], options: Options
+) -> list[Group]:
+    meta = table.meta
+    entries = scan.plan(table, meta, found.read_version, None, partitions)
+    return plan_groups(meta, found.operation, entries, file_bytes_target(meta, options))
+
+
+def _outcomes(
+    table: Table, stage: Stage, operation: common_pb2.Operation.ValueType, groups: Sequence[Group], options: Options
+) -> list[GroupOutcome]:
+    meta = table.meta
+    target = file_bytes_target(meta, options)
+    if options.order is not None:
+        return clustering.cluster(table, stage, groups, options.order, target, verify=verifies(meta, options))
+    if operation == common_pb2.OPERATION_CLUSTER:
+        clustering.check_inputs(groups)
+    settings = Settings(
+        meta=meta.SerializeToString(),
+        table_folder=table.folder,
+        is_major=operation == common_pb2.OPERATION_MAJOR_COMPACT,
+        is_base=bool(meta.primary_key) and operation != common_pb2.OPERATION_MINOR_COMPACT,
+        verify=verifies(meta, options),
+        file_bytes_target=target,
+    )
+    return _merged(table, stage, settings, groups)
+
+
+def _merged(table: Table, stage: Stage, settings: Settings, groups: Sequence[Group]) -> list[GroupOutcome]:
+    inputs = Inputs(table)
+    folder = stage.next_name()
+    chunks = []
+    for at, group in enumerate(groups):
+        files = inputs.files(group)
+        parts = [files] if table.meta.primary_key else list(_split(files, settings.file_bytes_target))
+        chunks += [Chunk(at, f"{folder}/{at}-{number}", tuple(part)) for number, part in enumerate(parts)]
+    chunks.sort(key=lambda chunk: -sum(file.bytes for file in chunk.files))
+    found = [GroupOutcome() for _ in groups]
+    for result in run_chunks(table, settings, chunks):
+        outcome, group = found[result.group], groups[result.group]
+        for payload in result.files:
+            file = common_pb2.DataFile.FromString(payload)
+            file.partition.CopyFrom(group.partition)
+            file.bucket = group.bucket
+            outcome.files.append(file)
+        outcome.input += result.input
+        outcome.output += result.output
+    return found
+
+
+def run_chunks(table: Table, settings: Settings, chunks: Sequence[Chunk]) -> list[Result]:
+    """One Spark job, a task a chunk."""
+    work = pa.table(
+        {
+            "at": pa.array(range(len(chunks)), pa.int32()),
+            "work": pa.array([pickle.dumps((settings, chunk)) for chunk in chunks], pa.binary()),
+        }
+    )
+    spread = table.lake.spark.createDataFrame(work).repartitionById(len(chunks), "at").select("work")
+    answer = spread.mapInArrow(run_in_batches, RESULTS_DDL).toArrow()
+    results = [pickle.loads(one.as_py()) for one in answer.column(0)]  # noqa: S301 - made by this job's tasks
+    return sorted(results, key=lambda result: result.group)
+
+
+def _split(files: Sequence[InputFile], file_bytes_target: int) -> Iterator[list[InputFile]]:
+    """Neighbours that make about one file together."""
+    part: list[InputFile] = []
+    size = 0.0
+    for file in files:
+        shown = file.bytes * (1 - len(file.hidden or ()) / max(file.rows, 1))
+        if part and size + shown > file_bytes_target * 1.1:
+            yield part
+            part, size = [], 0.0
+        part.append(file)
+        size += shown
+    if part:
+        yield part
+
+
+def _check(table: Table, found: Compaction) -> None:
+    """MetaService compares them too; what is known to be wrong isn't even offered."""
+    for group, outcome in zip(found.groups, found.outcomes, strict=True):
+        if outcome.input != outcome.output:
+            raise DigestMismatchError(
+                f"DIGEST_MISMATCH: bucket {group.bucket} of {table.name} had {outcome.input}, the outputs have "
+                f"{outcome.output}: not committed"
+            )
+
+
+def _wire_group(group: Group, outcome: GroupOutcome, *, is_verified: bool) -> common_pb2.CompactionGroup:
+    found = common_pb2.CompactionGroup(
+        partition=group.partition,
+        bucket=group.bucket,
+        inputs=[entry.file.path for entry in group.inputs],
+        outputs=[file.path for file in outcome.files],
+    )
+    if is_verified:
+        found.input_digest = outcome.input.to_bytes(outcome.kind)
+        found.output_digest = outcome.output.to_bytes(outcome.kind)
+        found.input_rows, found.output_rows = outcome.input.rows, outcome.output.rows
+    return found
+
+
+class Inputs:
+    """Entries of a plan as the tasks read them."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._frames = Frames(table, table.meta)
+        self._names: dict[int, Mapping[int, str]] | None = None
+
+    def files(self, group: Group) -> list[InputFile]:
+        """From the newest to the oldest, more and more delete sets take part."""
+        waiting = sorted(group.delete_sets, key=lambda entry: entry.data_version)
+        hidden = BitMap64()
+        found = []
+        for entry in sorted(group.inputs, key=lambda entry: -entry.data_version):
+            while waiting and waiting[-1].data_version > entry.data_version:
+                hidden |= self._frames.bitmap(waiting.pop().delete_set)
+            found.append(self._file(entry, hidden))
+        return found[::-1]
+
+    def _file(self, entry: common_pb2.LiveEntry, hidden: BitMap64) -> InputFile:
+        file = entry.file
+        is_whole = "://" in file.path or file.path.startswith(("/", "file:"))
+        return InputFile(
+            path=file.path if is_whole else f"{self._table.folder}/{file.path}",
+            data_version=entry.data_version,
+            rows=file.rows,
+            bytes=file.bytes,
+            is_delta=is_delta(entry),
+            first_row_id=file.first_row_id,
+            carries_row_ids=file.carries_row_ids,
+            hidden=within(hidden, *row_ids(file)) or None,
+            names=self._external_names(file) if file.external else None,
+            constants=self._constants(file) if file.external else {},
+        )
+
+    def _external_names(self, file: common_pb2.DataFile) -> Mapping[int, str]:
+        if self._names is None:
+            listed = self._table.lake.client.list_schemas(self._table.table_id)
+            self._names = {one.schema_version: {c.column_id: c.name for c in one.columns} for one in listed}
+        return self._names[file.schema_version or min(self._names)]
+
+    @staticmethod
+    def _constants(file: common_pb2.DataFile) -> Mapping[str, Any]:
+        return {one.column: python_value(one.value) for one in file.partition.values}

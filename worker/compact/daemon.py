@@ -1,0 +1,267 @@
+"""The worker of table services: claims tasks, runs several at a time on one Spark session, and says how they ended.
+
+Each slot is a thread that claims a task, compacts, and claims the next. While a task runs its claim is renewed with the
+progress; a task that was called off is stopped. A stop lets what runs come to its end, for as long as the drain may
+take; what is left then is stopped and given back, to be claimed by others at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from metaservice.client import ErrorKind, LakeTXError, MetaServiceError
+from metaservice.client.maintenance import claim_of
+from protos.laketx.v1 import common_pb2, maintenance_pb2
+from worker.api.table import Table
+from worker.base.session import cancel_jobs, is_classic, job_tag
+from worker.compact.clustering import Order
+from worker.compact.compaction import Options, staged
+from worker.compact.groups import Group
+from worker.read import scan
+
+if TYPE_CHECKING:
+    from worker.api.lake import Lake
+
+TASKS_AT_ONCE: Final = 2
+IDLE_S: Final = 5.0
+DRAIN_S: Final = 300.0
+GIVE_BACK_S: Final = 10.0
+STOP_AGAIN_S: Final = 0.5
+RENEWALS_PER_LEASE: Final = 3
+ERROR_CHARS_MAX: Final = 1_000
+OPERATIONS: Final = (
+    common_pb2.OPERATION_MINOR_COMPACT,
+    common_pb2.OPERATION_MAJOR_COMPACT,
+    common_pb2.OPERATION_CLUSTER,
+)
+
+log = logging.getLogger("laketx.worker")
+
+
+@dataclass
+class _Running:
+    """A task that a slot works on. `ended` tells its renewer; `stopped` says why it was stopped, if it was."""
+
+    task: maintenance_pb2.MaintenanceTask
+    lease_ms: int
+    ended: threading.Event = field(default_factory=threading.Event)
+    stopped: str = ""
+    gives_back: bool = False
+
+    @property
+    def tag(self) -> str:
+        return f"laketx-task-{self.task.task_id}-{self.task.fence}"
+
+
+class Daemon:
+    """`start`, later `stop`; or `run_waiting`."""
+
+    def __init__(self, lake: Lake, *, tasks_at_once: int = TASKS_AT_ONCE, idle_s: float = IDLE_S) -> None:
+        self._lake = lake
+        self._idle_s = idle_s
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._running: dict[str, _Running] = {}
+        self._slots = [
+            threading.Thread(target=self._serve, name=f"laketx-worker-{number}", daemon=True)
+            for number in range(tasks_at_once)
+        ]
+        self.tasks_done = 0
+
+    def start(self) -> None:
+        for slot in self._slots:
+            slot.start()
+
+    def ask_to_stop(self) -> None:
+        """No task is claimed from here on."""
+        self._stopping.set()
+
+    def drain(self, drain_s: float) -> bool:
+        """Waits for what runs; whether it came to its end."""
+        deadline = time.monotonic() + drain_s
+        for slot in self._slots:
+            slot.join(max(0.0, deadline - time.monotonic()))
+        return not any(slot.is_alive() for slot in self._slots)
+
+    def stop(self, drain_s: float = DRAIN_S) -> None:
+        """Waits for what runs, and gives back what is not done by then."""
+        self.ask_to_stop()
+        deadline = time.monotonic() + drain_s + GIVE_BACK_S
+        is_over = self.drain(drain_s)
+        while not is_over and time.monotonic() < deadline:
+            for running in self._left():
+                running.gives_back = True
+                self._stop_task(running, "the worker stops")
+            is_over = self.drain(STOP_AGAIN_S)
+        for running in self._left():
+            self._end(running, "")  # it doesn't listen: its transaction ends with its claim
+
+    def _left(self) -> list[_Running]:
+        with self._lock:
+            return list(self._running.values())
+
+    def run_waiting(self) -> int:
+        """Every task that can be had now, one after the other, in this thread; how many of them were done."""
+        before = self.tasks_done
+        while not self._stopping.is_set() and self._claim_and_work():
+            pass
+        return self.tasks_done - before
+
+    # -- slots
+
+    def _serve(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                worked = self._claim_and_work()
+            except LakeTXError as error:
+                log.warning("no task could be claimed: %s", error)
+                worked = False
+            except Exception:
+                log.exception("a slot failed, and goes on")
+                worked = False
+            if not worked:
+                self._stopping.wait(self._idle_s)
+
+    def _claim_and_work(self) -> bool:
+        claimed = self._lake.client.claim_task(operations=OPERATIONS)
+        if claimed is None:
+            return False
+        running = _Running(*claimed)
+        task = running.task
+        log.info("task %s: %s", task.task_id, task.reason or "asked for")
+        with self._lock:
+            self._running[task.task_id] = running
+        try:
+            self._work(running)
+        finally:
+            with self._lock:
+                self._running.pop(task.task_id, None)
+        return True
+
+    def _work(self, running: _Running) -> None:
+        error = ""
+        try:
+            with self._renewed(running), self._marked(running):
+                txn_id = self._compact(running)
+            self.tasks_done += 1
+            log.info("task %s is done by transaction %s", running.task.task_id, txn_id)
+            return
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the task must be told
+            error = f"{type(failure).__name__}: {failure}"[:ERROR_CHARS_MAX]
+        log.warning("task %s ended without a commit: %s", running.task.task_id, running.stopped or error)
+        self._end(running, error)
+
+    def _compact(self, running: _Running) -> str:
+        task = running.task
+        table = Table(self._lake, self._lake.client.get_table(table_id=task.table_id))
+        with staged(
+            table,
+            task.operation,
+            groups_of(table, task),
+            read_version=task.read_version,
+            options=options_of(table, task),
+            begin=lambda intent: self._lake.client.begin([intent], task=claim_of(task), commit_message=task.reason),
+        ) as found:
+            return found.commit().txn_id
+
+    def _end(self, running: _Running, error: str) -> None:
+        """An attempt that ended without a commit; of a task that was called off nobody wants to hear."""
+        task = running.task
+        if running.stopped and not running.gives_back:
+            return
+        with suppress(LakeTXError):
+            self._lake.client.finish_task(
+                task.task_id, task.fence, error="" if running.gives_back else error, give_back=running.gives_back
+            )
+
+    # -- claims
+
+    @contextmanager
+    def _renewed(self, running: _Running) -> Iterator[None]:
+        renewer = threading.Thread(target=self._renew, args=[running], name="laketx-claim", daemon=True)
+        renewer.start()
+        try:
+            yield
+        finally:
+            running.ended.set()
+            renewer.join()
+
+    def _renew(self, running: _Running) -> None:
+        task = running.task
+        while not running.ended.wait(running.lease_ms / 1_000 / RENEWALS_PER_LEASE):
+            try:
+                answer = self._lake.client.renew_task(task.task_id, task.fence, progress=self._progress(running))
+            except MetaServiceError as error:
+                if error.kind in (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED):
+                    continue
+                self._stop_until_ended(running, str(error))
+                return
+            except (LakeTXError, ValueError) as error:
+                log.debug("a claim was not renewed", extra={"task_id": task.task_id, "reason": str(error)})
+                continue
+            running.lease_ms = answer.lease_ms or running.lease_ms
+            if answer.cancelled:
+                self._stop_until_ended(running, answer.reason or "called off")
+                return
+
+    def _stop_until_ended(self, running: _Running, reason: str) -> None:
+        """Again and again: between two Spark jobs there is none to stop."""
+        self._stop_task(running, reason)
+        while not running.ended.wait(STOP_AGAIN_S):
+            self._stop_task(running, reason)
+
+    def _stop_task(self, running: _Running, reason: str) -> None:
+        running.stopped = reason
+        cancel_jobs(self._lake.spark, running.tag)
+
+    @contextmanager
+    def _marked(self, running: _Running) -> Iterator[None]:
+        """Its Spark jobs can be told from others': to cancel them, and to see how far they are."""
+        spark = self._lake.spark
+        if is_classic(spark):
+            spark.sparkContext.setJobGroup(running.tag, running.task.reason, interruptOnCancel=False)
+        with job_tag(spark, running.tag):
+            yield
+
+    def _progress(self, running: _Running) -> float:
+        """The share of its Spark tasks that are done."""
+        spark = self._lake.spark
+        if not is_classic(spark):
+            return 0.0
+        tracker = spark.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(running.tag)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        known = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
+        every = sum(tasks for _, tasks in known)
+        return min(1.0, sum(done for done, _ in known) / every) if every else 0.0
+
+
+def groups_of(table: Table, task: maintenance_pb2.MaintenanceTask) -> list[Group]:
+    return [Group(one.partition, one.bucket, one.inputs, _delete_sets(table, task, one)) for one in task.groups]
+
+
+def _delete_sets(
+    table: Table, task: maintenance_pb2.MaintenanceTask, group: maintenance_pb2.TaskGroup
+) -> list[common_pb2.LiveEntry]:
+    if not group.delete_sets_left_out:
+        return list(group.delete_sets)
+    entries = scan.plan(table, table.meta, task.read_version, None, [group.partition])
+    return [entry for entry in entries if entry.HasField("delete_set")]
+
+
+def options_of(table: Table, task: maintenance_pb2.MaintenanceTask) -> Options:
+    """A primary-key table's files are sorted by key, whatever the order; its clustering alone takes another."""
+    wanted = task.options
+    takes_order = not table.meta.primary_key or task.operation == common_pb2.OPERATION_CLUSTER
+    order: Order | None = None
+    if takes_order and wanted.order == maintenance_pb2.ROW_ORDER_SORT:
+        order = Order("sort", tuple(wanted.order_columns))
+    elif takes_order and wanted.order == maintenance_pb2.ROW_ORDER_ZORDER:
+        order = Order("zorder", tuple(wanted.order_columns))
+    return Options(file_bytes_target=wanted.file_bytes_target, order=order, message=task.reason)

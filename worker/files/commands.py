@@ -1,0 +1,138 @@
+"""`laketx purge run` and `laketx fsck`: the jobs that need storage and no Spark, as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+
+from metaservice.cli.command import Arguments
+from metaservice.cli.failures import CommandError, Exit, usage_failure
+from metaservice.cli.find import TABLE_ID, find_table
+from metaservice.cli.output import Session
+from worker.base.errors import InputError
+from worker.base.warehouse import adopt, check_mark, check_warehouse, describe, read_mark
+from worker.files.fsck import Fsck
+from worker.files.purge import Purge, Report
+
+
+def run_purge(session: Session, args: Arguments) -> Exit:
+    warehouse = warehouse_of(session, args)
+    table_id = ""
+    if args.table is not None:
+        is_id = TABLE_ID.fullmatch(args.table) is not None
+        table_id = args.table if is_id else find_table(session.client, args.table).table_id
+    with told():  # before anybody is asked
+        check_warehouse(session.client, warehouse)
+    if not args.dry_run:
+        what = f"of {args.table}" if table_id else "of all tables"
+        session.confirm(f"Delete the files {what} in {warehouse} that nothing needs any more?", yes=args.yes)
+
+    def say(what: str, path: str) -> None:
+        if args.dry_run and not session.as_json:
+            session.say(f"{what} {path}")
+
+    with told():
+        report = Purge(session.client, warehouse, dry_run=args.dry_run, say=say).run(table_id)
+    if session.as_json:
+        session.show_json({**counts(report), "failures": report.failures, "dry_run": args.dry_run})
+    for failure in report.failures:
+        session.note(failure)
+    session.done(summary(report, would="would be " if args.dry_run else ""))
+    return Exit.REFUSED if report.failed else Exit.DONE
+
+
+def counts(report: Report) -> dict[str, int]:
+    return {name: getattr(report, name) for name in ("files", "missing", "swept", "folders", "kept", "failed")}
+
+
+def summary(report: Report, would: str) -> str:
+    gone = f", {report.missing} of them gone already" if report.missing else ""
+    swept = f"{report.swept} left by transactions that ended {would}swept"
+    return (
+        f"{report.files} files {would}purged{gone}; {swept}; "
+        f"{report.folders} folders of dropped tables {would}removed; {report.failed} failed"
+    )
+
+
+def run_fsck(session: Session, args: Arguments) -> Exit:
+    table = find_table(session.client, args.table)
+    fsck = Fsck(
+        session.client,
+        warehouse_of(session, args),
+        table,
+        footers=not args.no_footers,
+        all_versions=args.all,
+        quarantine=args.quarantine,
+    )
+    found = 0
+    with told():
+        for finding in fsck.run():
+            found += 1
+            if session.as_json:
+                session.show_json_lines([{"finding": finding.word, "path": finding.path, "facts": finding.facts}])
+            else:
+                session.say(str(finding))
+    if session.as_json:
+        session.show_json_lines([{"files": fsck.files, "findings": found, "quarantined": fsck.quarantined}])
+    session.done(f"{fsck.files} files, {found} findings, {fsck.quarantined} quarantined")
+    return Exit.CORRUPT if found else Exit.DONE
+
+
+def run_show_mark(session: Session, args: Arguments) -> Exit:
+    warehouse = warehouse_of(session, args)
+    with told():
+        mark = read_mark(warehouse)
+    known = session.client.get_warehouse()
+    reason = ""
+    try:
+        check_mark(mark, known, warehouse)
+    except InputError as error:
+        reason = error.reason
+    service = {"service_id": known.service_id, "history_epoch": known.history_epoch, "location": known.location}
+    if session.as_json:
+        session.show_json({"mark": asdict(mark) if mark is not None else None, "service": service, "reason": reason})
+    else:
+        session.say(f"{warehouse} is marked by {describe(mark)}")
+        session.say(f"the service is {known.service_id}, history {known.history_epoch}")
+        if known.location:
+            session.say(f"its warehouse is {known.location}")
+    session.done(reason or "the warehouse is the service's")
+    return Exit.REFUSED if reason else Exit.DONE
+
+
+def run_adopt(session: Session, args: Arguments) -> None:
+    warehouse = warehouse_of(session, args)
+    try:
+        before = describe(read_mark(warehouse))
+    except InputError:
+        before = "something else"
+    if args.dry_run:
+        session.say(f"would mark {warehouse}, which is marked by {before}")
+        return
+    session.confirm(
+        f"Mark {warehouse} as this service's, so that it deletes files there? It is marked by {before}.", yes=args.yes
+    )
+    known = adopt(session.client, warehouse)
+    if session.as_json:
+        session.show_json({"service_id": known.service_id, "history_epoch": known.history_epoch, "before": before})
+    session.done(f"{warehouse} is the service's")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """A refusal of the worker as one of the command."""
+    try:
+        yield
+    except InputError as error:
+        raise CommandError(Exit.REFUSED, error.reason, str(error).removeprefix(f"{error.reason}: ")) from error
+
+
+def warehouse_of(session: Session, args: Arguments) -> str:
+    """Where the data files lie: a folder with a service of its own is its own warehouse."""
+    named = args.warehouse or session.environment.get("LAKETX_WAREHOUSE", "") or session.settings.folder
+    if not named:
+        raise usage_failure(
+            "--warehouse says where the data files lie", next_step="such as: --warehouse s3://bucket/lake"
+        )
+    return str(named)

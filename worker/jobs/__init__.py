@@ -1,1 +1,0 @@
-"""What workers do for tables, one job a module: compactions, the purge, the check of files."""

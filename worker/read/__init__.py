@@ -1,0 +1,1 @@
+"""Reads: versions, their entries and increments as DataFrames."""

@@ -1,0 +1,195 @@
+"""A table's rows at a version as a DataFrame: which version, which entries of it; `frames` makes DataFrames of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from metaservice.client import InvalidError, MetaClient
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.conditions import renamed, to_wire
+from worker.base.errors import InputError
+from worker.base.pins import Pins, pins_of
+from worker.base.session import is_classic
+from worker.base.values import EPOCH, MICROSECOND
+from worker.base.zones import session_zone
+from worker.read.file_scans import TableLike
+from worker.read.frames import frame_of
+
+PLANS_MAX: Final = 5
+
+
+# -- the front ---------------------------------------------------------------------------------------------------------
+
+
+def read(
+    table: TableLike,
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    commits_ago: int | None = None,
+    where: str | Column | None = None,
+) -> DataFrame:
+    """The rows of one version, pinned until the lake closes; of the newest where none is asked for.
+
+    `where` as text prunes files before Spark sees them; a Column filters rows alone.
+    """
+    found = resolve(table, version=version, timestamp=timestamp, commits_ago=commits_ago)
+    return _read_where(table, found, where)
+
+
+def read_at(table: TableLike, version: int, *, where: str | None = None, with_origin: bool = False) -> DataFrame:
+    """The rows of a version that somebody holds; with their file and, in an append table, their row id."""
+    meta = table.lake.client.get_table(table_id=table.table_id, version=version)
+    entries = plan(table, meta, version, where)
+    rows = frame_of(table, meta, entries, with_origin=with_origin)
+    return rows if where is None else filtered(rows, where)
+
+
+def _read_where(table: TableLike, version: int, where: str | Column | None) -> DataFrame:
+    if isinstance(where, Column):
+        return filtered(read_at(table, version), where)
+    return read_at(table, version, where=where)
+
+
+def filtered(rows: DataFrame, where: str | Column) -> DataFrame:
+    """The rows for which it is true; refused where Spark can't make sense of it."""
+    try:
+        found = rows.filter(where)
+        if not is_classic(rows.sparkSession):
+            _ = found.schema  # a Connect session says only now what is wrong
+    except PySparkException as error:
+        raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
+    return found
+
+
+def resolve(
+    table: TableLike,
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    commits_ago: int | None = None,
+) -> int:
+    """The version asked for, pinned until the lake closes."""
+    return _resolve(table, pins_of(table.lake), version, timestamp, commits_ago)
+
+
+def _resolve(
+    table: TableLike, pins: Pins, version: int | None, timestamp: str | datetime | None, commits_ago: int | None
+) -> int:
+    if sum(asked is not None for asked in (version, timestamp, commits_ago)) > 1:
+        raise InputError("VERSION_AMBIGUOUS", "version, timestamp or commits_ago: one of them")
+    if timestamp is not None:
+        time_us = time_us_of(timestamp, table.lake.spark)
+        version = table.lake.client.resolve_version(table.table_id, time_us=time_us).version
+    elif commits_ago is not None:
+        version = table.lake.client.resolve_version(table.table_id, commits_ago=commits_ago).version
+    if version is None:
+        return pins.hold_head(table.table_id)
+    pins.hold(table.table_id, [version])
+    return version
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A version that is pinned while the block lasts."""
+
+    table: TableLike
+    version: int
+
+    def read(self, *, where: str | Column | None = None) -> DataFrame:
+        """Its rows; to be used inside the block."""
+        return _read_where(self.table, self.version, where)
+
+
+@contextmanager
+def snapshot(
+    table: TableLike,
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    commits_ago: int | None = None,
+) -> Iterator[Snapshot]:
+    """One version for several reads."""
+    pins = Pins(table.lake.client)
+    try:
+        yield Snapshot(table, _resolve(table, pins, version, timestamp, commits_ago))
+    finally:
+        pins.close()
+
+
+def time_us_of(moment: str | datetime, spark: SparkSession) -> int:
+    """Microseconds; without a zone of its own the moment is one of the session's time zone."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment.strip())
+        except ValueError:
+            raise InputError("TIMESTAMP_INVALID", f"{moment!r} is no time like 2026-11-01 10:00:00") from None
+    if moment.tzinfo is None:
+        zone = session_zone(spark)
+        if zone is None:
+            raise InputError("TIMESTAMP_INVALID", "the session's time zone is unknown here: give one with the time")
+        moment = moment.replace(tzinfo=zone)
+    return (moment.astimezone(UTC) - EPOCH) // MICROSECOND
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def plan(
+    table: TableLike,
+    meta: catalog_pb2.Table,
+    version: int,
+    where: str | None = None,
+    partitions: Sequence[common_pb2.Partition] = (),
+) -> list[common_pb2.LiveEntry]:
+    """The entries that a read of the version needs. MetaService knows columns by their newest names."""
+    client, spark = table.lake.client, table.lake.spark
+    condition = None if where is None else to_wire(where, meta, spark)
+    if condition is None or condition.WhichOneof("kind") == "literal":
+        return _entries(client, table.table_id, version, None, partitions)
+    for _ in range(PLANS_MAX):
+        newest = client.get_table(table_id=table.table_id)
+        predicate = renamed(condition, _names(meta, newest))
+        try:
+            found = _entries(client, table.table_id, version, predicate, partitions)
+        except InvalidError as error:
+            if error.reason not in ("COLUMN_UNKNOWN", "VALUE_TYPE_MISMATCH"):
+                raise
+            continue
+        if client.get_table(table_id=table.table_id).schema_version == newest.schema_version:
+            return found
+    return _entries(client, table.table_id, version, None, partitions)
+
+
+def _entries(
+    client: MetaClient,
+    table_id: str,
+    version: int,
+    predicate: common_pb2.Predicate | None,
+    partitions: Sequence[common_pb2.Partition],
+) -> list[common_pb2.LiveEntry]:
+    parts = client.plan_scan(table_id, version=version, predicate=predicate, partitions=partitions, without_stats=True)
+    return [entry for part in parts for entry in part.entries]
+
+
+def _names(meta: catalog_pb2.Table, newest: catalog_pb2.Table) -> dict[str, str]:
+    """From names at a version to the newest ones, where a value means the same under both types."""
+    now = {column.column_id: column for column in newest.columns}
+    return {
+        column.name: now[column.column_id].name
+        for column in meta.columns
+        if column.column_id in now and _family(column.type) == _family(now[column.column_id].type)
+    }
+
+
+def _family(kind: str) -> str:
+    if kind in ("tinyint", "smallint", "int", "bigint"):
+        return "integer"
+    return "decimal" if kind.startswith("decimal") else kind

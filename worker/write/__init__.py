@@ -1,0 +1,1 @@
+"""Writes: rows staged as files, and the transactions that commit them."""

@@ -1,0 +1,196 @@
+"""A version's rows as plain Parquet files in a folder of the user's, which no metadata service is needed to read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyarrow import fs
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as t
+
+from metaservice.client import uuid7
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.errors import InputError
+from worker.base.logs import Facts, tell
+from worker.base.parquet_options import codec_of
+from worker.base.progress import progress
+from worker.base.schema import quoted
+from worker.base.storage import storage
+from worker.read import scan
+from worker.read.file_layouts import as_clock
+from worker.write.spark_failures import explain
+from worker.write.staging import SPARK_CODECS
+
+if TYPE_CHECKING:
+    from worker.api.table import Table
+
+UNFINISHED: Final = "_laketx_export-"  # readers of Parquet skip folders that begin so
+SKIPPED: Final = ("_", ".")
+SUFFIX: Final = ".parquet"
+
+
+def export(
+    table: Table,
+    path: str,
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    commits_ago: int | None = None,
+    where: str | Column | None = None,
+    partitioned: bool = True,
+    overwrite: bool = False,
+) -> int:
+    """Writes the rows, and says of which version they are. What was there goes when the new files are complete."""
+    if meet(path, table.lake.warehouse):
+        raise InputError("PATH_INVALID", f"{path} and the lake's own files in {table.lake.warehouse} would mix")
+    target = find_target(path, overwrite=overwrite)
+    with scan.snapshot(table, version=version, timestamp=timestamp, commits_ago=commits_ago) as snapshot:
+        meta = table.lake.client.get_table(table_id=table.table_id, version=snapshot.version)
+        entries = scan.plan(table, meta, snapshot.version)
+        refuse_read_files(target, entries)
+        names = list(meta.partition_columns) if partitioned else []
+        check_partitions(meta, names, entries)
+        rows = snapshot.read(where=where)
+        facts: Facts = {"table": meta.name, "version": snapshot.version, "txn_id": ""}
+        tell("export begins", **facts)
+        with target.filled() as folder, progress(rows.sparkSession, f"export {meta.name}"):
+            try:
+                write(named_in_utc(rows, names), folder, names, codec_of(meta, SPARK_CODECS))
+            except PySparkException as error:
+                raise explain(error, meta) or error from error
+        tell("export is complete", **facts)
+        return snapshot.version
+
+
+def named_in_utc(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
+    """Instants name their folders in UTC, `at=2026-10-25 00:30:00Z`: in the session's zone two may look alike."""
+    for field in rows.schema.fields:
+        if field.name in partition_by and isinstance(field.dataType, t.TimestampType):
+            clock = as_clock(f"unix_micros({quoted(field.name)})")
+            rows = rows.withColumn(field.name, sf.expr(f"concat(cast({clock} as string), 'Z')"))
+    return rows
+
+
+def write(rows: DataFrame, folder: str, partition_by: Sequence[str], codec: str) -> None:
+    rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    writer = (
+        rows.write.mode("append")
+        .option("compression", codec)
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    )
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    writer.parquet(folder)
+
+
+# -- what can't be written so ------------------------------------------------------------------------------------------
+
+
+def check_partitions(meta: catalog_pb2.Table, names: Sequence[str], entries: Iterable[common_pb2.LiveEntry]) -> None:
+    """Folders name every value but two: an empty text reads as NULL, and bytes need not be text."""
+    instead = "partitioned=False keeps all columns in the files"
+    if names and len(names) == len(meta.columns):
+        raise InputError("PARTITION_INVALID", f"{meta.name} has no column beside its partitions: {instead}")
+    if any(column.name in names and column.type == "binary" for column in meta.columns):
+        raise InputError("PARTITION_INVALID", f"{meta.name} is partitioned by bytes, which name no folder: {instead}")
+    for entry in entries if names else ():
+        for one in entry.file.partition.values:
+            if one.value.WhichOneof("kind") == "text" and not one.value.text:
+                raise InputError("PARTITION_INVALID", f"an empty {one.column} would be read as NULL: {instead}")
+
+
+def refuse_read_files(target: Target, entries: Iterable[common_pb2.LiveEntry]) -> None:
+    """Imported files lie where the user had them: perhaps here."""
+    for entry in entries:
+        if entry.file.external and meet(target.path, entry.file.path):
+            raise InputError("PATH_INVALID", f"{entry.file.path} is itself of the table, and would be replaced")
+
+
+# -- where it goes -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """The folder to fill, and the files that are there already."""
+
+    path: str
+    files: Any
+    root: str
+    old: tuple[str, ...]
+
+    @contextmanager
+    def filled(self) -> Iterator[str]:
+        """Where to write; complete when the block ends well, as it was when it doesn't."""
+        inside = f"/{UNFINISHED}{uuid7()}" if self.old else ""
+        try:
+            yield self.path + inside
+            if self.old:
+                self._replace(inside)
+        except BaseException:
+            if not inside:
+                with suppress(OSError):
+                    self.files.delete_dir_contents(self.root)
+            raise
+        finally:
+            if inside:
+                with suppress(OSError):
+                    self.files.delete_dir(self.root + inside)
+
+    def _replace(self, inside: str) -> None:
+        for path in self.old:
+            self.files.delete_file(path)
+        begin = self.root + inside
+        for path in list_files(self.files, begin):
+            new = self.root + path.removeprefix(begin)
+            self.files.create_dir(new.rpartition("/")[0], recursive=True)
+            self.files.move(path, new)
+        for folder in sorted(list_folders(self.files, self.root), reverse=True):
+            if not self.files.get_file_info(fs.FileSelector(folder)):
+                self.files.delete_dir(folder)
+
+
+def meet(path: str, other: str) -> bool:
+    """Whether two paths or URIs are the same folder, or one lies in the other."""
+    (files, one), (other_files, two) = storage(path), storage(other)
+    mine, theirs = whole(files, one), whole(other_files, two)
+    return bool(files.type_name == other_files.type_name) and (mine.startswith(theirs) or theirs.startswith(mine))
+
+
+def whole(files: Any, path: str) -> str:
+    """To be compared: without links, with a slash at its end."""
+    real = os.path.realpath(path) if files.type_name == "local" else path
+    return f"{real.rstrip('/')}/"
+
+
+def find_target(path: str, *, overwrite: bool) -> Target:
+    """Refused where something is there, unless it is Parquet files and may be replaced."""
+    files, root = storage(path)
+    root = root.rstrip("/")
+    kind = files.get_file_info(root).type
+    if kind == fs.FileType.File:
+        raise InputError("PATH_INVALID", f"{path} is a file; an export fills a folder")
+    old = list_files(files, root)
+    if old and not overwrite:
+        raise InputError("PATH_NOT_EMPTY", f"{path} has {len(old)} files; with overwrite=True they are replaced")
+    for one in old:
+        name = one.rpartition("/")[2]
+        if not name.endswith(SUFFIX) and not name.startswith(SKIPPED):
+            raise InputError("PATH_INVALID", f"{one} is no Parquet file: an export replaces nothing else")
+    return Target(path if "://" in path or path.startswith("file:") else root, files, root, tuple(old))
+
+
+def list_files(files: Any, root: str) -> list[str]:
+    found = files.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
+    return [info.path for info in found if info.type == fs.FileType.File]
+
+
+def list_folders(files: Any, root: str) -> list[str]:
+    found = files.get_file_info(fs.FileSelector(root, recursive=True))
+    return [info.path for info in found if info.type == fs.FileType.Directory]

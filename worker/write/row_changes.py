@@ -1,0 +1,270 @@
+"""UPDATE and DELETE: what they hide, and what they write instead. MERGE, in `merges`, does the same with its rows.
+
+An append table hides rows by their ids (one delete set for each partition) and writes new images that keep the ids of
+the rows they replace. A primary-key table writes upserts and tombstones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date, datetime
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as t
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.conditions import to_wire
+from worker.base.errors import InputError
+from worker.base.field_paths import by_column, column_of
+from worker.base.schema import FILE, OP, ROW_ID, TOMBSTONE, quoted, table_schema
+from worker.base.storage import storage
+from worker.base.xxhash import xxhash64
+from worker.read import scan
+from worker.read.frames import frame_of
+from worker.write import casts
+from worker.write.blind_writes import fitted, upserts
+from worker.write.partition_moves import check_landing, same
+from worker.write.row_level import changes_all, ranges_of
+from worker.write.small_writes import few_of
+from worker.write.staging import Stage, Staged
+from worker.write.transaction import Write
+
+if TYPE_CHECKING:
+    from worker.api.table import Table
+
+Condition = str | Column
+Settings = Mapping[str, Any]  # SQL, a Column, or a value
+Files = Mapping[str, common_pb2.DataFile]  # by path
+INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
+
+
+# -- DELETE and UPDATE -------------------------------------------------------------------------------------------------
+
+
+def plan_delete(table: Table, where: Condition) -> Write:
+    meta = table.meta
+    read = condition_read(table, where)
+
+    def stage(stage: Stage) -> Staged:
+        rows, files = target_of(table, stage, where)
+        return hide(stage, rows, files)
+
+    return Write(meta, table.folder, common_pb2.OPERATION_DELETE, stage, reads=[read])
+
+
+def plan_update(table: Table, settings: Settings, where: Condition | None) -> Write:
+    meta = table.meta
+    read = condition_read(table, where)
+    values = checked_settings(meta, settings)
+    read.changes_all = read.changes_all and changes_all(*expressions_of(settings))
+    fitting(meta, table.shape(), values)
+
+    def stage(stage: Stage) -> Staged:
+        rows, files = target_of(table, stage, where)
+        if meta.primary_key and not moves(meta, values):  # no row is hidden but by its image: none is looked at twice
+            return stage.write_keyed(upserts(fitting(meta, rows, values)), may_repeat=False, few=few_of(files.values()))
+        before = rows.localCheckpoint()
+        after = fitting(meta, before, values)
+        if not meta.primary_key:
+            return replace_rows(stage, before, after, files)
+        after = after.localCheckpoint()  # looked at several times: a value like rand() is one
+        looked_at = check_landing(table, stage, before, after)
+        staged = replace_rows(stage, before, after, files)
+        staged.looked_at += looked_at
+        return staged
+
+    return Write(meta, table.folder, common_pb2.OPERATION_UPDATE, stage, reads=[read])
+
+
+def condition_read(table: Table, where: Condition | None) -> common_pb2.Read:
+    """What is read, for the service: all rows, where the condition is a Column. One that the columns don't bear is
+    refused.
+    """
+    if where is None:
+        return common_pb2.Read(predicate=common_pb2.Predicate(literal=True), changes_all=True)
+    try:
+        _ = table.shape().where(where).schema
+    except AnalysisException as error:
+        raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
+    if isinstance(where, Column):
+        predicate = common_pb2.Predicate(literal=True)
+    else:
+        predicate = to_wire(where, table.meta, table.lake.spark)
+    return common_pb2.Read(predicate=predicate, changes_all=changes_all(where))
+
+
+def checked_settings(
+    meta: catalog_pb2.Table, settings: Settings, row: Callable[[str], Column] | None = None
+) -> dict[str, Column]:
+    """By the table's names; values as Columns. `row` gives a column of the row as it was, for fields of structs."""
+    if not settings:
+        raise InputError("SETTINGS_EMPTY", "no column is set")
+    values = {name: one_value(as_column(value)) for name, value in settings.items()}
+    found = by_column(meta, values, row or column_of())
+    for name in found:
+        if name in meta.primary_key:
+            raise InputError("KEY_SET", f"{name} is of the key: delete the row and insert another")
+    return found
+
+
+def one_value(value: Column) -> Column:
+    """The same; Spark takes no generator inside of it: explode would make two rows of one."""
+    return sf.coalesce(value)
+
+
+def as_column(value: Any) -> Column:
+    """A text is SQL; what is no Column is the value itself."""
+    if isinstance(value, Column):
+        return value
+    if isinstance(value, str):
+        return sf.expr(value)
+    if isinstance(value, datetime) and value.tzinfo is None:  # Spark would take it as one of this machine's zone
+        return sf.expr(f"timestamp_ntz'{value.isoformat(sep=' ', timespec='microseconds')}'")
+    try:
+        return sf.lit(value.isoformat()).cast("date") if type(value) is date else sf.lit(value)  # years below 1000
+    except Exception as error:  # of many kinds, Java's among them
+        raise InputError("VALUE_INVALID", f"{value!r} is neither SQL, a Column nor a value that Spark knows") from error
+
+
+def expressions_of(settings: Settings) -> list[str | Column]:
+    """What may read other rows: SQL and Columns, not plain values."""
+    return [value for value in settings.values() if isinstance(value, (str, Column))]
+
+
+def moves(meta: catalog_pb2.Table, names: Collection[str]) -> bool:
+    """Whether rows may leave their partition where these columns are set."""
+    given = {name.lower() for name in names}
+    return any(name.lower() in given for name in meta.partition_columns)
+
+
+def fitting(meta: catalog_pb2.Table, rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
+    """The new images of these rows, in the table's shape; of rows with an id its `_row_id` is the old one."""
+    with refused_values(meta):
+        return shaped(meta, rows.withColumns(dict(values)).drop(FILE))
+
+
+def shaped(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
+    """With `_row_id` where it is there."""
+    schema = table_schema(meta, nullable=True)
+    ids = [row_id_field()] if ROW_ID in rows.columns else []
+    casts.check_types(rows.schema)
+    return fitted(rows, t.StructType([*schema.fields, *ids]), casts.exact_columns(meta))
+
+
+@contextmanager
+def refused_values(meta: catalog_pb2.Table) -> Iterator[None]:
+    """Says of values that Spark refuses that they don't fit."""
+    try:
+        yield
+    except AnalysisException as error:
+        raise InputError("VALUE_INVALID", f"a value doesn't fit {meta.name}: {error.getMessage()}") from error
+
+
+def row_id_field() -> t.StructField:
+    return t.StructField(ROW_ID, t.LongType())
+
+
+# -- what is staged ----------------------------------------------------------------------------------------------------
+
+
+def target_of(table: Table, stage: Stage, where: Condition | None = None) -> tuple[DataFrame, Files]:
+    """The rows that a change looks at, and the files that they may lie in; with their origin in an append table."""
+    version = stage.read_version
+    meta = table.lake.client.get_table(table_id=table.table_id, version=version)
+    entries = scan.plan(table, meta, version, where if isinstance(where, str) else None)
+    rows = frame_of(table, meta, entries, with_origin=not meta.primary_key)
+    files = {entry.file.path: entry.file for entry in entries if entry.HasField("file")}
+    return rows if where is None else rows.filter(where), files
+
+
+def hide(stage: Stage, rows: DataFrame, files: Files) -> Staged:
+    if stage.meta.primary_key:
+        return stage.write_keyed(tombstones(stage.meta, rows), may_repeat=False, few=few_of(files.values()))
+    return Staged(delete_sets=delete_sets(stage, ids_of(rows), files))
+
+
+def replace_rows(stage: Stage, before: DataFrame, after: DataFrame, files: Files) -> Staged:
+    """`after` has a row for each of `before`, by row id or key."""
+    meta = stage.meta
+    if not meta.primary_key:
+        staged = Staged(delete_sets=delete_sets(stage, ids_of(before), files))
+        staged.add(stage.write_append(with_new_ids(meta, before, after)))
+        return staged
+    return stage.write_keyed(delta(meta, before, after), few=few_of(files.values()))
+
+
+def with_new_ids(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataFrame:
+    """A row that left its partition gets a new id."""
+    if not meta.partition_columns:
+        return after
+    old = before.selectExpr(ROW_ID, *map(quoted, meta.partition_columns)).alias("old")
+    new = after.alias("new")
+    kept = f"case when {same('old', 'new', meta.partition_columns)} then new.{ROW_ID} end as {ROW_ID}"
+    columns = [f"new.{quoted(column.name)}" for column in meta.columns]
+    return new.join(old, sf.expr(f"new.{ROW_ID} = old.{ROW_ID}"), "left").selectExpr(*columns, kept)
+
+
+def tombstones(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
+    """The keys of these rows; what the key doesn't need is NULL, unless the table takes none."""
+    schema = table_schema(meta, nullable=True)
+    kept = {*meta.primary_key, *meta.partition_columns, *[c.name for c in meta.columns if not c.nullable]}
+    keys = rows.selectExpr(*[quoted(field.name) for field in schema.fields if field.name in kept])
+    return fitted(keys, schema).selectExpr("*", f"{TOMBSTONE}Y as {OP}")
+
+
+def delta(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataFrame:
+    """Upserts, and tombstones for rows that were deleted or left their partition."""
+    where = [*meta.partition_columns, *meta.primary_key]
+    old, new = tombstones(meta, before).alias("old"), after.selectExpr(*map(quoted, where)).alias("new")
+    gone = old.join(new, sf.expr(same("old", "new", where)), "left_anti")
+    return upserts(after).unionByName(gone)
+
+
+def ids_of(rows: DataFrame) -> pa.Table:
+    """What travels to the driver of rows that are hidden are numbers: a row's id, its file's hash."""
+    return rows.selectExpr(f"xxhash64({FILE}) as {FILE}", ROW_ID).toArrow()
+
+
+def delete_sets(stage: Stage, found: pa.Table, files: Files) -> list[common_pb2.DeleteSet]:
+    """The row ids, a set for each partition."""
+    order = np.argsort(found.column(FILE).to_numpy(), kind="stable")
+    hashes, begins = np.unique(found.column(FILE).to_numpy()[order], return_index=True)
+    by_file = np.split(found.column(ROW_ID).to_numpy()[order], begins[1:])
+    by_hash = {xxhash64(path): path for path in files} if len(hashes) else {}
+    ids: dict[bytes, BitMap64] = {}
+    touched: dict[bytes, set[str]] = {}
+    for of_file, row_ids in zip(hashes.tolist(), by_file, strict=False):
+        path = by_hash[of_file]
+        key = files[path].partition.SerializeToString(deterministic=True)
+        ids.setdefault(key, BitMap64()).update(row_ids.tolist())
+        touched.setdefault(key, set()).add(path)
+    numbers = count()
+    return [delete_set(stage, key, bitmap, touched[key], next(numbers)) for key, bitmap in ids.items()]
+
+
+def delete_set(stage: Stage, key: bytes, bitmap: Any, touches: set[str], number: int) -> common_pb2.DeleteSet:
+    raw = bitmap.serialize()
+    found = common_pb2.DeleteSet(
+        path=f"{stage.txn_id}/deletes-{number}.bin",
+        partition=common_pb2.Partition.FromString(key),
+        rows=len(bitmap),
+        touches=sorted(touches),
+    )
+    if len(raw) <= INLINE_BYTES_MAX:
+        found.bitmap = raw
+        return found
+    found.bytes, found.row_id_min, found.row_id_max = len(raw), bitmap.min(), bitmap.max()
+    found.ranges.extend(ranges_of(bitmap))
+    files, root = storage(stage.table_folder)
+    files.create_dir(f"{root}/{stage.txn_id}", recursive=True)
+    with files.open_output_stream(f"{root}/{found.path}") as out:
+        out.write(raw)
+    return found

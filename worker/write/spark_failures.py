@@ -1,0 +1,30 @@
+"""What a failed Spark job has to say of the caller's rows and expressions, as an InputError."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.errors import PySparkException
+
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.write.casts import explain_cast
+from worker.write.not_null import explain_null
+
+DATA_EXCEPTION: Final = (
+    "22"  # SQL's class of states for values: an overflow, a division by zero, a text that is no number
+)
+RAISED: Final = "P0001"  # by raise_error
+OURS: Final = "LAKETX_"
+
+
+def explain(error: Exception, meta: catalog_pb2.Table) -> InputError | None:
+    """None where it is no matter of values."""
+    found = explain_null(error, meta) or explain_cast(error, meta)
+    if found is not None or not isinstance(error, PySparkException) or OURS in str(error):
+        return found
+    state = error.getSqlState() or ""
+    if state.startswith(DATA_EXCEPTION) or state == RAISED:
+        said = (error.getMessage() or str(error)).strip()
+        return InputError("VALUE_INVALID", f"a value can't be computed or doesn't fit {meta.name}: {said}")
+    return None

@@ -1,0 +1,360 @@
+"""A write from begin to commit: staged under its transaction, kept alive, told when it is pointless, cleaned up.
+
+A write is planned first (what is wrong with it is said before anything begins), then begun, staged, registered and
+committed. What a lost race leads to is the policy's: nothing (`fail`), the same files at the new head (`resubmit`, for
+INSERTs), or the whole write again (`rerun`).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Literal
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from metaservice.client import CommitOutcomeUnknownError, StaleError, Transaction
+from metaservice.client import ConflictError as ClientConflict
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+from worker.base.errors import ConflictError, InputError, word
+from worker.base.logs import Facts, tell
+from worker.base.progress import progress
+from worker.base.session import cancel_jobs, job_tag
+from worker.base.values import moment_of
+from worker.write.spark_failures import explain
+from worker.write.staging import Stage, Staged
+
+if TYPE_CHECKING:
+    from worker.api.lake import Lake
+
+OnConflict = Literal["fail", "resubmit", "rerun"]
+POLICIES: Final = ("fail", "resubmit", "rerun")
+ATTEMPTS_MAX: Final = 8
+BACKOFF_BASE_S: Final = 0.1
+BACKOFF_LONGEST_S: Final = 5.0
+LOOK_EVERY_S: Final = 0.2
+APP_ID_CHARS_MAX: Final = 256
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A write that stands, in one table."""
+
+    table: str
+    version: int
+    time: datetime
+    txn_id: str
+    rebased_over: int = 0
+    rows_staged: int = 0
+    attempts: int = 1
+    already_applied: bool = False  # the table has this application version: nothing was written
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """How a write is committed: what a lost race leads to, its message, its place in an exactly-once pipeline."""
+
+    on_conflict: OnConflict | None = None
+    message: str = ""
+    app: common_pb2.AppVersion | None = None
+
+
+@dataclass(frozen=True)
+class Write:
+    """What will be done to one table. `stage` writes files, and says which.
+
+    `reads` is what the change itself reads, as far as `stage` doesn't say it better; `also_read` what its transaction
+    read before.
+    """
+
+    meta: catalog_pb2.Table
+    folder: str
+    operation: common_pb2.Operation.ValueType
+    stage: Callable[[Stage], Staged] | None = None
+    reads: Sequence[common_pb2.Read] = ()
+    also_read: Sequence[common_pb2.Read] = ()
+    scope: common_pb2.Scope | None = None
+    restore_version: int = 0
+    read_version: int | None = None
+    app: common_pb2.AppVersion | None = None
+
+    def at(self, version: int) -> Write:
+        """The same, judged against what came after this version."""
+        return replace(self, read_version=version)
+
+    @property
+    def is_blind_insert(self) -> bool:
+        return self.operation == common_pb2.OPERATION_INSERT and not self.reads and not self.also_read
+
+    def intent(self) -> transaction_pb2.TableIntent:
+        return transaction_pb2.TableIntent(
+            table_id=self.meta.table_id,
+            operation=self.operation,
+            schema_version=self.meta.schema_version,
+            read_version=self.read_version,
+            reads=[*self.reads, *self.also_read],
+        )
+
+    def change(self, staged: Staged) -> common_pb2.Change:
+        own = self.reads if staged.reads is None else staged.reads
+        return common_pb2.Change(
+            table_id=self.meta.table_id,
+            reads=[*own, *staged.looked_at, *self.also_read],
+            scope=self.scope,
+            restore_version=self.restore_version,
+            key_sets=staged.key_sets,
+            app_versions=[] if self.app is None else [self.app],
+        )
+
+
+@dataclass
+class _Lost(Exception):  # noqa: N818 - never leaves this module
+    """A race was lost by this transaction."""
+
+    txn_id: str
+    conflict: common_pb2.Conflict
+    stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def adoptable(self) -> bool:
+        metadata = (common_pb2.CONFLICT_RULE_METADATA_CHANGED, common_pb2.CONFLICT_RULE_PROTOCOL_CHANGED)
+        return self.conflict.rule not in metadata
+
+
+def check_policy(policy: str | None, meta: catalog_pb2.Table, *, is_insert: bool) -> OnConflict:
+    """The policy asked for, or else the table's; only an INSERT's files can be resubmitted."""
+    chosen = policy or meta.properties.get("write.on_conflict", "fail")
+    if chosen == "resubmit" and not is_insert:
+        if policy:
+            raise InputError("POLICY_INVALID", "only an insert can be resubmitted: use on_conflict='rerun'")
+        return "fail"
+    for known in POLICIES:
+        if chosen == known:
+            return known
+    raise InputError("POLICY_INVALID", f"on_conflict is one of {', '.join(POLICIES)}, not {chosen!r}")
+
+
+def app_version_of(app_id: str | None, app_version: int | None) -> common_pb2.AppVersion | None:
+    """The version of an application's own work that a write carries; both are given, or neither."""
+    if app_id is None and app_version is None:
+        return None
+    if not isinstance(app_id, str) or not 0 < len(app_id) <= APP_ID_CHARS_MAX:
+        raise InputError("APP_VERSION_INVALID", f"app_id is a text of 1 to {APP_ID_CHARS_MAX} characters")
+    if isinstance(app_version, bool) or not isinstance(app_version, int) or not 0 <= app_version < 1 << 63:
+        raise InputError("APP_VERSION_INVALID", "app_version is a whole number from 0 that grows with each write")
+    return common_pb2.AppVersion(app_id=app_id, version=app_version)
+
+
+def run_writes(
+    lake: Lake,
+    plan: Callable[[], list[Write]],
+    *,
+    policy: OnConflict = "fail",
+    message: str = "",
+    cursors: Sequence[transaction_pb2.CursorMove] = (),
+) -> list[Commit]:
+    """Plans, stages and commits; again as the policy says, a bounded number of times. Cursors go on with the commit."""
+    lost: _Lost | None = None
+    staged: dict[str, int] = {}
+    writes: list[Write] = []
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        if attempt > 1:
+            time.sleep(backoff_s(attempt - 2, random.random()))
+        try:
+            if lost is None:
+                writes, txn = _begun(lake, plan, message)
+                committed, staged, txn_id = _attempt(lake, writes, txn, policy, cursors)
+            else:
+                committed, txn_id = _resubmit(lake, writes, lost, message, cursors)
+            return _commits(writes, committed, txn_id, staged, attempt)
+        except _Lost as race:
+            may_resubmit = policy == "resubmit" and race.adoptable and all(write.is_blind_insert for write in writes)
+            name = _name(writes, race.conflict.table_id)
+            tell("lost a race to", table=name, version=race.conflict.winner_version, txn_id=race.txn_id)
+            if policy == "fail" or attempt == ATTEMPTS_MAX or (policy == "resubmit" and not may_resubmit):
+                raise ConflictError(race.conflict, name, attempt) from None
+            lost = race if may_resubmit else None
+            staged = staged or _staged_rows(race.stages)
+    raise AssertionError("the last attempt raises")
+
+
+def backoff_s(repeat: int, chance: float) -> float:
+    """Before repeat number `repeat`, counted from 0, with full jitter."""
+    return chance * min(BACKOFF_LONGEST_S, BACKOFF_BASE_S * 2.0**repeat)
+
+
+def _begun(lake: Lake, plan: Callable[[], list[Write]], message: str) -> tuple[list[Write], Transaction]:
+    """Planned and begun; again where an ALTER came in between. A write at a fixed version stays what it was."""
+    left = ATTEMPTS_MAX
+    lake.mark_warehouse()
+    while True:
+        writes, left = plan(), left - 1
+        try:
+            return writes, lake.client.begin([write.intent() for write in writes], commit_message=message)
+        except StaleError as error:
+            is_fixed = any(write.read_version is not None for write in writes)
+            if error.reason != "SCHEMA_VERSION_MISMATCH" or is_fixed or not left:
+                raise
+            for write in writes:
+                tell("the columns changed, planned again", table=write.meta.name, version=write.meta.schema_version)
+
+
+def _attempt(
+    lake: Lake,
+    writes: list[Write],
+    txn: Transaction,
+    policy: OnConflict,
+    cursors: Sequence[transaction_pb2.CursorMove],
+) -> tuple[common_pb2.Committed, dict[str, int], str]:
+    stages = [
+        Stage(write.meta, write.folder, txn.txn_id, txn.tables[write.meta.table_id].read_version) for write in writes
+    ]
+    keeps_files = False
+    resubmits = policy == "resubmit" and all(write.is_blind_insert for write in writes)
+    applied: set[str] = set()
+    try:
+        with txn:
+            for write, stage in zip(writes, stages, strict=True):
+                tell(f"{_operation(write)} begins", **_facts(write, stage.read_version, txn.txn_id))
+            with _while_staging(lake, txn, writes, stops=not resubmits):
+                for write, stage in zip(writes, stages, strict=True):
+                    if write.stage is not None:
+                        stage.staged = _staged(write.stage, stage)
+                        _register(txn, write, stage.staged)
+                        staged = f"{_operation(write)} staged {stage.staged.rows()} rows"
+                        tell(staged, **_facts(write, stage.read_version, txn.txn_id), level=logging.DEBUG)
+            committed = txn.commit(_changes(writes, stages), cursors)
+        applied = {one.table_id for one in committed.tables if one.already_applied}
+        keeps_files = not applied
+    except ClientConflict as error:
+        lost = _Lost(txn.txn_id, error.conflict, stages)
+        # Whoever adopts them needs them; those that nobody adopts the service sweeps.
+        keeps_files = lost.adoptable and all(write.is_blind_insert for write in writes)
+        raise lost from error
+    except CommitOutcomeUnknownError:
+        keeps_files = True  # it may have committed
+        raise
+    finally:
+        if not keeps_files:
+            for write, stage in zip(writes, stages, strict=True):
+                if not applied or write.meta.table_id in applied:
+                    tell(f"{_operation(write)} ends in vain", **_facts(write, stage.read_version, txn.txn_id))
+                    with suppress(OSError):
+                        stage.remove()
+    return committed, _staged_rows(stages), txn.txn_id
+
+
+def _staged(work: Callable[[Stage], Staged], stage: Stage) -> Staged:
+    try:
+        return work(stage)
+    except PySparkException as error:
+        raise explain(error, stage.meta) or error from error
+
+
+def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb2.Change]:
+    return [write.change(stage.staged) for write, stage in zip(writes, stages, strict=True)]
+
+
+@contextmanager
+def _while_staging(lake: Lake, txn: Transaction, writes: Sequence[Write], *, stops: bool) -> Iterator[None]:
+    """Where Spark works: told that it is in vain, and seen how far it is."""
+    staging = [write for write in writes if write.stage is not None]
+    if not staging:
+        yield
+        return
+    title = ", ".join(f"{_operation(write)} {write.meta.name}" for write in staging)
+    with told_when_doomed(lake.spark, txn, stops=stops), progress(lake.spark, title):
+        yield
+
+
+def _register(txn: Transaction, write: Write, staged: Staged) -> None:
+    if staged.delete_sets:
+        txn.register(write.meta.table_id, staged.files, staged.delete_sets)
+    elif staged.files:
+        txn.queue(write.meta.table_id, staged.files)
+
+
+def _resubmit(
+    lake: Lake, writes: list[Write], lost: _Lost, message: str, cursors: Sequence[transaction_pb2.CursorMove]
+) -> tuple[common_pb2.Committed, str]:
+    """A new transaction takes over the files of the one that lost; no byte is written again."""
+    intents = [transaction_pb2.TableIntent(table_id=write.meta.table_id, operation=write.operation) for write in writes]
+    txn = lake.client.begin(intents, commit_message=message, adopt_from=lost.txn_id)
+    with txn:
+        try:
+            committed = txn.commit(_changes(writes, lost.stages), cursors)
+        except ClientConflict as error:
+            raise _Lost(txn.txn_id, error.conflict, lost.stages) from error
+    return committed, txn.txn_id
+
+
+@contextmanager
+def told_when_doomed(spark: SparkSession, txn: Transaction, *, stops: bool) -> Iterator[None]:
+    """Cancels the Spark jobs of this thread once their transaction can't commit any more."""
+    over = threading.Event()
+    failure: Exception | None = None
+
+    def look() -> None:
+        while not over.wait(LOOK_EVERY_S):
+            if txn.lost is not None or (stops and txn.doomed is not None):
+                cancel_jobs(spark, tag)
+
+    watcher = threading.Thread(target=look, name="laketx-doom", daemon=True)
+    with job_tag(spark, f"laketx-{txn.txn_id}") as tag:
+        watcher.start()
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised below, unless there is a reason behind it
+            failure = error
+        finally:
+            over.set()
+            watcher.join()
+    if txn.lost is not None:
+        raise txn.lost from failure
+    if stops and txn.doomed is not None:
+        raise ClientConflict(txn.doomed) from failure
+    if failure is not None:
+        raise failure
+
+
+def _commits(
+    writes: Sequence[Write], committed: common_pb2.Committed, txn_id: str, staged: dict[str, int], attempt: int
+) -> list[Commit]:
+    moment = moment_of(committed.commit_time_us)
+    by_id = {one.table_id: one for one in committed.tables}
+    found = []
+    for write in writes:
+        one = by_id[write.meta.table_id]
+        rows = staged.get(write.meta.table_id, 0)
+        applied = one.already_applied
+        name = write.meta.name
+        found.append(
+            Commit(name, one.version, moment, txn_id, one.rebased_over, 0 if applied else rows, attempt, applied)
+        )
+        tell(
+            f"{_operation(write)} {'applied before' if applied else 'committed'}", **_facts(write, one.version, txn_id)
+        )
+    return found
+
+
+def _operation(write: Write) -> str:
+    return word(common_pb2.Operation.Name(write.operation), "OPERATION_").lower()
+
+
+def _facts(write: Write, version: int, txn_id: str) -> Facts:
+    return {"table": write.meta.name, "version": version, "txn_id": txn_id}
+
+
+def _staged_rows(stages: Sequence[Stage]) -> dict[str, int]:
+    return {stage.meta.table_id: stage.staged.rows() for stage in stages}
+
+
+def _name(writes: Sequence[Write], table_id: str) -> str:
+    return next((write.meta.name for write in writes if write.meta.table_id == table_id), table_id)
