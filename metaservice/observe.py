@@ -116,7 +116,10 @@ CALL_SECONDS = Metric(
     "laketx_call_seconds", "histogram", "Single calls, from request to answer, by method.", ("method",)
 )
 CALL_ERRORS = Metric(
-    "laketx_call_errors_total", "counter", "Calls and streams refused, by method and reason.", ("method", "reason")
+    "laketx_call_errors_total",
+    "counter",
+    "Calls and streams refused, by method and reason; under Session also each call on one that came too fast.",
+    ("method", "reason"),
 )
 STREAMS = Metric("laketx_streams", "gauge", "Streams open now, by method; Session and Watch among them.", ("method",))
 STREAMS_ENDED = Metric(
@@ -145,6 +148,15 @@ STORE_BYTES = Metric("laketx_store_bytes", "gauge", "Bytes of the store on disk.
 LOG_BYTES = Metric("laketx_store_log_bytes", "gauge", "Bytes of the store's write-ahead log.")
 ROOM_BYTES = Metric(
     "laketx_store_room_bytes", "gauge", "Room for the log and all else until new work is refused; negative: it is."
+)
+QUOTA_USED = Metric(
+    "laketx_quota_used",
+    "gauge",
+    "What is used of a quota; by=all: by all principals together, by=principal: by the one that uses most of it.",
+    ("quota", "by"),
+)
+QUOTA_LIMIT = Metric(
+    "laketx_quota_limit", "gauge", "The most that all principals together, and each of them, may use.", ("quota", "by")
 )
 READ_ONLY = Metric("laketx_read_only", "gauge", "1 while new work is refused.")
 PURGE_HELD = Metric("laketx_purge_held", "gauge", "1 while the purge waits for an operator.")
@@ -186,6 +198,8 @@ METRICS: Final = (
     OPEN_TRANSACTIONS,
     STAGED_FILES,
     STAGED_BYTES,
+    QUOTA_USED,
+    QUOTA_LIMIT,
     OLDEST_TRANSACTION_SECONDS,
     PINS,
     OLDEST_PIN_SECONDS,
@@ -212,6 +226,7 @@ METRICS: Final = (
 
 K = TypeVar("K")
 V = TypeVar("V")
+Labelled = Mapping[tuple[str, ...], float]  # by the values of the labels
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -289,9 +304,9 @@ class CallMetrics:
                 found = self.seconds[method] = Histogram(SECONDS)
             found.observe(seconds)
 
-    def count_error(self, method: str, reason: str) -> None:
+    def count_error(self, method: str, reason: str, calls: int = 1) -> None:
         with self._lock:
-            self.errors[method, reason] = self.errors.get((method, reason), 0) + 1
+            self.errors[method, reason] = self.errors.get((method, reason), 0) + calls
 
     def count_stream(self, method: str, step: int) -> None:
         with self._lock:
@@ -303,12 +318,13 @@ class CallMetrics:
 
 
 class Metrics:
-    """All of them; `gauges` are asked at the scrape."""
+    """All of them; `gauges`, and those with labels, are asked at the scrape."""
 
     def __init__(self, decider: DeciderMetrics) -> None:
         self.decider = decider
         self.calls = CallMetrics()
         self.gauges: dict[Metric, Callable[[], float]] = {}
+        self.labelled: dict[Metric, Callable[[], Labelled]] = {}
 
     def render(self) -> str:
         """Prometheus's text format, version 0.0.4."""
@@ -341,6 +357,8 @@ class Metrics:
                     lines += _histogram_lines(metric, f'method="{_escaped(method)}"', histogram)
             elif metric in by_two:
                 lines += [_line(metric, key, value) for key, value in _copied(by_two[metric])]
+            elif metric in self.labelled:
+                lines += [_line(metric, key, value) for key, value in self.labelled[metric]().items()]
             elif metric in self.gauges:
                 lines.append(_line(metric, (), self.gauges[metric]()))
         return "\n".join(lines) + "\n"

@@ -134,7 +134,7 @@ def build_service(
     guard = housekeeping.guard
     keeping = KeepingCalls(decider, pins, Purge(decider, lambda: housekeeping.halted))
     sweeping = SweepingCalls(decider, Sweeping(decider, clocks, settings.keeping, lambda: housekeeping.halted))
-    operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S), guard)
+    operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S), guard, settings.quotas)
     reads = Reads(decider, clocks)
     planning = Planning(decider, reads)
     marking = MarkingCalls(decider, Marks(decider, clocks, transactions.check_room))

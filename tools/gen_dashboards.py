@@ -22,6 +22,7 @@ PANEL = (8, 7)
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 RANGE = "$__rate_interval"
 RUNBOOK = "docs/operations.md"
+QUOTA_SHARE = f"{observe.QUOTA_USED.name} / {observe.QUOTA_LIMIT.name}"
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,12 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             panel("Calls refused", observe.CALL_ERRORS, "reason", "ops"),
             panel("Jobs refused", observe.REFUSALS, "reason", "ops"),
             Panel("Streams", ((observe.STREAMS.name, "{{method}}"),), observe.STREAMS.says),
+            Panel(
+                "Quotas",
+                ((QUOTA_SHARE, "{{quota}}, {{by}}"),),
+                "The share of each quota that is used, by all principals and by the one that uses most of it.",
+                "percentunit",
+            ),
             panel("Tables", observe.TABLES),
             Panel("Uptime", ((f"time() - {observe.START_SECONDS.name}", "uptime"),), observe.START_SECONDS.says, "s"),
         ),
@@ -214,6 +221,14 @@ ALERT_RULES: tuple[Alert, ...] = (
         "warning",
         "A cursor that keeps versions has not been used for three days.",
         "laketx cursor list; drop it, or look after its reader.",
+    ),
+    Alert(
+        "LakeTXQuotaNearlyUsed",
+        f"{QUOTA_SHARE} > 0.9",
+        "5m",
+        "warning",
+        "Nine tenths of a quota are used, by all principals or by one; beyond it calls are refused.",
+        "laketx status says which and by whom: stop what runs away, or raise the setting.",
     ),
     Alert(
         "LakeTXPurgeHeld",

@@ -1,12 +1,21 @@
-"""`laketx status`: the service in numbers, and what waits for an operator."""
+"""`laketx status`: the service in numbers, what is used of its quotas, and what waits for an operator."""
 
 from __future__ import annotations
 
 from metaservice.cli.command import Arguments, Command
-from metaservice.cli.output import Session
+from metaservice.cli.output import Column, Session
 from metaservice.cli.values import duration_text, size_text, when
+from protos.laketx.v1 import admin_pb2
 
 AHEAD_SHOWN_MS = 60_000
+QUOTAS = (
+    Column("quota"),
+    Column("used", right=True),
+    Column("limit", rank=1, right=True),
+    Column("most by one", rank=2, right=True),
+    Column("limit of each", rank=3, right=True),
+    Column("who", rank=4),
+)
 
 
 def run(session: Session, args: Arguments) -> None:
@@ -37,6 +46,27 @@ def run(session: Session, args: Arguments) -> None:
             ("COMMIT TIMES", f"{duration_text(ahead)} ahead of the clock" if ahead > AHEAD_SHOWN_MS else ""),
         ]
     )
+    if status.quotas:  # a service of an earlier release says none
+        session.say("")
+        session.show_rows(QUOTAS, [_quota_row(one) for one in status.quotas])
 
 
-COMMAND = Command("status", "Show the service in numbers, and whether something waits for an operator.", run)
+def _quota_row(one: admin_pb2.QuotaUse) -> tuple[str, ...]:
+    amount = size_text if one.quota.endswith("_bytes") else str
+    return (
+        one.quota.replace("_", " "),
+        amount(one.used),
+        amount(one.limit),
+        amount(one.principal_used),
+        amount(one.principal_limit),
+        one.principal,
+    )
+
+
+COMMAND = Command(
+    "status",
+    "Show the service in numbers, what is used of its quotas, and whether something waits for an operator.",
+    run,
+    details="Of each quota it shows what all principals use together, and what the one uses that uses most of it. "
+    "Requests are those of the last second.",
+)

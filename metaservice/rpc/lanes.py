@@ -75,6 +75,11 @@ class Lane(ThreadPoolExecutor):
             if not self.held[principal]:
                 del self.held[principal]
 
+    def use(self) -> tuple[int, dict[str, int]]:
+        """The calls that run or wait, in all and by principal."""
+        with self._mutex:
+            return self.taken, dict(self.held)
+
     def stop(self) -> None:
         """End the threads that have nothing to do: a process that exits must leave none inside of gRPC."""
         for _ in self._threads_started:

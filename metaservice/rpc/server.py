@@ -81,6 +81,9 @@ class Server:
         metrics = operators.metrics.calls
         self._lanes = lanes = Lanes.build(settings.threads, settings.quotas)
         rates = Rates(settings.quotas[quotas.REQUESTS])
+        operators.quotas.add(
+            settings.quotas, {quotas.REQUESTS: rates.use, **{name: lane.use for name, lane in lanes.streams.items()}}
+        )
         self._streams = Streams(settings.patience, metrics.count_end)
         most = settings.message_bytes_max
         self._server = grpc.server(
@@ -102,7 +105,7 @@ class Server:
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # or clients that are quiet are cut off
             ],
         )
-        sessions = Sessions(calls, self._streams, rates, settings.quotas[quotas.SESSIONS].most)
+        sessions = Sessions(calls, self._streams, rates, metrics, settings.quotas[quotas.SESSIONS].most)
         self._watches = Watches(calls, self._streams)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, sessions), self._server

@@ -17,9 +17,10 @@ from google.protobuf.message import DecodeError
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.transaction import Txn
+from metaservice.observe import CallMetrics
 from metaservice.rpc import answers
 from metaservice.rpc.calls import Calls
-from metaservice.rpc.edge import principal_of
+from metaservice.rpc.edge import SESSION, principal_of
 from metaservice.rpc.lanes import Lane
 from metaservice.rpc.rates import Rates
 from metaservice.rpc.streams import Streams
@@ -33,10 +34,11 @@ OPEN_JOBS_MAX: Final = 4_096  # of one session; a frame may go beyond
 class Sessions:
     """Opens session streams."""
 
-    def __init__(self, calls: Calls, streams: Streams, rates: Rates, sessions_max: int) -> None:
+    def __init__(self, calls: Calls, streams: Streams, rates: Rates, metrics: CallMetrics, sessions_max: int) -> None:
         self._calls = calls
         self._streams = streams
         self._rates = rates
+        self._metrics = metrics
         self._readers = Lane("session-readers", sessions_max)
         self._starting = threading.Lock()
         self.stopping = False
@@ -87,6 +89,7 @@ class Sessions:
         try:
             self._rates.take(talk.principal, len(calls))
         except MetaError as refusal:
+            self._metrics.count_error(SESSION, refusal.reason, len(calls))
             talk.outbox.put([(token, refusal) for _, token, _ in jobs])
             return
         self._calls.decider.submit(jobs)

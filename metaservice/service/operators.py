@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from metaservice.core import quotas
+from metaservice.core.quotas import Quota
 from metaservice.core.tasks import TaskState
 from metaservice.core.transaction import Txn
 from metaservice.observe import (
@@ -20,6 +22,8 @@ from metaservice.observe import (
     OPEN_TRANSACTIONS,
     PINS,
     PURGE_HELD,
+    QUOTA_LIMIT,
+    QUOTA_USED,
     READ_ONLY,
     ROOM_BYTES,
     STAGED_BYTES,
@@ -35,6 +39,7 @@ from metaservice.observe import (
     TASKS_CLAIMED,
     TASKS_DONE,
     TASKS_QUEUED,
+    Labelled,
     Metrics,
 )
 from metaservice.service.backup import Backups, Place
@@ -42,10 +47,14 @@ from metaservice.service.check import Check, Progress
 from metaservice.service.clockguard import ClockGuard, ClockHold
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
+from metaservice.service.quota_use import QuotaUse, QuotaUses
+from metaservice.service.usage import COUNTED
 from metaservice.store.history import put_purge_hold, read_purge_hold
 
 SESSION = "/laketx.v1.TransactionService/Session"
 WATCH = "/laketx.v1.ReadService/Watch"
+BY_ALL = "all"
+BY_PRINCIPAL = "principal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +85,20 @@ class Status:
     clock_off_ms: int
     clock_hold_left_ms: int
     commit_times_ahead_ms: int
+    quotas: Sequence[QuotaUse]
 
 
 class Operators:
     """The use cases of AdminService."""
 
     def __init__(
-        self, decider: Decider, clocks: Clocks, place: Place, pause: Callable[[], None], guard: ClockGuard
+        self,
+        decider: Decider,
+        clocks: Clocks,
+        place: Place,
+        pause: Callable[[], None],
+        guard: ClockGuard,
+        limits: Mapping[str, Quota],
     ) -> None:
         self._decider = decider
         self._clocks = clocks
@@ -92,7 +108,15 @@ class Operators:
         self._start_us = clocks.now_us()
         self._start_mono_ms = clocks.mono_ms()
         self.backups = Backups(decider, clocks, place)
+        self.quotas = QuotaUses()
+        self.quotas.add(limits, {name: partial(self._use, name) for name in COUNTED})
         self.metrics = Metrics(decider.metrics)
+        self.metrics.labelled.update(
+            {
+                QUOTA_USED: lambda: self._by_quota(lambda use: use.used, lambda use: use.principal_used),
+                QUOTA_LIMIT: lambda: self._by_quota(lambda use: use.limit, lambda use: use.principal_limit),
+            }
+        )
         self.metrics.gauges.update(
             {
                 START_SECONDS: lambda: self._start_us / 1e6,
@@ -156,6 +180,7 @@ class Operators:
             clock_off_ms=clock.off_ms,
             clock_hold_left_ms=clock.left_ms,
             commit_times_ahead_ms=self._guard.ahead_ms(),
+            quotas=self.quotas.list(),
         )
 
     def check(self, table_id: str) -> Iterator[Progress]:
@@ -175,6 +200,16 @@ class Operators:
     def confirm_clock(self, *, validate_only: bool) -> ClockHold:
         """On the decider's thread: what was held since the clock jumped."""
         return self._guard.confirm(validate_only=validate_only)
+
+    def _use(self, quota: str) -> tuple[int, dict[str, int]]:
+        return self._decider.state.usage.use(quota)  # after a failure it is another state
+
+    def _by_quota(self, of_all: Callable[[QuotaUse], int], of_one: Callable[[QuotaUse], int]) -> Labelled:
+        shown: dict[tuple[str, ...], float] = {}
+        for use in self.quotas.list():
+            shown[use.quota, BY_ALL] = of_all(use)
+            shown[use.quota, BY_PRINCIPAL] = of_one(use)
+        return shown
 
     def _oldest(self) -> Txn | None:
         return min(list(self._decider.state.open.values()), key=lambda txn: txn.begin_us, default=None)

@@ -32,6 +32,10 @@ class Usage:
         else:
             shares.pop(principal, None)
 
+    def use(self, quota: str) -> tuple[int, dict[str, int]]:
+        """What all have, and what each has."""
+        return self.totals[quota], self.shares[quota].copy()
+
     def check(self, limits: Mapping[str, Quota], quota: str, principal: str, amount: int = 1) -> None:
         """Refuse what would go beyond the quota."""
         limit = limits[quota]

@@ -11,6 +11,7 @@ from metaservice.core.quotas import Quota
 from metaservice.rpc import refusals
 from metaservice.rpc.rates import Rates
 from metaservice.rpc.refusals import RefusalLog
+from metaservice.service.quota_use import QuotaUse, QuotaUses
 from metaservice.service.usage import Usage
 
 SLOW = 1  # a second: none comes while a test runs
@@ -64,3 +65,44 @@ def test_a_storm_of_refusals_is_a_few_lines(caplog: pytest.LogCaptureFixture, mo
     last = json.loads(caplog.records[-1].getMessage())
     assert (last["reason"], last["principal"]) == ("TOO_MANY_PINS", "etl")
     assert int(last["suppressed"]) == 1_000 - refusals.LINES_PER_WINDOW
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_requests_are_shown_as_those_of_the_last_whole_second() -> None:
+    clock = Clock()
+    rates = Rates(Quota(1_000, 1_000), clock)
+    rates.take("etl", 5)
+    rates.take("bi", 2)
+    assert rates.use() == (0, {})
+    clock.now_s += 1
+    assert rates.use() == (7, {"etl": 5, "bi": 2})
+    rates.take("etl")
+    assert rates.use() == (7, {"etl": 5, "bi": 2})
+    clock.now_s += 1
+    assert rates.use() == (1, {"etl": 1})
+    clock.now_s += 1
+    assert rates.use() == (0, {})
+    rates.take("etl", 3)
+    clock.now_s += 5
+    rates.take("etl", 4)
+    assert rates.use() == (0, {})
+
+
+def test_of_each_quota_the_one_that_uses_most_is_named() -> None:
+    uses = QuotaUses()
+    uses.add(
+        {quotas.PINS: Quota(10, 8), quotas.SESSIONS: Quota(4, 3)},
+        {quotas.PINS: lambda: (5, {"etl": 2, "bi": 3}), quotas.SESSIONS: lambda: (0, {})},
+    )
+    assert uses.list() == [
+        QuotaUse(quotas.SESSIONS, 0, 4, "", 0, 3),
+        QuotaUse(quotas.PINS, 5, 10, "bi", 3, 8),
+    ]

@@ -66,6 +66,7 @@ class GetStatusResponse(_message.Message):
     CLOCK_OFF_MS_FIELD_NUMBER: _builtins.int
     CLOCK_HOLD_LEFT_MS_FIELD_NUMBER: _builtins.int
     COMMIT_TIMES_AHEAD_MS_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The software's version."""
     tables: _builtins.int
@@ -118,6 +119,10 @@ class GetStatusResponse(_message.Message):
     """The running time after which it is believed by itself."""
     commit_times_ahead_ms: _builtins.int
     """By how much commit times lie ahead of the wall clock; they never go back."""
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]:
+        """The quotas, and what is used of them."""
+
     def __init__(
         self,
         *,
@@ -145,14 +150,59 @@ class GetStatusResponse(_message.Message):
         clock_off_ms: _builtins.int = ...,
         clock_hold_left_ms: _builtins.int = ...,
         commit_times_ahead_ms: _builtins.int = ...,
+        quotas: _abc.Iterable[Global___QuotaUse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class QuotaUse(_message.Message):
+    """A quota, and what is used of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUOTA_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_USED_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_LIMIT_FIELD_NUMBER: _builtins.int
+    quota: _builtins.str
+    """Its name, as refusals have it: sessions, watchers, plans, registrations, checks, transactions, staged_files,
+    staged_bytes, pins or requests.
+    """
+    used: _builtins.int
+    """What all principals use together; of requests: what they sent in the last second."""
+    limit: _builtins.int
+    """The most that they may use together."""
+    principal: _builtins.str
+    """The principal that uses most of it; empty: nobody does, or calls that name no principal do."""
+    principal_used: _builtins.int
+    """What this one uses."""
+    principal_limit: _builtins.int
+    """The most that each principal may use."""
+    def __init__(
+        self,
+        *,
+        quota: _builtins.str = ...,
+        used: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        principal_used: _builtins.int = ...,
+        principal_limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "principal", b"principal", "principal_limit", b"principal_limit", "principal_used", b"principal_used", "quota", b"quota", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaUse: _TypeAlias = QuotaUse  # noqa: Y015
 
 @_typing.final
 class ListPinsRequest(_message.Message):
