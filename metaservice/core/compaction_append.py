@@ -80,8 +80,10 @@ def _append_hidden(look: Look, waits: list[Wait]) -> tuple[GroupPlan | None, Gro
 
 def _first_within(look: Look, files: Iterable[PlanFile]) -> list[PlanFile]:
     taken: list[PlanFile] = []
+    size = 0
     for file in files:
-        if not look.fits([*taken, file], whole=not taken):
+        size += file.size_bytes
+        if not look.has_room(len(taken) + 1, size, whole=not taken):
             break
         taken.append(file)
     return taken

@@ -85,8 +85,10 @@ def _newest(segment: list[list[PlanFile]], *, settled: bool) -> list[list[PlanFi
 def _within_bounds(look: Look, run: list[list[PlanFile]]) -> list[PlanFile]:
     """The newest of a run, in whole data versions; none where even the newest is too much for any task."""
     taken: list[PlanFile] = []
+    size = 0
     for group in reversed(run):
-        if not look.fits([*taken, *group], whole=len(taken) < 2):
+        size += size_of(group)
+        if not look.has_room(len(taken) + len(group), size, whole=len(taken) < 2):
             break
         taken += group
     return taken

@@ -173,11 +173,13 @@ class Look:
         return GroupPlan(self.bucket.partition, self.bucket.bucket, paths, rows, size, reason, gain)
 
     def fits(self, files: Sequence[PlanFile], *, whole: bool) -> bool:
+        return self.has_room(len(files), size_of(files), whole=whole)
+
+    def has_room(self, files: int, size_bytes: int, *, whole: bool) -> bool:
         """Whether one task may read them; what can only be taken whole may go beyond the policy, not the limit."""
-        if len(files) > limits.TASK_FILES_MAX:
+        if files > limits.TASK_FILES_MAX:
             return False
-        within = len(files) <= self.policy.task_files
-        return whole or (within and sum(file.size_bytes for file in files) <= self.policy.task_bytes)
+        return whole or (files <= self.policy.task_files and size_bytes <= self.policy.task_bytes)
 
     def last_added(self) -> int:
         return max([file.added for file in self.bucket.files] + [one.added for one in self.bucket.sets], default=-1)
