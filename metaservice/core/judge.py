@@ -195,9 +195,10 @@ class Judging:
             and not (meta.keyed or change.app_ids_read)
             and meta.profile is not Profile.MAXCOMPUTE
         )
+        self._by_table = meta.profile is Profile.MAXCOMPUTE  # the outcome table: no file is looked at
         self._rows: RowChange | None = None
         self._put_off: deque[Footprint] = deque()
-        if mine.meta.profile is Profile.ROW_LEVEL:
+        if meta.profile is Profile.ROW_LEVEL:
             self._rows = RowChange(mine.change, mine.meta, mine.snapshots, mine.work)
 
     @property
@@ -210,18 +211,18 @@ class Judging:
             self.met = self.settled = winner.version
             return None
         mine = self.mine
-        mine.work.begin_winner(_cost(winner, mine.meta.profile))
-        conflict = None
-        if self._rows is not None:
-            conflict = self._meet_by_rows(self._rows, winner)
-        elif mine.meta.profile is Profile.MAXCOMPUTE:
+        if self._by_table:
+            mine.work.begin_winner(5 + len(winner.partitions))
             conflict = _maxcompute(mine, winner)
         else:
-            conflict = _delta(mine, winner)
+            files = len(winner.added) + len(winner.removed) + len(winner.touched)
+            mine.work.begin_winner(5 + len(winner.partitions) + 3 * files)
+            conflict = _delta(mine, winner) if self._rows is None else self._meet_by_rows(self._rows, winner)
         if conflict is None:
-            self.met = winner.version
-            self.settled = self._put_off[0].version - 1 if self._put_off else winner.version
-            if not self._grouped.isdisjoint(winner.partitions):
+            self.met = self.settled = winner.version
+            if self._put_off:
+                self.settled = self._put_off[0].version - 1
+            if self._grouped and not self._grouped.isdisjoint(winner.partitions):
                 self.near.append(winner)
         return conflict
 
@@ -246,13 +247,6 @@ class Judging:
                 return conflict
             self._put_off.popleft()
         return _row_level(self.mine, me, winner, may_skip=False)
-
-
-def _cost(winner: Footprint, profile: Profile) -> int:
-    """Of meeting a winner, conditions apart, in comparisons."""
-    if profile is Profile.MAXCOMPUTE:
-        return 5 + len(winner.partitions)
-    return 5 + len(winner.partitions) + 3 * (len(winner.added) + len(winner.removed) + len(winner.touched))
 
 
 def _lost(

@@ -52,7 +52,7 @@ class Work:
     Every turn gets on, however small it is: the first try in it is always allowed, and what was tried is remembered.
     """
 
-    __slots__ = ("_left", "_most", "_spent", "_tried")
+    __slots__ = ("_most", "_spent", "_tried", "left")
 
     def __init__(self, turn: float = float("inf"), most: float = limits.JUDGE_COMPARISONS_MAX) -> None:
         self._most = most
@@ -60,25 +60,21 @@ class Work:
         self.begin_turn(turn)
 
     def begin_turn(self, turn: float) -> None:
-        self._left = turn
+        self.left = turn
         self._tried = False
-
-    @property
-    def left(self) -> float:
-        return self._left
 
     def begin_winner(self, cost: int) -> None:
         """Raises Paused where the turn is over."""
-        if self._left <= 0:
+        if self.left <= 0:
             raise Paused
-        self._left -= cost
+        self.left -= cost
 
     def begin_try(self, cost: int) -> None:
         """A condition on a partition or on a file. Raises Paused where the turn is over."""
-        if self._left <= 0 and self._tried:
+        if self.left <= 0 and self._tried:
             raise Paused
         self._tried = True
-        self._left -= cost + _COST_OF_A_TRY
+        self.left -= cost + _COST_OF_A_TRY
 
     def compare(self, cost: int) -> None:
         """Try conditions on one partition. Refused where all of these take too long."""

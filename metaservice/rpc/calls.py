@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from metaservice.core import limits
 from metaservice.core.errors import MetaError, invalid
@@ -34,7 +33,6 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 Job = Callable[[], object]
 CONVERTED_IN_TURN_MAX = 8_192  # bytes of a request: it is converted by the decider, which takes less than handing over
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Calls:
     def prepared_begin(self, request: transaction_pb2.BeginTransactionRequest) -> Job:
         """Any thread: a large request is converted before the decider's turn."""
         if request.ByteSize() <= CONVERTED_IN_TURN_MAX:
-            return lambda: self.begin(request)
+            return partial(self.begin, request)
         try:
             metas = self._metas([one.table_id for one in request.tables])
             parsed = wire.begin(request, metas)
@@ -114,7 +112,7 @@ class Calls:
         """Any thread: a large request is converted before the decider's turn."""
         is_open = request.txn_id in self.decider.state.open
         if request.ByteSize() <= CONVERTED_IN_TURN_MAX or not is_open:
-            return lambda: self.commit(request)
+            return partial(self.commit, request)
         try:
             metas = self._metas([one.table_id for one in request.changes])
             parsed = self._commit(request.txn_id, request)
@@ -125,12 +123,22 @@ class Calls:
         return lambda: self._decide(parsed) if self._are_current(metas) else self.commit(request)
 
     def _decide(self, parsed: Commit) -> transaction_pb2.CommitTransactionResponse:
-        return _in_turns(lambda: answers.commit_answer(self.tasks.maintenance.commit(parsed)))
+        """What was parsed stays parsed when judging takes more than one turn."""
+        try:
+            return answers.commit_answer(self.tasks.maintenance.commit(parsed))
+        except Again:
+            raise Again(partial(self._decide, parsed)) from None
 
     def explain(self, request: transaction_pb2.ExplainTransactionRequest) -> transaction_pb2.ExplainTransactionResponse:
         as_commit = transaction_pb2.CommitTransactionRequest(txn_id=request.txn_id, changes=request.changes)
         parsed = self._commit(request.txn_id, as_commit)
-        return _in_turns(lambda: _explained(self.transactions.explain(parsed)))
+        return self._explain(parsed)
+
+    def _explain(self, parsed: Commit) -> transaction_pb2.ExplainTransactionResponse:
+        try:
+            return _explained(self.transactions.explain(parsed))
+        except Again:
+            raise Again(partial(self._explain, parsed)) from None
 
     def _commit(self, txn_id: str, request: transaction_pb2.CommitTransactionRequest) -> Commit:
         txn = self.decider.state.get_txn(wire.txn_id(txn_id))
@@ -229,11 +237,3 @@ def _explained(result: Conflict | list[TableCommit]) -> transaction_pb2.ExplainT
     if isinstance(result, Conflict):
         return transaction_pb2.ExplainTransactionResponse(conflict=answers.conflict(result))
     return transaction_pb2.ExplainTransactionResponse(committed=answers.would_commit(result))
-
-
-def _in_turns(step: Callable[[], T]) -> T:
-    """What was parsed stays parsed when the step takes more than one turn."""
-    try:
-        return step()
-    except Again:
-        raise Again(lambda: _in_turns(step)) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.transaction import Txn
 from metaservice.observe import CallMetrics
 from metaservice.rpc import answers
-from metaservice.rpc.calls import Calls
+from metaservice.rpc.calls import CONVERTED_IN_TURN_MAX, Calls
 from metaservice.rpc.edge import SESSION, principal_of
 from metaservice.rpc.lanes import Lane
 from metaservice.rpc.rates import Rates
@@ -29,6 +29,8 @@ from protos.laketx.v1 import transaction_pb2 as pb
 
 log = logging.getLogger("laketx.session")
 OPEN_JOBS_MAX: Final = 4_096  # of one session; a frame may go beyond
+Prepare = Callable[[Any], Callable[[], object]]
+_NONE: Final[dict[str, Prepare]] = {}
 
 
 class Sessions:
@@ -43,15 +45,14 @@ class Sessions:
         self._starting = threading.Lock()
         self.stopping = False
         self._serve: dict[str, Callable[[Any], object]] = {
+            "begin": calls.begin,
             "register": calls.register,
+            "commit": calls.commit,
             "renew": calls.renew,
             "abort": calls.abort,
             "ping": calls.ping,
         }
-        self._prepare: dict[str, Callable[[Any], Callable[[], object]]] = {
-            "begin": calls.prepared_begin,
-            "commit": calls.prepared_commit,
-        }
+        self._prepare: dict[str, Prepare] = {"begin": calls.prepared_begin, "commit": calls.prepared_commit}
 
     def stop(self) -> None:
         """Answer what has come, then end the streams: a client would keep its own open for as long as it lives."""
@@ -84,7 +85,8 @@ class Sessions:
 
     def submit(self, talk: _Talk, raw: bytes) -> None:
         calls = pb.SessionRequest.FromString(raw).calls
-        jobs = self._jobs(talk.outbox.put, calls)
+        prepare = self._prepare if len(raw) > CONVERTED_IN_TURN_MAX else _NONE
+        jobs = self._jobs(talk.outbox.put, calls, prepare)
         talk.open += len(jobs)
         try:
             self._rates.take(talk.principal, len(calls))
@@ -94,7 +96,7 @@ class Sessions:
             return
         self._calls.decider.submit(jobs)
 
-    def _jobs(self, sink: Sink, calls: Iterable[pb.SessionCall]) -> list[Job]:
+    def _jobs(self, sink: Sink, calls: Iterable[pb.SessionCall], prepare: Mapping[str, Prepare]) -> list[Job]:
         """The calls in their order; appends that follow each other are one job."""
         jobs: list[Job] = []
         appends: list[pb.SessionCall] = []
@@ -106,11 +108,11 @@ class Sessions:
             if appends:
                 jobs.append(self._appends(sink, appends))
                 appends = []
-            prepare, serve = self._prepare.get(kind or ""), self._serve.get(kind or "")
-            if prepare is not None:
-                jobs.append((sink, (call.call_id, kind), prepare(getattr(call, kind or ""))))
-            elif serve is None or kind is None:
+            serve = self._serve.get(kind or "")
+            if serve is None or kind is None:
                 jobs.append((sink, (call.call_id, "error"), _refuse))
+            elif kind in prepare:
+                jobs.append((sink, (call.call_id, kind), prepare[kind](getattr(call, kind))))
             else:
                 jobs.append((sink, (call.call_id, kind), partial(serve, getattr(call, kind))))
         if appends:
@@ -135,6 +137,7 @@ class _Talk:
         self._frames = frames
         self._answered = 0
         self._ended = False
+        self._full = False
         self._moved = threading.Condition()
 
     @property
@@ -142,22 +145,33 @@ class _Talk:
         return self._answered >= self.open
 
     def sent(self, count: int) -> None:
-        with self._moved:
-            self._answered += count
-            self._moved.notify()
+        self._answered += count
+        if self._full:
+            with self._moved:
+                self._moved.notify()
 
     def end(self) -> None:
         with self._moved:
             self._ended = True
             self._moved.notify()
 
+    def _has_room(self) -> bool:
+        return self.open - self._answered < OPEN_JOBS_MAX
+
+    def _wait_for_room(self) -> None:
+        """Who doesn't take answers is read no further. Whoever sends looks at `_full` after it has counted."""
+        with self._moved:
+            self._full = True
+            self._moved.wait_for(lambda: self._ended or self._has_room())
+            self._full = False
+
     def read(self) -> None:
         """On a thread of its own, until the client has no more frames."""
         try:
             for raw in self._frames:
                 self._sessions.submit(self, raw)
-                with self._moved:  # who doesn't take answers is read no further
-                    self._moved.wait_for(lambda: self._ended or self.open - self._answered < OPEN_JOBS_MAX)
+                if not self._has_room():
+                    self._wait_for_room()
                 if self._ended or self._sessions.stopping:
                     break
         except DecodeError as error:

@@ -69,9 +69,11 @@ def _meet(state: State, table: TableState, judging: Judging, most: int) -> Confl
     try:
         while judging.met < table.head:
             version = judging.met + 1
-            if version not in table.footprints:
+            winner = table.footprints.get(version)
+            if winner is None:
                 work.begin_winner(_COST_OF_A_RECORD)
-            conflict = judging.meet(state.winner(table, version))
+                winner = state.winner(table, version)
+            conflict = judging.meet(winner)
             if conflict is not None:
                 return conflict
         return judging.end()

@@ -401,7 +401,8 @@ class State:
                 self._put_staged(txn)
             else:
                 self.batch.delete(keys.open_key(raw))
-        self.forget_staged(txn)  # an adoption loads what it takes over
+        if txn.staged_bytes:
+            self.forget_staged(txn)
         self.ended[txn.txn_id] = txn
         self.ended_now.append(txn)
         self.tasks.transaction_ended(txn, self.batch)
@@ -438,7 +439,8 @@ class State:
             for chunk in range(mine.chunks):
                 self.batch.delete(keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk))
             mine.chunks = 0
-        self.forget_staged(txn)
+        if txn.staged_bytes:
+            self.forget_staged(txn)
 
     def _put_staged(self, txn: Txn) -> None:
         for mine in txn.tables.values():
