@@ -267,11 +267,12 @@ def _lost(
 
 
 def advice_for(change: Change, rule: Rule, *, blind: bool) -> Advice:
+    """RESUBMIT where the transaction is blind INSERTs and nothing else: no other one's files can be adopted."""
     if rule in (Rule.METADATA_CHANGED, Rule.PROTOCOL_CHANGED):
         return Advice.RELOAD
     if change.operation in COMPACTIONS:
         return Advice.PLAN_AGAIN
-    if change.operation is Operation.INSERT and blind:
+    if change.operation is Operation.INSERT and blind and change.others_insert:
         return Advice.RESUBMIT
     return Advice.RERUN
 

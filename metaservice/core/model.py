@@ -268,6 +268,7 @@ class Change:
     changes_data: bool = True
     key_sets: tuple[KeySet, ...] | None = None
     others_blind: bool = True
+    others_insert: bool = True
     others_change_data: bool = False
 
     @property

@@ -1,4 +1,5 @@
-"""What counts of a whole transaction where one of its tables is judged: is it blind, and does it change data?
+"""What counts of a whole transaction where one of its tables is judged: is it blind, does it change data, and is it
+INSERTs alone, so that its files can be resubmitted where it loses?
 
 Worked example, two tables under `delta_serializable`:
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metaservice.core.model import SCOPED, Change
+from metaservice.core.model import SCOPED, Change, Operation
 
 
 def tell(changes: Sequence[Change]) -> None:
@@ -19,9 +20,11 @@ def tell(changes: Sequence[Change]) -> None:
         return
     blind = [is_blind(change) for change in changes]
     with_data = [changes_data(change) for change in changes]
+    inserts = [change.operation is Operation.INSERT for change in changes]
     for at, change in enumerate(changes):
         change.others_blind = all(blind[:at] + blind[at + 1 :])
         change.others_change_data = any(with_data[:at] + with_data[at + 1 :])
+        change.others_insert = all(inserts[:at] + inserts[at + 1 :])
 
 
 def is_blind(change: Change) -> bool:

@@ -6,19 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from metaservice.core import quotas
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.model import Change, Conflict, Entry, Footprint, Operation, Rule
+from metaservice.core.model import Entry, Footprint, Operation, Rule
 from metaservice.core.quotas import Quota
 from metaservice.core.transaction import Txn, TxnState
 from metaservice.service.state import State
 from metaservice.service.usage import staged_bytes
 
 METADATA_RULES = (Rule.METADATA_CHANGED, Rule.PROTOCOL_CHANGED)
-
-
-def is_adoptable(conflict: Conflict, changes: Sequence[Change]) -> bool:
-    """Whether the files of a transaction that lost are as good as they were."""
-    blind_inserts = all(change.operation is Operation.INSERT and not change.reads for change in changes)
-    return blind_inserts and conflict.rule not in METADATA_RULES
 
 
 def adopt(state: State, txn: Txn, old_id: str, limits: Mapping[str, Quota]) -> None:

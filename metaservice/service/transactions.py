@@ -13,6 +13,7 @@ from metaservice.core.clock import next_commit_time
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.judge import advice_for
 from metaservice.core.model import (
+    Advice,
     Change,
     Conflict,
     Entry,
@@ -25,7 +26,7 @@ from metaservice.core.model import (
 from metaservice.core.quotas import Quota
 from metaservice.core.rebase import Author, check, commit_on_top
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age, txn_time_ms
-from metaservice.service.adopting import adopt, check_staged, is_adoptable
+from metaservice.service.adopting import adopt, check_staged
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.judging import check_cost, judge_commit, look
@@ -305,7 +306,7 @@ class Transactions:
         txn.state = TxnState.CONFLICT
         txn.conflict = conflict
         txn.end_us = self._clocks.now_us()
-        txn.adoptable = is_adoptable(conflict, changes)
+        txn.adoptable = conflict.advice is Advice.RESUBMIT
         if txn.adoptable:
             for change in changes:
                 mine = txn.tables[change.table_id]

@@ -181,6 +181,26 @@ def test_files_of_a_lost_insert_are_adopted_once(stubs: Stubs) -> None:
     assert sorted(added) == [f"{loser}/inline", f"{loser}/registered"]
 
 
+@pytest.mark.parametrize("beside", [common_pb2.OPERATION_ALTER, common_pb2.OPERATION_UPDATE])
+def test_an_insert_that_can_not_be_adopted_is_not_advised_to_be_resubmitted(stubs: Stubs, beside: int) -> None:
+    """Beside an ALTER, or an UPDATE that read nothing, it is blind all the same."""
+    mine, other = stubs.create(f"mine_{beside}", keyed=True), stubs.create(f"beside_{beside}", keyed=True)
+    intents = [
+        transaction_pb2.TableIntent(table_id=mine, operation=common_pb2.OPERATION_INSERT),
+        transaction_pb2.TableIntent(table_id=other, operation=beside),  # type: ignore[arg-type]
+    ]
+    loser, winner = stubs.begin_with(intents), stubs.begin(mine)
+    stubs.commit(winner, files(mine, delta(winner)))
+    change = common_pb2.Change(table_id=other)
+    if beside == common_pb2.OPERATION_ALTER:
+        change.alteration.set_properties["write.compression"] = "zstd"
+    lost = stubs.commit(loser, files(mine, delta(loser)), change)
+    assert lost.conflict.advice == common_pb2.ADVICE_RERUN
+    heir = [transaction_pb2.TableIntent(table_id=each, operation=common_pb2.OPERATION_INSERT) for each in (mine, other)]
+    adopting = lambda: stubs.begin_with(heir, adopt_from=loser)  # noqa: E731
+    check_refused(adopting, CODE.FAILED_PRECONDITION, "NOT_ADOPTABLE")
+
+
 def test_files_written_under_other_settings_are_not_adopted(stubs: Stubs) -> None:
     table_id = stubs.create("altered", keyed=True)
     loser = lose_insert(stubs, table_id)

@@ -97,13 +97,27 @@ def test_inserts_into_two_tables_are_blind() -> None:
     tables.a.expect_win(mine)
 
 
-def test_an_insert_beside_a_restore_that_loses_can_not_be_resubmitted() -> None:
+@pytest.mark.parametrize(
+    ("beside", "advice"),
+    [
+        (Operation.INSERT, Advice.RESUBMIT),
+        (Operation.RESTORE, Advice.RERUN),
+        (Operation.ALTER, Advice.RERUN),
+        (Operation.UPDATE, Advice.RERUN),
+    ],
+)
+def test_only_inserts_beside_inserts_are_advised_to_be_resubmitted(beside: Operation, advice: Advice) -> None:
     tables = Tables(Profile.MAXCOMPUTE)
-    mine = tables.insert(tables.a), tables.b.change(Operation.RESTORE, scope=Scope(None))
+    other = tables.b.change(beside)
+    if beside is Operation.RESTORE:
+        other.scope = Scope(None)
+    if beside is Operation.ALTER:
+        other.alteration = Alteration(comment="counted")
+    mine = tables.insert(tables.a), other
     tables.a.insert("theirs", {7: 7})
     answer = tables.commit(*mine)[0]
     assert isinstance(answer, Conflict)
-    assert answer.advice is Advice.RERUN
+    assert answer.advice is advice
 
 
 def test_an_alter_that_says_what_it_read_loses_to_new_rows_under_row_level() -> None:
