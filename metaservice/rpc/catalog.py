@@ -67,10 +67,11 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         tables: list[catalog_pb2.Table] = []
         place = b""
         if kind != DROPPED:
-            live = self._calls.catalog.tables.list_live(namespace, after.decode(), size)
-            tables = list(fitting(answers.table(one) for one in live))
-            if len(live) == size or len(tables) < len(live):
-                place = LIVE + tables[-1].name.encode()
+            live, following = self._calls.catalog.tables.list_live(namespace, after.decode(), size)
+            tables = list(fitting(answers.table(one) for _, one in live))
+            if len(tables) < len(live):
+                following, _ = live[len(tables) - 1]
+            place = LIVE + following.encode() if following else b""
         if not place and request.include_dropped and len(tables) < size:
             rest = size - len(tables)
             from_id = after if kind == DROPPED else b""

@@ -38,13 +38,17 @@ class Tables:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
 
-    def list_live(self, namespace: str, after: str, count: int) -> list[TableState]:
-        """Live ones by name."""
+    def list_live(self, namespace: str, after: str, count: int) -> tuple[list[tuple[str, TableState]], str]:
+        """Live ones by name, and the name after which to go on; empty at the end.
+
+        There may be fewer than asked for, though more follow: some come and go while this looks.
+        """
         state = self._decider.state
         prefix = f"{state.namespaces.as_written(namespace) or namespace}." if namespace else ""
         names = nsmallest(count, (name for name in list(state.names) if name > after and name.startswith(prefix)))
-        found = [state.tables.get(state.names.get(name, "")) for name in names]
-        return [table for table in found if table is not None and table.durable >= 0]
+        found = [(name, state.tables.get(state.names.get(name, ""))) for name in names]
+        live = [(name, table) for name, table in found if table is not None and table.durable >= 0]
+        return live, names[-1] if len(names) == count else ""
 
     def list_dropped(self, namespace: str, after: bytes, count: int) -> tuple[list[Dropped], bytes]:
         """By id, and where to go on; empty at the end. Looks at a bounded number."""
