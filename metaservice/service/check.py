@@ -18,6 +18,7 @@ from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Entry, TableMeta
 from metaservice.core.transaction import Txn, TxnState
+from metaservice.service.check_imports import check_entry, check_foreign_uses, check_imports
 from metaservice.service.check_marks import check_marks
 from metaservice.service.replay import (
     NOT_KNOWN,
@@ -32,6 +33,7 @@ from metaservice.service.replay import (
     told_by_log,
 )
 from metaservice.store import keys
+from metaservice.store.imports import IMPORTS
 from metaservice.store.log import LoggedCommit, entries_of
 from metaservice.store.port import Cursor, prefix_end
 from metaservice.store.records import decode_table, decode_txn
@@ -58,6 +60,7 @@ class Check:
         self._cursor = cursor
         self._pause = pause
         self._spans_kept = cursor.get(keys.upkeep_key(PAST)) is not None  # else it was never opened by this release
+        self._imports_kept = cursor.get(keys.upkeep_key(IMPORTS)) is not None
         self._progress = Progress()
         self._found = 0
         self._steps = 0
@@ -71,7 +74,7 @@ class Check:
             yield from self._part(lambda: self._table(raw_id))  # noqa: B023 - run before the next turn
             self._progress.tables += 1
         if not table_id:
-            for part in (self._names, self._transactions, self._open, self._staged, self._marks):
+            for part in (self._names, self._transactions, self._open, self._staged, self._marks, self._foreign_uses):
                 yield from self._part(part)
         self._progress.done = True
         yield self._said()
@@ -128,7 +131,7 @@ class Check:
             if isinstance(one, ValueError):
                 self._problem("RECORD_UNREADABLE", table=name, record="index entry", error=one)
                 continue
-            self._indexed(one, name, kept)
+            self._indexed(raw_id, one, name, kept)
             if meta is not None and not meta.keyed and not one.entry.is_delete_set:
                 ranges.add(one.entry, live=one.removed == 0)
             for happening in told_by_index(one, kept):
@@ -139,8 +142,14 @@ class Check:
         if differing:
             yield from self._differences(raw_id, name, kept, differing)
         self._row_ids(raw_id, name, ranges)
+        yield from self._other_indexes(raw_id, name)
+
+    def _other_indexes(self, raw_id: bytes, name: str) -> Iterator[None]:
+        """Where they are kept: each was added by a release."""
         if self._spans_kept:
             yield from self._spans(raw_id, name)
+        if self._imports_kept:
+            yield from check_imports(self._cursor, raw_id, self._problem, self._count)
 
     def _spans(self, raw_id: bytes, name: str) -> Iterator[None]:
         """What was taken out is found by the versions that held it, and nothing else is."""
@@ -259,8 +268,10 @@ class Check:
         except Exception:  # noqa: BLE001 - bytes can be wrong in any way
             return None
 
-    def _indexed(self, one: Indexed, name: str, kept: Kept) -> None:
+    def _indexed(self, raw_id: bytes, one: Indexed, name: str, kept: Kept) -> None:
         path = one.entry.path
+        if one.entry.external and self._imports_kept:
+            check_entry(self._cursor, raw_id, one, self._problem)
         if one.misplaced:
             self._problem("INDEX_ENTRY_MISPLACED", table=name, path=path, added=one.added, removed=one.removed)
         if max(one.added, one.removed, one.data_version) > kept.head:
@@ -397,6 +408,10 @@ class Check:
 
     def _marks(self) -> Iterator[None]:
         return check_marks(self._cursor, self._problem, self._count)
+
+    def _foreign_uses(self) -> Iterator[None]:
+        if self._spans_kept and self._imports_kept:
+            yield from check_foreign_uses(self._cursor, self._problem, self._count)
 
     def _stager(self, txn_id: str, table_id: str) -> None:
         txn = self._find_txn(txn_id)

@@ -13,7 +13,7 @@ from typing import Final
 
 from metaservice.core.errors import MetaError
 from metaservice.core.external import identity_of, locate
-from metaservice.core.model import Live
+from metaservice.core.model import Entry, Live
 from metaservice.store import keys
 from metaservice.store.plan_records import decode_stored
 from metaservice.store.port import Batch, Cursor, Store, prefix_end
@@ -26,21 +26,29 @@ BATCH_MAX: Final = 5_000
 
 def put_import(batch: Batch, table: bytes, live: Live) -> None:
     """An external entry has become live."""
-    entry = live.entry
-    batch.put(keys.import_key(table, _digest(entry.path), entry.partition, entry.bucket, entry.path), b"")
-    _put_named(batch, table, live, entry.path)
+    batch.put(import_of(table, live.entry), b"")
+    _put_named(batch, table, live, live.entry.path)
 
 
 def end_import(batch: Batch, table: bytes, live: Live) -> None:
     """It was taken out; versions that are kept may name it."""
-    entry = live.entry
-    batch.delete(keys.import_key(table, _digest(entry.path), entry.partition, entry.bucket, entry.path))
+    batch.delete(import_of(table, live.entry))
 
 
 def forget_import(batch: Batch, table: bytes, live: Live) -> None:
     """No version that is kept names it since it was added."""
-    for key in _named(table, live, live.entry.path):
+    for key in names_of(table, live.entry, live.added):
         batch.delete(key)
+
+
+def import_of(table: bytes, entry: Entry) -> bytes:
+    """Its key in the first index, while it is live."""
+    return keys.import_key(table, _digest(entry.path), entry.partition, entry.bucket, entry.path)
+
+
+def names_of(table: bytes, entry: Entry, added: int) -> list[bytes]:
+    """Its keys in the second index, for as long as a version that is kept names it."""
+    return _named(table, entry, added, entry.path)
 
 
 def find_imports(store: Store, table: bytes, path: str) -> list[Live]:
@@ -82,20 +90,19 @@ def index_imports(store: Store, batch: Batch) -> None:
 
 
 def _put_named(batch: Batch, table: bytes, live: Live, path: str) -> None:
-    for key in _named(table, live, path):
+    for key in _named(table, live.entry, live.added, path):
         batch.put(key, b"")
 
 
-def _named(holder: bytes, live: Live, path: str) -> list[bytes]:
+def _named(holder: bytes, entry: Entry, added: int, path: str) -> list[bytes]:
     """A key for each part of the path that may be a table's folder."""
-    entry = live.entry
     try:
         found = locate(path)
     except MetaError:
         return []
     own = keys.live_key(holder, entry.partition, entry.bucket, entry.path)
     inside = {keys.uuid_bytes(table_id): found.inside(table_id) for table_id in found.table_ids}
-    return [keys.named_key(table, there, holder, own, live.added) for table, there in inside.items() if there]
+    return [keys.named_key(table, there, holder, own, added) for table, there in inside.items() if there]
 
 
 def _digest(path: str) -> bytes:

@@ -359,6 +359,12 @@ def named_key(table: bytes, path: str, holder: bytes, entry: bytes, added: int) 
     return named_prefix(table, path) + holder + entry[17:] + _Q.pack(added)
 
 
+def split_named(key: bytes) -> tuple[bytes, bytes, bytes, int]:
+    """Path in the folder, holder, the end of the entry's live key, and the version that added it."""
+    path, _, rest = key[17:].partition(b"\x00")
+    return path, rest[:16], rest[16:-8], decode_version(rest[-8:])
+
+
 def task_key(task: bytes) -> bytes:
     return TASKS + task
 
