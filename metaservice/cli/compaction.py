@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Final
 
 from metaservice.cli.command import TABLE, TASK, Arguments, Command, Parser, add_limit, add_table, add_yes
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.find import find_table
+from metaservice.cli.find import Tables, find_table
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.partitions import read_partitions
-from metaservice.cli.values import duration_text, partition_text, size_text, when, word
+from metaservice.cli.values import duration_text, partition_text, size_text, types_of, when, word
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2
 
 OPERATIONS: Final = {
@@ -88,7 +89,8 @@ def run_plan(session: Session, args: Arguments) -> None:
         first.tasks.extend(tasks)
         session.show_json(first)
         return
-    session.show_rows(PLANS, map(plan_row, tasks))
+    tables = Tables(session.client)
+    session.show_rows(PLANS, (plan_row(task, tables) for task in tasks))
     if first.held_back:
         session.note(f"held back: {first.held_back}")
     left = first.tasks_in_all - len(tasks)
@@ -97,10 +99,10 @@ def run_plan(session: Session, args: Arguments) -> None:
     )
 
 
-def plan_row(task: maintenance_pb2.MaintenanceTask) -> Row:
+def plan_row(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> Row:
     return (
         what_of(task),
-        where_of(task),
+        where_of(task, tables),
         sum(group.files for group in task.groups),
         size_text(sum(group.bytes for group in task.groups)),
         task.gain.files_less,
@@ -127,20 +129,25 @@ def run_list(session: Session, args: Arguments) -> None:
     if session.as_json:
         session.show_json(tasks)
         return
-    session.show_rows(TASKS, map(task_row, tasks))
+    show_tasks(session, tasks)
     age_ms = max(session.now_us() - first.oldest_create_time_us, 0) // 1000
     oldest = f", the oldest for {duration_text(age_ms)}" if first.oldest_create_time_us else ""
     alarm = f", {first.failed} with an alarm" if first.failed else ""
     session.note(f"in all {first.queued} waiting, {first.claimed} running{alarm}{oldest}")
 
 
-def task_row(task: maintenance_pb2.MaintenanceTask) -> Row:
+def show_tasks(session: Session, tasks: Sequence[maintenance_pb2.MaintenanceTask]) -> None:
+    tables = Tables(session.client)
+    session.show_rows(TASKS, (task_row(task, tables) for task in tasks))
+
+
+def task_row(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> Row:
     return (
         task.task_id,
         task.table_name or task.table_id,
         what_of(task),
         word(maintenance_pb2.TaskState.Name, task.state),
-        where_of(task),
+        where_of(task, tables),
         sum(group.files for group in task.groups),
         size_text(sum(group.bytes for group in task.groups)),
         f"{task.progress:.0%}",
@@ -155,12 +162,14 @@ def what_of(task: maintenance_pb2.MaintenanceTask) -> str:
     return next(name for name, operation in OPERATIONS.items() if operation == task.operation)
 
 
-def where_of(task: maintenance_pb2.MaintenanceTask) -> str:
-    """The first bucket, and how many there are more."""
+def where_of(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> str:
+    """The first bucket, and how many there are more. The table is asked for only where a time needs its type."""
     if not task.groups:
         return ""
     first = task.groups[0]
-    place = f"{partition_text(first.partition)} #{first.bucket}".strip()
+    has_time = any(each.value.HasField("timestamp_us") for each in first.partition.values)
+    table = tables[task.table_id] if has_time else None
+    place = f"{partition_text(first.partition, types_of(table) if table is not None else None)} #{first.bucket}".strip()
     return f"{place} +{len(task.groups) - 1}" if len(task.groups) > 1 else place
 
 
@@ -192,7 +201,7 @@ def run_run(session: Session, args: Arguments) -> int:
     if session.as_json:
         session.show_json({"tasks": tasks, "left_out": answer.left_out})
     elif tasks:
-        session.show_rows(TASKS, map(task_row, tasks))
+        show_tasks(session, tasks)
     else:
         session.say("nothing to do")
     if answer.left_out:
@@ -252,7 +261,7 @@ def cancel_arguments(parser: Parser) -> None:
 
 def run_cancel(session: Session, args: Arguments) -> None:
     task = session.client.get_task(args.task_id)
-    what = f"{what_of(task)} of {task.table_name or task.table_id}, {where_of(task)}"
+    what = f"{what_of(task)} of {task.table_name or task.table_id}, {where_of(task, Tables(session.client))}"
     if args.dry_run:
         if session.as_json:
             session.show_json(task)

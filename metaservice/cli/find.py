@@ -55,6 +55,19 @@ def table_or_none(client: MetaClient, table_id: str) -> catalog_pb2.Table | None
         return None
 
 
+class Tables:
+    """Tables by id, each asked for once."""
+
+    def __init__(self, client: MetaClient) -> None:
+        self._client = client
+        self._known: dict[str, catalog_pb2.Table | None] = {}
+
+    def __getitem__(self, table_id: str) -> catalog_pb2.Table | None:
+        if table_id not in self._known:
+            self._known[table_id] = table_or_none(self._client, table_id)
+        return self._known[table_id]
+
+
 def table_name(client: MetaClient, table_id: str) -> str:
     """The id stays where the table is gone."""
     table = table_or_none(client, table_id)

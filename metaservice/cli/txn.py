@@ -6,10 +6,9 @@ from itertools import islice
 
 from metaservice.cli.command import OPEN_TRANSACTION, TABLE, TRANSACTION, Arguments, Command, Parser, add_limit, add_yes
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.find import find_table, table_name, table_or_none
+from metaservice.cli.find import Tables, find_table, table_name
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.values import typed_partition_text, types_of, when, word
-from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 STATES = ["open", "committed", "conflict", "aborted", "expired"]
@@ -142,19 +141,6 @@ def run_abort(session: Session, args: Arguments) -> None:
     if session.as_json:
         session.show_json(client.get_transaction(args.txn_id))
     session.done(f"{args.txn_id} is aborted")
-
-
-class Tables:
-    """Tables by id, each asked for once."""
-
-    def __init__(self, client: MetaClient) -> None:
-        self._client = client
-        self._known: dict[str, catalog_pb2.Table | None] = {}
-
-    def __getitem__(self, table_id: str) -> catalog_pb2.Table | None:
-        if table_id not in self._known:
-            self._known[table_id] = table_or_none(self._client, table_id)
-        return self._known[table_id]
 
 
 def outcome_of(transaction: transaction_pb2.Transaction, tables: Tables) -> str:

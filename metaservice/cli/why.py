@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from metaservice.cli.command import TRANSACTION, Arguments, Command, Parser
-from metaservice.cli.find import table_or_none
+from metaservice.cli.find import Tables, table_or_none
 from metaservice.cli.output import Session
-from metaservice.cli.txn import Tables, outcome_of, with_typed_partition
+from metaservice.cli.txn import outcome_of, with_typed_partition
 from metaservice.cli.values import when, word
 from metaservice.client import ErrorKind, MetaClient, MetaServiceError
 from metaservice.terminal import printable

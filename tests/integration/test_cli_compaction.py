@@ -7,10 +7,12 @@ import pytest
 
 from metaservice.cli.failures import Exit
 from metaservice.client import MetaClient
-from tests.integration.compacting import insert, new_table, work
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+from tests.integration.compacting import PLAIN, insert, new_table, work, written
 from tests.integration.service import service
 from tests.integration.terminal import Shell
 
+AT_US = 1_795_257_000_000_000  # 2026-11-21 10:30:00 in UTC
 FLAGS = ("--schedule-ms", "0", "--task-backoff-ms", "1")
 
 
@@ -53,6 +55,30 @@ def test_plan_run_list_and_cancel(lake: tuple[Shell, MetaClient]) -> None:
     assert task["task_id"] not in shell.run("compaction", "list").out
     ended = json.loads(shell.run("compaction", "list", "--all", "-o", "json").out)
     assert [(one["task_id"], one["state"]) for one in ended] == [(task["task_id"], "cancelled")]
+
+
+@pytest.mark.parametrize(("kind", "shown"), [("timestamp", "10:30:00Z #0"), ("timestamp_ntz", "10:30:00 #0")])
+def test_tasks_show_partitions_by_time_as_all_other_lists_do(
+    lake: tuple[Shell, MetaClient], kind: str, shown: str
+) -> None:
+    shell, client = lake
+    columns = [catalog_pb2.Column(name="id", type="bigint"), catalog_pb2.Column(name="at", type=kind)]
+    table = catalog_pb2.Table(name=f"by_{kind}", columns=columns, partition_columns=["at"])
+    table_id = client.create_table(table).table_id
+    partition = common_pb2.Partition()
+    partition.values.add(column="at").value.timestamp_us = AT_US
+    for _ in range(2):
+        txn = client.begin([transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)])
+        file = written(txn.txn_id, partition, 0, PLAIN)
+        client.commit(txn.txn_id, [common_pb2.Change(table_id=table_id, files=[file])])
+    wanted = f"at=2026-11-21 {shown}"
+    assert wanted in shell.run("compaction", "plan", table.name, "--what", "major").out
+    queued = shell.run("compaction", "run", table.name, "major")
+    assert wanted in queued.out
+    assert wanted in shell.run("compaction", "list", "--table", table.name).out
+    task_id = queued.lines()[1].split()[0]
+    assert wanted in shell.run("compaction", "cancel", task_id, "--dry-run").out
+    assert f"at=2026-11-21 {shown.partition(' ')[0]}" in shell.run("files", table.name).out
 
 
 def test_waiting_and_what_is_refused(lake: tuple[Shell, MetaClient]) -> None:
