@@ -156,8 +156,9 @@ class Maintenance:
 
     def _refresh(self, table: TableState, task: Task) -> TaskPlan | None:
         policy = self.queue.policy(table.meta)
-        buckets = {group.place: bucket_at_head(self._state, table, group.place, policy) for group in task.groups}
-        return refreshed(table_at_head(self._state, table), policy, task, buckets)
+        at_head = table_at_head(self._state, table)
+        buckets = {group.place: bucket_at_head(at_head, group.place, policy) for group in task.groups}
+        return refreshed(at_head, policy, task, buckets)
 
     def inputs(self, task: Task) -> Inputs:
         """What is live in the task's buckets at its read version: its inputs, and what hides rows of them."""
@@ -165,8 +166,9 @@ class Maintenance:
         table = self._state.tables.get(task.table_id)
         if table is None or task.state is not TaskState.CLAIMED:
             return found
+        snapshots = self._state.snapshots(table)
         for group in task.groups:
-            live = self._state.snapshots(table).live(task.read_version, group.partition, group.bucket)
+            live = snapshots.live(task.read_version, group.partition, group.bucket)
             wanted = set(group.inputs)
             found[group.place] = [one for one in live if one.entry.is_delete_set or one.entry.path in wanted]
         return found

@@ -153,6 +153,7 @@ class TaskQueue:
     def _own_plan(self, table: TableState, policy: Policy, wish: Wish) -> TaskPlan:
         """An operator's plan, refused where a commit would refuse it, or where somebody works."""
         busy = self._book.busy(wish.table_id, by_partition=policy.by_partition)
+        at_head = table_at_head(self._state, table)
         plans: list[GroupPlan] = []
         places: set[tuple[str, int]] = set()
         for group in wish.groups:
@@ -172,10 +173,10 @@ class TaskQueue:
                 raise invalid("TASK_TOO_LARGE", files=len(group.inputs), most=limits.TASK_FILES_MAX)
             plans.append(
                 sound_group(
-                    table_at_head(self._state, table),
+                    at_head,
                     wish.operation,
                     group,
-                    bucket_at_head(self._state, table, place, policy),
+                    bucket_at_head(at_head, place, policy),
                 )
             )
         if len({group.partition for group in wish.groups}) > 1 and policy.by_partition:
@@ -187,7 +188,8 @@ def table_at_head(state: State, table: TableState) -> Table:
     return Table(table.meta, table.head, state.snapshots(table))
 
 
-def bucket_at_head(state: State, table: TableState, place: tuple[str, int], policy: Policy) -> Bucket:
+def bucket_at_head(table: Table, place: tuple[str, int], policy: Policy) -> Bucket:
+    """Asked for with the same table for many places: what was taken out is read once."""
     partition, bucket = place
-    live = state.snapshots(table).live(table.head, partition, bucket)
+    live = table.snapshots.live(table.head, partition, bucket)
     return bucket_of_live(partition, bucket, live, policy.options.row_order)
