@@ -170,7 +170,8 @@ def where_of(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> str:
     has_time = any(each.value.HasField("timestamp_us") for each in first.partition.values)
     table = tables[task.table_id] if has_time else None
     place = f"{partition_text(first.partition, types_of(table) if table is not None else None)} #{first.bucket}".strip()
-    return f"{place} +{len(task.groups) - 1}" if len(task.groups) > 1 else place
+    more = len(task.groups) - 1 + task.groups_left_out
+    return f"{place} +{more}" if more else place
 
 
 def run_arguments(parser: Parser) -> None:

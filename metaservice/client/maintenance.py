@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from metaservice.client.calling import PAGE_SIZE, Caller
+from metaservice.client.errors import InvalidError
 from metaservice.client.ids import uuid7
 from protos.laketx.v1 import common_pb2, maintenance_pb2_grpc
 from protos.laketx.v1 import maintenance_pb2 as pb
@@ -75,7 +76,9 @@ class MaintenanceCalls(Caller):
             worker=self._principal, operations=operations, table_ids=table_ids, request_id=request_id or uuid7()
         )
         answer = self._call(self._maintenance.ClaimTask, request)
-        return (answer.task, answer.lease_ms) if answer.HasField("task") else None
+        if not answer.HasField("task"):
+            return None
+        return self._whole(answer.task, answer.next_page_token), answer.lease_ms
 
     def renew_task(self, task_id: str, fence: int, *, progress: float = 0.0) -> pb.RenewTaskResponse:
         """Where `cancelled` is set: stop, the task is called off or somebody's commit has doomed it."""
@@ -95,7 +98,26 @@ class MaintenanceCalls(Caller):
 
     def get_task(self, task_id: str) -> pb.MaintenanceTask:
         """With its inputs while it is claimed."""
-        return self._call(self._maintenance.GetTask, pb.GetTaskRequest(task_id=task_id)).task
+        while True:
+            first = self._call(self._maintenance.GetTask, pb.GetTaskRequest(task_id=task_id))
+            try:
+                return self._whole(first.task, first.next_page_token)
+            except InvalidError as error:
+                if error.reason != "PAGE_TOKEN_INVALID":  # it was claimed, or ended, between two pages
+                    raise
+
+    def _whole(self, task: pb.MaintenanceTask, token: str) -> pb.MaintenanceTask:
+        """With the pages that follow: a group that one of them cut is one again."""
+        if not token:
+            return task
+        for page in self._pages(self._maintenance.GetTask, pb.GetTaskRequest(task_id=task.task_id, page_token=token)):
+            groups = list(page.task.groups)
+            if groups and task.groups and _goes_on(groups[0], task.groups[-1]):
+                task.groups[-1].inputs.extend(groups[0].inputs)
+                task.groups[-1].delete_sets.extend(groups[0].delete_sets)
+                del groups[0]
+            task.groups.extend(groups)
+        return task
 
     def list_tasks(
         self, *, table_id: str = "", states: Sequence[pb.TaskState.ValueType] = (), page_size: int = PAGE_SIZE
@@ -119,6 +141,11 @@ class MaintenanceCalls(Caller):
         """What is noted now; without `replace` the first location stays."""
         request = pb.SetWarehouseRequest(location=location, marked=marked, replace=replace)
         return self._call(self._maintenance.SetWarehouse, request).warehouse
+
+
+def _goes_on(one: pb.TaskGroup, other: pb.TaskGroup) -> bool:
+    has_more = bool(one.inputs or one.delete_sets)
+    return has_more and one.bucket == other.bucket and one.partition == other.partition
 
 
 def claim_of(task: pb.MaintenanceTask) -> pb.TaskClaim:

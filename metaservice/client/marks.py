@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.ids import uuid7
+from metaservice.client.parts import in_parts
 from protos.laketx.v1 import maintenance_pb2, maintenance_pb2_grpc, read_pb2, read_pb2_grpc
+
+PATHS_PER_CALL: Final = 10_000
 
 
 class MarkCalls(Caller):
@@ -82,7 +86,9 @@ class MarkCalls(Caller):
         self._call(self._maintenance.ConfirmSwept, maintenance_pb2.ConfirmSweptRequest(settled_txn_id=settled_txn_id))
 
     def check_paths(self, table_id: str, paths: Sequence[str]) -> maintenance_pb2.CheckPathsResponse:
-        """Which of the files found in a table's folder are needed, and which wait for the purge; at most 10,000."""
-        return self._call(
-            self._maintenance.CheckPaths, maintenance_pb2.CheckPathsRequest(table_id=table_id, paths=paths)
-        )
+        """Which of the files found in a table's folder are needed, and which wait for the purge."""
+        found = maintenance_pb2.CheckPathsResponse()
+        for part in in_parts(paths, PATHS_PER_CALL):
+            request = maintenance_pb2.CheckPathsRequest(table_id=table_id, paths=part)
+            found.MergeFrom(self._call(self._maintenance.CheckPaths, request))
+        return found

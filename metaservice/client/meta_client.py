@@ -30,6 +30,7 @@ from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.ids import uuid7
 from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.marks import MarkCalls
+from metaservice.client.parts import PART_BYTES, in_parts, size_of
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session
 from metaservice.client.transaction import Transaction
@@ -205,7 +206,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         files: Sequence[common_pb2.DataFile],
         delete_sets: Sequence[common_pb2.DeleteSet] = (),
     ) -> wire.RegisterFilesResponse:
-        if len(files) + len(delete_sets) > CHUNK_FILES:
+        if len(files) + len(delete_sets) > CHUNK_FILES or size_of(files) + size_of(delete_sets) > PART_BYTES:
             return self._register_streamed(txn_id, table_id, files, delete_sets)
         request = wire.SessionRequest()
         register = request.calls.add().register
@@ -446,8 +447,8 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
 
     def confirm_purged(self, table_id: str, paths: Sequence[str]) -> None:
         """The bytes are gone."""
-        for start in range(0, len(paths), CHUNK_FILES):
-            request = maintenance_pb2.ConfirmPurgedRequest(table_id=table_id, paths=paths[start : start + CHUNK_FILES])
+        for part in in_parts(paths, CHUNK_FILES):
+            request = maintenance_pb2.ConfirmPurgedRequest(table_id=table_id, paths=part)
             self._call(self._maintenance.ConfirmPurged, request)
 
     def get_status(self) -> admin_pb2.GetStatusResponse:
@@ -560,14 +561,10 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         delete_sets: Sequence[common_pb2.DeleteSet],
     ) -> wire.RegisterFilesResponse:
         def parts() -> Iterator[wire.RegisterFilesRequest]:
-            for start in range(0, len(files), CHUNK_FILES):
-                yield wire.RegisterFilesRequest(
-                    txn_id=txn_id, table_id=table_id, files=files[start : start + CHUNK_FILES]
-                )
-            for start in range(0, len(delete_sets), CHUNK_FILES):
-                yield wire.RegisterFilesRequest(
-                    txn_id=txn_id, table_id=table_id, delete_sets=delete_sets[start : start + CHUNK_FILES]
-                )
+            for some in in_parts(files, CHUNK_FILES):
+                yield wire.RegisterFilesRequest(txn_id=txn_id, table_id=table_id, files=some)
+            for sets in in_parts(delete_sets, CHUNK_FILES):
+                yield wire.RegisterFilesRequest(txn_id=txn_id, table_id=table_id, delete_sets=sets)
 
         return self._retries.run(lambda: self._register_parts(parts()))
 

@@ -8,6 +8,7 @@ from typing import Final, Protocol, Self
 
 from metaservice.client.errors import CommitOutcomeUnknownError, ConflictError, LakeTXError, MetaServiceError
 from metaservice.client.heartbeat import Heartbeat
+from metaservice.client.parts import PART_BYTES, size_of
 from protos.laketx.v1 import common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 
@@ -58,6 +59,7 @@ class Transaction:
         "_heartbeat",
         "_is_sent",
         "_queued",
+        "_queued_bytes",
         "_registered",
         "_tables",
         "doomed",
@@ -85,6 +87,7 @@ class Transaction:
         self._heartbeat = heartbeat
         self._registered: dict[str, _Registered] = {}
         self._queued: list[wire.RegisterFilesRequest] = []
+        self._queued_bytes = 0
         self._ended = False
 
     def begin(self) -> None:
@@ -127,11 +130,14 @@ class Transaction:
         What is wrong with the files is told by that call.
         """
         files = list(files)
-        if len(files) > QUEUE_FILES_MAX:
+        size = size_of(files)
+        if len(files) > QUEUE_FILES_MAX or size > PART_BYTES:
             self.register(table_id, files)
             return
-        if sum(len(one.files) for one in self._queued) + len(files) > QUEUE_FILES_MAX:
+        queued = sum(len(one.files) for one in self._queued)
+        if queued + len(files) > QUEUE_FILES_MAX or self._queued_bytes + size > PART_BYTES:
             self._send_queued()
+        self._queued_bytes += size
         self._queued.append(wire.RegisterFilesRequest(txn_id=self.txn_id, table_id=table_id, files=files))
         self._count(table_id, files, ())
 
@@ -141,6 +147,7 @@ class Transaction:
             one = self._queued[0]
             self._calls.register(self.txn_id, one.table_id, one.files)
             del self._queued[0]
+        self._queued_bytes = 0
 
     def _count(
         self, table_id: str, files: Sequence[common_pb2.DataFile], delete_sets: Sequence[common_pb2.DeleteSet]

@@ -8,9 +8,11 @@ from typing import Any
 
 import grpc
 
+from metaservice.core import limits
 from metaservice.observe import PURGE_RELEASED, event
 from metaservice.rpc import wire
 from metaservice.rpc.calls import Calls
+from metaservice.rpc.paging import in_parts
 from metaservice.rpc.servicers import AdminServicer
 from metaservice.service.clockguard import ClockHold
 from metaservice.service.operators import Operators
@@ -44,8 +46,11 @@ class OperatorServicer(AdminServicer):
     def Check(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         table_id = wire.table_id(request.table_id) if request.table_id else ""
         for one in self._operators.check(table_id):
+            *before, last = list(in_parts(one.problems, limits.PAGE_SIZE_MAX)) or [[]]
+            for part in before:
+                yield admin_pb2.CheckResponse(tables_checked=one.tables, entries_read=one.entries, problems=part)
             yield admin_pb2.CheckResponse(
-                tables_checked=one.tables, entries_read=one.entries, problems=one.problems, done=one.done
+                tables_checked=one.tables, entries_read=one.entries, problems=last, done=one.done
             )
 
     def ReleasePurge(self, request: Any, context: grpc.ServicerContext) -> Any:

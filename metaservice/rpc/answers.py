@@ -8,6 +8,7 @@ from typing import Final
 from google.protobuf import any_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
+from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import CommitSummary, Conflict, Live, Principal, Rule, TableCommit, TableMeta
 from metaservice.core.transaction import Txn, TxnState
@@ -16,6 +17,8 @@ from metaservice.service.state import TableState
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 
 DOMAIN: Final = "laketx"
+FACT_CHARS_MAX: Final = 512
+FACT_CHARS_MIN: Final = 64
 CODES: Final = {
     ErrorKind.INVALID: code_pb2.INVALID_ARGUMENT,
     ErrorKind.NOT_FOUND: code_pb2.NOT_FOUND,
@@ -42,12 +45,21 @@ RULE_SAYS: Final = {
 
 
 def status(error: MetaError) -> status_pb2.Status:
+    """With facts as long as gRPC takes them."""
+    chars = FACT_CHARS_MAX
+    while (found := _status(error, chars)).ByteSize() > limits.STATUS_BYTES_MAX and chars > FACT_CHARS_MIN:
+        chars //= 2
+    return found
+
+
+def _status(error: MetaError, chars: int) -> status_pb2.Status:
     details = any_pb2.Any()
-    facts = {name: value[:512] for name, value in error.facts.items()}
+    facts = {name: value[:chars] for name, value in error.facts.items()}
     details.Pack(
         error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata={**facts, "kind": error.kind.name})
     )
-    return status_pb2.Status(code=CODES[error.kind], message=f"{error.reason}: {error.message}", details=[details])
+    message = f"{error.reason}: {error.message[:FACT_CHARS_MAX]}"
+    return status_pb2.Status(code=CODES[error.kind], message=message, details=[details])
 
 
 def principal(one: Principal) -> common_pb2.Principal:

@@ -185,6 +185,8 @@ class Calls:
         return transaction_pb2.RenewTransactionResponse(lease_ms=renewed.lease_ms, doomed=doomed)
 
     def ping(self, request: transaction_pb2.PingRequest) -> transaction_pb2.PingResponse:
+        if len(request.payload) > limits.PING_BYTES_MAX:
+            raise invalid("PAYLOAD_TOO_LARGE", bytes=len(request.payload), most=limits.PING_BYTES_MAX)
         return transaction_pb2.PingResponse(payload=request.payload)
 
     def get_transaction(self, request: transaction_pb2.GetTransactionRequest) -> transaction_pb2.GetTransactionResponse:

@@ -11,7 +11,7 @@ from metaservice.core.errors import invalid
 from metaservice.core.model import Namespace
 from metaservice.rpc import answers, wire, wire_catalog
 from metaservice.rpc.calls import Calls
-from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
+from metaservice.rpc.paging import Room, bound_start, bound_token, fitting, page_size
 from metaservice.rpc.wire_schema import column_messages
 from metaservice.service.state import TableState
 from metaservice.service.tables import Dropped
@@ -65,22 +65,25 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         if start and not _is_place(kind, after):
             raise invalid("PAGE_TOKEN_INVALID")
         tables: list[catalog_pb2.Table] = []
-        place = b""
+        place, last_live, room = b"", "", Room()
         if kind != DROPPED:
             live, following = self._calls.catalog.tables.list_live(namespace, after.decode(), size)
-            tables = list(fitting(answers.table(one) for _, one in live))
+            tables = list(fitting((answers.table(one) for _, one in live), room))
             if len(tables) < len(live):
                 following, _ = live[len(tables) - 1]
+            last_live = live[-1][0] if live else ""
             place = LIVE + following.encode() if following else b""
         if not place and request.include_dropped and len(tables) < size:
             rest = size - len(tables)
             from_id = after if kind == DROPPED else b""
             dropped, last = self._calls.catalog.tables.list_dropped(namespace, from_id, rest)
-            shown = list(fitting(map(_dropped_table, dropped)))
-            if len(shown) < len(dropped):
-                last = UUID(shown[-1].table_id).bytes
+            shown = list(fitting(map(_dropped_table, dropped), room))
+            if dropped and not shown:  # the live ones have filled the page
+                place = LIVE + last_live.encode()
+            else:
+                last = last if len(shown) == len(dropped) else UUID(shown[-1].table_id).bytes
+                place = DROPPED + last if last else b""
             tables += shown
-            place = DROPPED + last if last else b""
         return catalog_pb2.ListTablesResponse(tables=tables, next_page_token=bound_token(place, *filters))
 
     def ListSchemas(self, request: Any, context: grpc.ServicerContext) -> Any:

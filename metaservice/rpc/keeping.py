@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.rpc import answers, wire
+from metaservice.rpc.paging import fitting
 from metaservice.service.decider import Decider
 from metaservice.service.pins import Held, PinRequest, Pins
 from metaservice.service.purge import Purge
@@ -47,8 +48,10 @@ class KeepingCalls:
         """A page, and where the next one starts."""
         after = pin_place(start)
         found = self._ask(lambda: self.pins.list_held(after, size))
-        place = f"{found[-1].pin.pin_id}:{found[-1].row}" if len(found) == size else ""
-        return [pin_answer(one) for one in found], place
+        shown = list(fitting(map(pin_answer, found)))
+        is_last = len(found) < size and len(shown) == len(found)
+        last = None if is_last else found[len(shown) - 1]
+        return shown, f"{last.pin.pin_id}:{last.row}" if last is not None else ""
 
     def list_purgeable(
         self, request: maintenance_pb2.ListPurgeableRequest, start: str
@@ -60,12 +63,14 @@ class KeepingCalls:
         if request.table_id:
             table_id = wire.table_id(request.table_id)
             found = self._ask(lambda: self.purge.list_paths(table_id, start, size))
-            answer = maintenance_pb2.ListPurgeableResponse(paths=found)
+            shown = list(fitting(found))
+            answer = maintenance_pb2.ListPurgeableResponse(paths=shown)
         else:
             after = wire.table_id(start) if start else ""
-            found = self._ask(lambda: self.purge.list_tables(after, size))
+            shown = found = self._ask(lambda: self.purge.list_tables(after, size))
             answer = maintenance_pb2.ListPurgeableResponse(table_ids=found)
-        return answer, found[-1] if len(found) == size else ""
+        is_last = len(found) < size and len(shown) == len(found)
+        return answer, "" if is_last else shown[-1]
 
     def confirm_purged(self, request: maintenance_pb2.ConfirmPurgedRequest) -> maintenance_pb2.ConfirmPurgedResponse:
         table_id, paths = wire.table_id(request.table_id), list(request.paths)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.model import Operation, TableMeta
+from metaservice.core.model import Operation
 from metaservice.core.partitions import Partitioning
 from metaservice.core.plans import TaskPlan
 from metaservice.core.policy import Options, Policy, policy_of
@@ -63,11 +63,13 @@ class MaintenanceCalls:
         version = table.durable
         found = self._plans(table, operation, partitions, None)
         priority = policy.priority if operation is None else limits.TASK_PRIORITY_REQUESTED
-        page = found[start : start + size]
-        more = start + size < len(found)
+        page = (wire_tasks.plan_message(one, meta, version, policy.options, priority) for one in found[start:][:size])
+        shown = list(fitting(page))
+        following = start + len(shown)
+        more = following < len(found)
         return pb.PlanMaintenanceResponse(
-            tasks=[wire_tasks.plan_message(one, meta, version, policy.options, priority) for one in page],
-            next_page_token=bound_token(str(start + size).encode(), "PlanMaintenance", same) if more else "",
+            tasks=shown,
+            next_page_token=bound_token(str(following).encode(), "PlanMaintenance", same) if more else "",
             tasks_in_all=len(found),
             read_version=version,
             held_back=self._held_back(policy) if operation is None else "",
@@ -102,7 +104,7 @@ class MaintenanceCalls:
         identity, same = wire_tasks.request_id(request.request_id), wire.digest(request)
         known = self._ask(lambda: self.maintenance.queue.of_request(identity, same))
         if known:
-            return pb.RequestTaskResponse(tasks=map(self._message, known))
+            return pb.RequestTaskResponse(tasks=self._messages(known))
         table = self._table(request.table_id)
         meta = table.durable_meta or table.meta
         operation = wire_tasks.compaction(request.operation)
@@ -124,7 +126,7 @@ class MaintenanceCalls:
         )
         plans = [] if groups else self._plans(table, operation, partitions, options)
         tasks, left_out = self._ask(lambda: self.maintenance.queue.request(wish, plans))
-        return pb.RequestTaskResponse(tasks=map(self._message, tasks), left_out=left_out)
+        return pb.RequestTaskResponse(tasks=self._messages(tasks), left_out=left_out)
 
     def claim(self, request: pb.ClaimTaskRequest) -> pb.ClaimTaskResponse:
         if len(request.table_ids) > limits.PAGE_SIZE_MAX:
@@ -143,7 +145,8 @@ class MaintenanceCalls:
         found = self._ask(job)
         if found is None:
             return pb.ClaimTaskResponse()
-        return pb.ClaimTaskResponse(task=self._message(*found), lease_ms=self.maintenance.lease_ms)
+        task, token = self._page(*found, 0)
+        return pb.ClaimTaskResponse(task=task, lease_ms=self.maintenance.lease_ms, next_page_token=token)
 
     def renew(self, request: pb.RenewTaskRequest) -> pb.RenewTaskResponse:
         identity, fence = wire_tasks.task_id(request.task_id), wire.version(request.fence, "fence")
@@ -177,7 +180,10 @@ class MaintenanceCalls:
             task = self.maintenance.get(identity)
             return task, self.maintenance.inputs(task)
 
-        return pb.GetTaskResponse(task=self._message(*self._ask(job)))
+        found, inputs = self._ask(job)
+        start = _place(bound_start(request.page_token, *_page_of(found)))
+        message, token = self._page(found, inputs, start)
+        return pb.GetTaskResponse(task=message, next_page_token=token)
 
     def list(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
         size = page_size(request.page_size)
@@ -199,20 +205,32 @@ class MaintenanceCalls:
             oldest_create_time_us=book.oldest_us(),
         )
 
-    def _message(self, task: Task, inputs: Inputs | None = None) -> pb.MaintenanceTask:
-        meta = self._meta(task.table_id)
-        partitioning: Partitioning | None = meta.partitioning if meta is not None else None
-        return wire_tasks.task_message(task, meta.name if meta is not None else "", partitioning, inputs)
+    def _message(self, task: Task, size_bytes: int = limits.ANSWER_ITEMS_BYTES_MAX) -> pb.MaintenanceTask:
+        return wire_tasks.task_message(task, *self._table_of(task), size_bytes)
 
-    def _meta(self, table_id: str) -> TableMeta | None:
-        table = self.decider.state.tables.get(table_id)
-        return table.meta if table is not None else None
+    def _messages(self, tasks: Sequence[Task]) -> Iterator[pb.MaintenanceTask]:
+        """All in one answer."""
+        for task in tasks:
+            yield self._message(task, limits.ANSWER_ITEMS_BYTES_MAX // len(tasks))
+
+    def _page(self, task: Task, inputs: Inputs, start: int) -> tuple[pb.MaintenanceTask, str]:
+        message, place = wire_tasks.task_page(task, *self._table_of(task), inputs, start)
+        return message, bound_token(str(place).encode(), *_page_of(task)) if place else ""
+
+    def _table_of(self, task: Task) -> tuple[str, Partitioning | None]:
+        table = self.decider.state.tables.get(task.table_id)
+        return (table.meta.name, table.meta.partitioning) if table is not None else ("", None)
 
 
 def _priority(number: int) -> int:
     if not 0 <= number <= limits.TASK_PRIORITY_MAX:
         raise invalid("PRIORITY_INVALID", priority=number, most=limits.TASK_PRIORITY_MAX)
     return number
+
+
+def _page_of(task: Task) -> tuple[str, str, str, str]:
+    """What a token is good for: the inputs are others after another claim, and none after the end."""
+    return "GetTask", task.task_id, str(task.fence), str(int(task.state))
 
 
 def _place(raw: bytes) -> int:

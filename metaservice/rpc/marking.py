@@ -10,7 +10,7 @@ from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.marks import Cursor, CursorMove, Tag
 from metaservice.rpc import answers, wire
-from metaservice.rpc.paging import bound_start, bound_token, page_size
+from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
 from metaservice.service.decider import Decider
 from metaservice.service.marks import MarkRequest, Marks
 from protos.laketx.v1 import read_pb2
@@ -42,9 +42,10 @@ class MarkingCalls:
         table_id, size = _table(request.table_id), page_size(request.page_size)
         after = _place(bound_start(request.page_token, "ListTags", table_id))
         found = self._ask(lambda: self.marks.list_tags(table_id, after, size))
-        place = _place_text(found[-1]) if len(found) == size else b""
-        token = bound_token(place, "ListTags", table_id)
-        return read_pb2.ListTagsResponse(tags=[tag_answer(one) for one in found], next_page_token=token)
+        shown = list(fitting(map(tag_answer, found)))
+        is_last = len(found) < size and len(shown) == len(found)
+        place = b"" if is_last else _place_text(found[len(shown) - 1])
+        return read_pb2.ListTagsResponse(tags=shown, next_page_token=bound_token(place, "ListTags", table_id))
 
     def drop_tag(self, request: read_pb2.DropTagRequest) -> read_pb2.DropTagResponse:
         table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
@@ -71,11 +72,10 @@ class MarkingCalls:
         table_id, size = _table(request.table_id), page_size(request.page_size)
         after = _place(bound_start(request.page_token, "ListCursors", table_id))
         found = self._ask(lambda: self.marks.list_cursors(table_id, after, size))
-        place = _place_text(found[-1][0]) if len(found) == size else b""
-        cursors = [cursor_answer(one, left_ms) for one, left_ms in found]
-        return read_pb2.ListCursorsResponse(
-            cursors=cursors, next_page_token=bound_token(place, "ListCursors", table_id)
-        )
+        shown = list(fitting(cursor_answer(one, left_ms) for one, left_ms in found))
+        is_last = len(found) < size and len(shown) == len(found)
+        place = b"" if is_last else _place_text(found[len(shown) - 1][0])
+        return read_pb2.ListCursorsResponse(cursors=shown, next_page_token=bound_token(place, "ListCursors", table_id))
 
     def drop_cursor(self, request: read_pb2.DropCursorRequest) -> read_pb2.DropCursorResponse:
         table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)

@@ -1,4 +1,8 @@
-"""Page sizes and tokens. A token is opaque, and good only for the call and the filters that it came from."""
+"""Answers cut by bytes, page sizes and tokens.
+
+What is listed or streamed is cut by a `Room`: pages and parts alike. A token is opaque, and good only for the call and
+the filters that it came from.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,38 @@ from metaservice.core.errors import invalid
 _BINDING_BYTES: Final = 6
 TOKEN_CHARS_MAX: Final = 2_048
 
-Item = TypeVar("Item", bound=Message)
+FRAME_BYTES: Final = 8  # of an item's tag and length
+Item = TypeVar("Item", bound=Message | str)
 
 
-def fitting(items: Iterable[Item]) -> Iterator[Item]:
+class Room:
+    """What is left of an answer for items. The first one always finds room."""
+
+    __slots__ = ("count", "left")
+
+    def __init__(self, size_bytes: int = limits.ANSWER_ITEMS_BYTES_MAX) -> None:
+        self.left = size_bytes
+        self.count = 0
+
+    def takes(self, size_bytes: int) -> bool:
+        """Whether an item goes in; then it is in."""
+        left = self.left - size_bytes - FRAME_BYTES
+        if left < 0 and self.count:
+            return False
+        self.left = left
+        self.count += 1
+        return True
+
+
+def size_of(item: Message | str) -> int:
+    return len(item.encode()) if isinstance(item, str) else item.ByteSize()
+
+
+def fitting(items: Iterable[Item], room: Room | None = None) -> Iterator[Item]:
     """The first of them, as many as one answer holds by its bytes, at least one."""
-    left = limits.ANSWER_BYTES_MAX
-    for place, item in enumerate(items):
-        left -= item.ByteSize()
-        if left < 0 and place:
+    room = room or Room()
+    for item in items:
+        if not room.takes(size_of(item)):
             return
         yield item
 
@@ -32,14 +59,14 @@ def fitting(items: Iterable[Item]) -> Iterator[Item]:
 def in_parts(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
     """All of them, in parts that one answer holds by number and by bytes."""
     part: list[Item] = []
-    left = limits.ANSWER_BYTES_MAX
+    room = Room()
     for item in items:
-        size = item.ByteSize()
-        if part and (len(part) == most or size > left):
+        size = size_of(item)
+        if len(part) == most or not room.takes(size):
             yield part
-            part, left = [], limits.ANSWER_BYTES_MAX
+            part, room = [], Room()
+            room.takes(size)
         part.append(item)
-        left -= size
     if part:
         yield part
 

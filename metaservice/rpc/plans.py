@@ -20,12 +20,12 @@ from metaservice.core.pruning import UNKNOWN, Row, bounds, new_pruning, show
 from metaservice.core.rows import ColumnType
 from metaservice.core.varint import varint
 from metaservice.rpc import answers, wire
+from metaservice.rpc.paging import Room
 from metaservice.service.planning import Explanation, Increment, Planning, Scan, Wanted
 from metaservice.service.reads import Reads
 from metaservice.service.state import TableState
 from protos.laketx.v1 import common_pb2, read_pb2
 
-ANSWER_BYTES: Final = 1 << 20
 MODES: Final = (
     read_pb2.CHANGES_MODE_UNSPECIFIED,
     read_pb2.CHANGES_MODE_LOG,
@@ -114,18 +114,18 @@ def _known(value: common_pb2.Value, kind: str | None) -> SqlValue:
 
 
 def scan_answers(found: Scan, *, without_stats: bool, explain: bool) -> Iterator[bytes]:
-    """PlanScanResponse, as bytes of about ANSWER_BYTES each."""
+    """PlanScanResponse, as bytes of about PART_BYTES each."""
     head = b"\x08" + varint(found.version)
-    parts, size = [head], 0
+    parts, room = [head], Room(limits.PART_BYTES)
     frame = _frame_without_stats if without_stats else live_entry
     for entry in found.entries():
         framed = frame(entry)
         length = len(framed)
-        if size + length > ANSWER_BYTES and size:
+        if not room.takes(length):
             yield b"".join(parts)
-            parts, size = [head], 0
+            parts, room = [head], Room(limits.PART_BYTES)
+            room.takes(length)
         parts += (b"\x12", varint(length), framed)
-        size += length
     if explain:
         last = read_pb2.PlanScanResponse(explanation=explanation(found.explanation))
         parts.append(last.SerializeToString())
@@ -155,6 +155,8 @@ def _frame_without_stats(entry: Entry) -> bytes:
 
 
 def explanation(found: Explanation) -> read_pb2.PlanExplanation:
+    """The more parts a condition has, the shorter is each shown."""
+    chars = min(limits.TEXT_CHARS_MAX, limits.EXPLANATION_CHARS_MAX // max(len(found.conjuncts), 1))
     return read_pb2.PlanExplanation(
         partitions=found.partitions,
         partitions_pruned=found.partitions_pruned,
@@ -165,15 +167,10 @@ def explanation(found: Explanation) -> read_pb2.PlanExplanation:
         delete_sets=found.delete_sets,
         delete_sets_kept=found.delete_sets_kept,
         conjuncts=[
-            _conjunct(part, by_partition=by_partition, files=files)
+            read_pb2.ConjunctExplanation(conjunct=show(part)[:chars], by_partition=by_partition, files_pruned=files)
             for (part, by_partition), files in found.conjuncts.items()
         ],
     )
-
-
-def _conjunct(part: Predicate, *, by_partition: bool, files: int) -> read_pb2.ConjunctExplanation:
-    text = show(part)[: limits.TEXT_CHARS_MAX]
-    return read_pb2.ConjunctExplanation(conjunct=text, by_partition=by_partition, files_pruned=files)
 
 
 # -- increments --------------------------------------------------------------------------------------------------------
@@ -214,14 +211,14 @@ def _changes(found: Iterable[Increment], to: int) -> Iterator[read_pb2.PlanChang
 
 def _increment(increment: Increment, to: int) -> Iterator[read_pb2.PlanChangesResponse]:
     version = answers.version(increment.commit) if increment.commit is not None else None
-    part, size = read_pb2.PlanChangesResponse(version=version, to_version=to), 0
+    part, room = read_pb2.PlanChangesResponse(version=version, to_version=to), Room(limits.PART_BYTES)
     for name, entries in (("added", increment.added), ("removed", increment.removed)):
         for entry in entries:
             framed = live_entry(entry)
-            if size + len(framed) > ANSWER_BYTES and size:
+            if not room.takes(len(framed)):
                 part.more = True
                 yield part
-                part, size = read_pb2.PlanChangesResponse(version=version, to_version=to), 0
+                part, room = read_pb2.PlanChangesResponse(version=version, to_version=to), Room(limits.PART_BYTES)
+                room.takes(len(framed))
             getattr(part, name).add().ParseFromString(framed)
-            size += len(framed)
     yield part

@@ -52,6 +52,8 @@ SERVICES = [
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
 ]
 
+SENT_BYTES_MAX = 64 << 20  # what clients take: an older release may have stored items beyond today's bounds
+
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
@@ -96,7 +98,7 @@ class Server:
             maximum_concurrent_rpcs=lanes.most,
             options=[
                 ("grpc.max_receive_message_length", most),
-                ("grpc.max_send_message_length", most),
+                ("grpc.max_send_message_length", SENT_BYTES_MAX),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_allowed_incoming_connections", settings.connections_max),
                 ("grpc.keepalive_permit_without_calls", 1),

@@ -10,7 +10,7 @@ import grpc
 from metaservice.core.errors import invalid
 from metaservice.rpc import answers, filters, plans, wire
 from metaservice.rpc.calls import Calls
-from metaservice.rpc.paging import in_parts, page_size, page_start, page_token
+from metaservice.rpc.paging import fitting, in_parts, page_size, page_start, page_token
 from metaservice.rpc.session import Sessions
 from metaservice.rpc.watching import Watches
 from metaservice.service.decider import Asked
@@ -78,9 +78,10 @@ class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
         size, start = page_size(request.page_size), page_start(request.page_token)
         below = wire.txn_id(start) if start else ""
         page = self._calls.timeline.list_transactions(filters.txn_filter(request), below, size)
+        shown = list(fitting(map(answers.transaction, page.items)))
+        following = page.below if len(shown) == len(page.items) else shown[-1].txn_id
         return transaction_pb2.ListTransactionsResponse(
-            transactions=[answers.transaction(one) for one in page.items],
-            next_page_token=page_token(page.below) if page.below is not None else "",
+            transactions=shown, next_page_token=page_token(following) if following is not None else ""
         )
 
     def ExplainTransaction(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -122,9 +123,10 @@ class ReadServicer(read_pb2_grpc.ReadServiceServicer):
             raise invalid("PAGE_TOKEN_INVALID")
         below = int(start) if start else None
         page = self._calls.timeline.list_versions(table, filters.version_filter(request.filter), below, size)
+        shown = list(fitting(map(answers.version, page.items)))
+        following = page.below if len(shown) == len(page.items) else shown[-1].version
         return read_pb2.ListVersionsResponse(
-            versions=[answers.version(one) for one in page.items],
-            next_page_token=page_token(str(page.below)) if page.below is not None else "",
+            versions=shown, next_page_token=page_token(str(following)) if following is not None else ""
         )
 
     def ListFiles(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import DecodeError
 
+from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.transaction import Txn
 from metaservice.observe import CallMetrics
@@ -22,6 +23,7 @@ from metaservice.rpc import answers
 from metaservice.rpc.calls import CONVERTED_IN_TURN_MAX, Calls
 from metaservice.rpc.edge import SESSION, principal_of
 from metaservice.rpc.lanes import Lane
+from metaservice.rpc.paging import in_parts
 from metaservice.rpc.rates import Rates
 from metaservice.rpc.streams import Streams
 from metaservice.service.decider import Answer, Job, Mailbox, Sink
@@ -74,7 +76,7 @@ class Sessions:
             while True:
                 given = talk.outbox.take(timeout_s=1.0)
                 if given:
-                    yield _frame(given)
+                    yield from _frames(given)
                     talk.sent(len(given))
                 if talk.unreadable and talk.is_answered:
                     raise talk.unreadable[0]
@@ -187,7 +189,18 @@ def _refuse() -> object:
     raise invalid("CALL_MISSING", "a session call holds one request")
 
 
-def _frame(given: Iterable[tuple[Any, Any]]) -> bytes:
+def _frames(given: Iterable[tuple[Any, Any]]) -> Iterator[bytes]:
+    """One, but for the rare case that it is larger than an answer may be."""
+    frame = _frame(given)
+    raw = frame.SerializeToString()
+    if len(raw) <= limits.ANSWER_BYTES_MAX:
+        yield raw
+        return
+    for part in in_parts(frame.replies, len(frame.replies)):
+        yield pb.SessionResponse(replies=part).SerializeToString()
+
+
+def _frame(given: Iterable[tuple[Any, Any]]) -> pb.SessionResponse:
     frame = pb.SessionResponse()
     replies: Any = frame.replies  # each answer is written, or copied once, to where it stands
     for (call_id, kind), result in given:
@@ -202,4 +215,4 @@ def _frame(given: Iterable[tuple[Any, Any]]) -> bytes:
             replies.add(call_id=call_id, error=answers.status(result))
         else:
             replies.add(call_id=call_id, **{kind: result})
-    return frame.SerializeToString()
+    return frame

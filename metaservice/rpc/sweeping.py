@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.rpc import wire
-from metaservice.rpc.paging import bound_start, bound_token, page_size
+from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
 from metaservice.service.decider import Decider
 from metaservice.service.sweeping import Place, Sweeping
 from protos.laketx.v1 import maintenance_pb2
@@ -44,6 +44,9 @@ class SweepingCalls:
         for path in paths:
             if not path or len(path) > limits.PATH_CHARS_MAX:
                 raise invalid("PATH_INVALID", path=path[:128])
+        shown = sum(1 for _ in fitting(paths))
+        if shown < len(paths):
+            raise invalid("TOO_MANY_PATHS", "an answer holds fewer of that length", count=len(paths), most=shown)
         needed, purgeable = self.sweeping.check_paths(table_id, paths)
         return maintenance_pb2.CheckPathsResponse(needed=needed, purgeable=purgeable)
 

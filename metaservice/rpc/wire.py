@@ -173,7 +173,10 @@ def partition(message: common_pb2.Partition, partitioning: Partitioning) -> str:
         values[name] = value
     if len(values) != len(types):
         raise invalid("PARTITION_INCOMPLETE", missing=min(types.keys() - values.keys()))
-    return partitioning.encode(values)
+    found = partitioning.encode(values)
+    if len(found) > limits.PARTITION_BYTES_MAX:  # plain ASCII
+        raise invalid("PARTITION_TOO_LONG", bytes=len(found), most=limits.PARTITION_BYTES_MAX)
+    return found
 
 
 def _in_any_case(name: str, known: Iterable[str]) -> str | None:
@@ -323,6 +326,8 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
             False,
             external,
         )
+        if len(entry.payload) > limits.ENTRY_PLAIN_BYTES_MAX:
+            wire_rows.check_size(entry)
         if message.carries_row_ids:
             _carry_row_ids(entry, message)
         found.append(entry)
@@ -368,7 +373,7 @@ def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operati
     known = common_pb2.DeleteSet()
     known.CopyFrom(message)
     known.rows, known.row_id_min, known.row_id_max = rows, low, high
-    return Entry(
+    found = Entry(
         path,
         partition(message.partition, meta.partitioning),
         0,
@@ -380,8 +385,10 @@ def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operati
         is_delete_set=True,
         row_id_min=low,
         row_id_max=high,
-        touches=tuple(message.touches),
+        touches=tuple(map(wire_rows.named_path, message.touches)),
     )
+    wire_rows.check_size(found)
+    return found
 
 
 def entries(
@@ -526,7 +533,7 @@ def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operati
     if message.removes:
         found.removes = tuple(
             Ref(
-                one.path,
+                wire_rows.named_path(one.path),
                 partition(one.partition, partitioning),
                 bucket(one.bucket, meta),
                 one.data_change if one.HasField("data_change") else True,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.model import Group, KeySet
+from metaservice.core.model import Entry, Group, KeySet
 from protos.laketx.v1 import common_pb2
 
 Placed = tuple[str, int, common_pb2.KeySet]  # partition and bucket, converted
@@ -36,6 +36,28 @@ def check_ranges(message: common_pb2.DeleteSet, low: int, high: int) -> None:
         raise invalid("ROW_ID_RANGE_INVALID", "ranges hold the smallest and the largest id", path=message.path)
 
 
+def named_path(path: str) -> str:
+    """Of an entry that is there, or of none."""
+    if len(path) > limits.PATH_CHARS_MAX:
+        raise invalid("PATH_INVALID", "too long", path=path[:128], most=limits.PATH_CHARS_MAX)
+    return path
+
+
+def check_size(entry: Entry) -> None:
+    """An answer holds it; one without statistics holds many."""
+    size = len(entry.payload)
+    if size > limits.ENTRY_BYTES_MAX:
+        what = "keep it in a file, touch fewer" if entry.is_delete_set else "give fewer or shorter statistics"
+        raise invalid("ENTRY_TOO_LARGE", what, path=entry.path, bytes=size, most=limits.ENTRY_BYTES_MAX)
+    if entry.is_delete_set or size <= limits.ENTRY_PLAIN_BYTES_MAX:
+        return
+    plain = common_pb2.DataFile.FromString(entry.payload)
+    plain.ClearField("stats")
+    size, most = plain.ByteSize(), limits.ENTRY_PLAIN_BYTES_MAX
+    if size > most:
+        raise invalid("ENTRY_TOO_LARGE", "without its statistics", path=entry.path, bytes=size, most=most)
+
+
 def group(message: common_pb2.CompactionGroup, partition: str, bucket: int) -> Group:
     for name, digest in (("input_digest", message.input_digest), ("output_digest", message.output_digest)):
         if len(digest) > limits.DIGEST_BYTES_MAX:
@@ -43,8 +65,8 @@ def group(message: common_pb2.CompactionGroup, partition: str, bucket: int) -> G
     return Group(
         partition,
         bucket,
-        tuple(message.inputs),
-        tuple(message.outputs),
+        tuple(map(named_path, message.inputs)),
+        tuple(map(named_path, message.outputs)),
         message.input_digest,
         message.output_digest,
         message.input_rows if message.HasField("input_rows") else None,

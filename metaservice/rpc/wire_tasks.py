@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 from metaservice.core import limits
@@ -15,7 +16,8 @@ from metaservice.core.policy import Options, RowOrder
 from metaservice.core.predicates import SqlValue
 from metaservice.core.tasks import Task, TaskGroup, TaskState, groups_of
 from metaservice.core.types import folded
-from metaservice.rpc import answers, wire
+from metaservice.rpc import answers, wire, wire_rows
+from metaservice.rpc.paging import Room
 from protos.laketx.v1 import common_pb2
 from protos.laketx.v1 import maintenance_pb2 as pb
 
@@ -68,7 +70,7 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
         partition = wire.partition(one.partition, meta.partitioning)
         if not 0 <= one.bucket < max(meta.buckets, 1):
             raise invalid("BUCKET_OUT_OF_RANGE", bucket=one.bucket, buckets=meta.buckets)
-        found.append(Group(partition, one.bucket, tuple(one.inputs), ()))
+        found.append(Group(partition, one.bucket, tuple(map(wire_rows.named_path, one.inputs)), ()))
     return tuple(found)
 
 
@@ -99,13 +101,58 @@ def options(message: pb.TaskOptions, meta: TableMeta, otherwise: Options) -> Opt
 
 
 def task_message(
-    task: Task, name: str, partitioning: Partitioning | None, inputs: Inputs | None = None
+    task: Task, name: str, partitioning: Partitioning | None, size_bytes: int = limits.ANSWER_ITEMS_BYTES_MAX
 ) -> pb.MaintenanceTask:
-    found = pb.MaintenanceTask(
+    """Without its inputs; with as many groups as find room."""
+    found = _bare(task, name)
+    _fill(found, ((_group(group, partitioning), ()) for group in task.groups), size_bytes)
+    found.groups_left_out = len(task.groups) - len(found.groups)
+    return found
+
+
+def task_page(
+    task: Task, name: str, partitioning: Partitioning | None, inputs: Inputs, start: int
+) -> tuple[pb.MaintenanceTask, int]:
+    """With its inputs, and where the next page goes on; 0: nowhere."""
+    found = _bare(task, name)
+    pieces = (_with_inputs(_group(group, partitioning), group, inputs.get(group.place, ())) for group in task.groups)
+    return found, _fill(found, pieces, limits.ANSWER_ITEMS_BYTES_MAX, start)
+
+
+Pieces = tuple[pb.TaskGroup, Sequence[Callable[[], common_pb2.LiveEntry]]]
+
+
+def _fill(task: pb.MaintenanceTask, groups: Iterable[Pieces], size_bytes: int, start: int = 0) -> int:
+    """Groups and their entries, each a piece, from a place on; where to go on, 0: all are there."""
+    room, place = Room(size_bytes - task.ByteSize()), 0
+    for group, entries in groups:
+        first = place + 1
+        if first + len(entries) <= start:
+            place = first + len(entries)
+            continue
+        if start > place:  # it goes on
+            room.left -= group.ByteSize()
+            place = start
+        elif room.takes(group.ByteSize()):
+            place = first
+        else:
+            return place
+        shown = task.groups.add()
+        shown.CopyFrom(group)
+        for make in entries[place - first :]:
+            entry = make()
+            if not room.takes(entry.ByteSize()):
+                return place
+            (shown.delete_sets if entry.HasField("delete_set") else shown.inputs).append(entry)
+            place += 1
+    return 0
+
+
+def _bare(task: Task, name: str) -> pb.MaintenanceTask:
+    return pb.MaintenanceTask(
         task_id=task.task_id,
         table_id=task.table_id,
         operation=task.operation,  # type: ignore[arg-type]
-        groups=[_group(group, partitioning) for group in task.groups],
         read_version=task.read_version,
         state=task.state,  # type: ignore[arg-type]
         fence=task.fence,
@@ -125,29 +172,29 @@ def task_message(
         txn_id=task.txn_id,
         requested_by=_principal(task.requested_by),
     )
-    if inputs:
-        for group, message in zip(task.groups, found.groups, strict=True):
-            _add_inputs(message, group, inputs.get(group.place, ()))
-    return found
 
 
 def plan_message(plan: TaskPlan, meta: TableMeta, version: int, options: Options, priority: int) -> pb.MaintenanceTask:
-    """A task that isn't one yet; its inputs by path."""
+    """A task that isn't one yet; its inputs by path, as many as find room."""
     groups = groups_of(plan)
     found = pb.MaintenanceTask(
         table_id=meta.table_id,
         table_name=meta.name,
         operation=plan.operation,  # type: ignore[arg-type]
-        groups=[_group(group, meta.partitioning) for group in groups],
         read_version=version,
         reason=plan.reason,
         priority=priority,
         gain=_gain(plan.gain),
         options=_options(options),
     )
-    for group, message in zip(groups, found.groups, strict=True):
-        message.inputs.extend(common_pb2.LiveEntry(file=common_pb2.DataFile(path=path)) for path in group.inputs)
+    pieces = ((_group(one, meta.partitioning), [partial(_named, path) for path in one.inputs]) for one in groups)
+    _fill(found, pieces, limits.ANSWER_ITEMS_BYTES_MAX)
+    found.groups_left_out = len(groups) - len(found.groups)
     return found
+
+
+def _named(path: str) -> common_pb2.LiveEntry:
+    return common_pb2.LiveEntry(file=common_pb2.DataFile(path=path))
 
 
 def _group(group: TaskGroup, partitioning: Partitioning | None) -> pb.TaskGroup:
@@ -157,18 +204,20 @@ def _group(group: TaskGroup, partitioning: Partitioning | None) -> pb.TaskGroup:
     return found
 
 
-def _add_inputs(message: pb.TaskGroup, group: TaskGroup, live: Sequence[Live]) -> None:
+def _with_inputs(message: pb.TaskGroup, group: TaskGroup, live: Sequence[Live]) -> Pieces:
     files = {one.entry.path: one for one in live if not one.entry.is_delete_set}
-    for path in group.inputs:
-        if path in files:
-            entry = answers.live_entry(files[path])
-            entry.file.ClearField("stats")
-            message.inputs.append(entry)
+    found = [partial(_without_stats, files[path]) for path in group.inputs if path in files]
     sets = [one for one in live if one.entry.is_delete_set]
     if sum(len(one.entry.payload) for one in sets) > limits.TASK_DELETE_SET_BYTES_MAX:
         message.delete_sets_left_out = True
-        return
-    message.delete_sets.extend(map(answers.live_entry, sets))
+        return message, found
+    return message, [*found, *(partial(answers.live_entry, one) for one in sets)]
+
+
+def _without_stats(live: Live) -> common_pb2.LiveEntry:
+    entry = answers.live_entry(live)
+    entry.file.ClearField("stats")
+    return entry
 
 
 def _gain(gain: Gain) -> pb.TaskGain:

@@ -44,6 +44,7 @@ Condition = str | Column
 Settings = Mapping[str, Any]  # SQL, a Column, or a value
 Files = Mapping[str, common_pb2.DataFile]  # by path
 INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
+TOUCHES_BYTES_MAX: Final = 1 << 20  # beyond it is not said which files a delete set touches: the service takes 2 MiB
 
 
 # -- DELETE and UPDATE -------------------------------------------------------------------------------------------------
@@ -250,13 +251,19 @@ def delete_sets(stage: Stage, found: pa.Table, files: Files) -> list[common_pb2.
     return [delete_set(stage, key, bitmap, touched[key], next(numbers)) for key, bitmap in ids.items()]
 
 
+def named(touches: set[str]) -> list[str]:
+    """None where there are too many: then the set touches any older file."""
+    size = sum(len(path.encode()) for path in touches)
+    return sorted(touches) if size <= TOUCHES_BYTES_MAX else []
+
+
 def delete_set(stage: Stage, key: bytes, bitmap: Any, touches: set[str], number: int) -> common_pb2.DeleteSet:
     raw = bitmap.serialize()
     found = common_pb2.DeleteSet(
         path=f"{stage.txn_id}/deletes-{number}.bin",
         partition=common_pb2.Partition.FromString(key),
         rows=len(bitmap),
-        touches=sorted(touches),
+        touches=named(touches),
     )
     if len(raw) <= INLINE_BYTES_MAX:
         found.bitmap = raw

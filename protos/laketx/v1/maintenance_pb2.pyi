@@ -114,7 +114,9 @@ Global___TaskOptions: _TypeAlias = TaskOptions  # noqa: Y015
 
 @_typing.final
 class TaskGroup(_message.Message):
-    """One bucket's part of a task. In append tables the bucket is 0."""
+    """One bucket's part of a task. In append tables the bucket is 0. Where a page has no room for all its inputs, the next
+    page begins with a group of the same place that holds more of them.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -230,6 +232,7 @@ class MaintenanceTask(_message.Message):
     WORKER_FIELD_NUMBER: _builtins.int
     TXN_ID_FIELD_NUMBER: _builtins.int
     REQUESTED_BY_FIELD_NUMBER: _builtins.int
+    GROUPS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
     """Its id; empty in a plan."""
     table_id: _builtins.str
@@ -264,6 +267,8 @@ class MaintenanceTask(_message.Message):
     """Not handed out before; 0: at once."""
     txn_id: _builtins.str
     """The transaction begun under the claim; in state DONE the one that committed."""
+    groups_left_out: _builtins.int
+    """Groups that the answer had no room for; GetTask shows them all, in pages. In pages of GetTask and ClaimTask 0."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskGroup]:
         """What is replaced, bucket by bucket; outputs are left to the worker."""
@@ -309,10 +314,11 @@ class MaintenanceTask(_message.Message):
         worker: _common_pb2.Principal | None = ...,
         txn_id: _builtins.str = ...,
         requested_by: _common_pb2.Principal | None = ...,
+        groups_left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["gain", b"gain", "options", b"options", "requested_by", b"requested_by", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "create_time_us", b"create_time_us", "end_time_us", b"end_time_us", "error", b"error", "fence", b"fence", "gain", b"gain", "groups", b"groups", "not_before_us", b"not_before_us", "operation", b"operation", "options", b"options", "priority", b"priority", "progress", b"progress", "read_version", b"read_version", "reason", b"reason", "requested_by", b"requested_by", "start_time_us", b"start_time_us", "state", b"state", "table_id", b"table_id", "table_name", b"table_name", "task_id", b"task_id", "txn_id", b"txn_id", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "create_time_us", b"create_time_us", "end_time_us", b"end_time_us", "error", b"error", "fence", b"fence", "gain", b"gain", "groups", b"groups", "groups_left_out", b"groups_left_out", "not_before_us", b"not_before_us", "operation", b"operation", "options", b"options", "priority", b"priority", "progress", b"progress", "read_version", b"read_version", "reason", b"reason", "requested_by", b"requested_by", "start_time_us", b"start_time_us", "state", b"state", "table_id", b"table_id", "table_name", b"table_name", "task_id", b"task_id", "txn_id", b"txn_id", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -562,8 +568,11 @@ class ClaimTaskResponse(_message.Message):
 
     TASK_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     lease_ms: _builtins.int
     """The lease."""
+    next_page_token: _builtins.str
+    """For GetTask, which shows more of its groups and inputs; empty: these are all."""
     @_builtins.property
     def task(self) -> Global___MaintenanceTask:
         """It; absent: there is none."""
@@ -573,10 +582,11 @@ class ClaimTaskResponse(_message.Message):
         *,
         task: Global___MaintenanceTask | None = ...,
         lease_ms: _builtins.int = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "next_page_token", b"next_page_token", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -767,16 +777,20 @@ class GetTaskRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TASK_ID_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
     """The task."""
+    page_token: _builtins.str
+    """From the answer before, or from the claim's."""
     def __init__(
         self,
         *,
         task_id: _builtins.str = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_id", b"task_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "task_id", b"task_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -789,6 +803,9 @@ class GetTaskResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TASK_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where there are more groups or inputs than one answer holds; empty at the end."""
     @_builtins.property
     def task(self) -> Global___MaintenanceTask:
         """It; with its inputs while it is claimed."""
@@ -797,10 +814,11 @@ class GetTaskResponse(_message.Message):
         self,
         *,
         task: Global___MaintenanceTask | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,32 @@
+"""Requests cut to what one message holds, by number and by bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
+
+PART_BYTES: Final = 3 << 20  # of the items: the answer about them takes 4 MiB, and one item 2 at most
+FRAME_BYTES: Final = 8  # of an item's tag and length
+
+Item = TypeVar("Item", bound=Message | str)
+
+
+def size_of(items: Sequence[Message | str]) -> int:
+    return sum(len(one.encode()) if isinstance(one, str) else one.ByteSize() for one in items)
+
+
+def in_parts(items: Sequence[Item], most: int) -> Iterator[list[Item]]:
+    """All of them, in their order."""
+    part: list[Item] = []
+    left = PART_BYTES
+    for item in items:
+        size = size_of([item]) + FRAME_BYTES
+        if part and (len(part) == most or size > left):
+            yield part
+            part, left = [], PART_BYTES
+        part.append(item)
+        left -= size
+    if part:
+        yield part
