@@ -14,7 +14,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(PY) -m pytest -n 2 --dist worksteal
-TYPED := $(wildcard metaservice worker tests benchmarks examples tools)
+TYPED := $(wildcard laketx metaservice worker tests benchmarks examples tools)
 step = @printf '\033[1m%s\033[0m\n' 'check: $(1)'
 
 .PHONY: help
@@ -46,6 +46,7 @@ protos: setup ## regenerate the Python beside the .proto files
 docs: setup ## regenerate the documents that are made from code: references, tables, pictures
 	@$(PY) -m tools.gen_api_docs
 	@$(PY) -m tools.gen_cli_docs
+	@$(PY) -m tools.gen_python_docs
 	@$(PY) -m tools.gen_rule_docs
 	@$(PY) -m tools.gen_timeline
 	@$(PY) -m tools.gen_reference
@@ -57,8 +58,8 @@ format: setup ## format the code and apply the linter's safe fixes
 	@$(PY) -m ruff check --fix --quiet .
 	@$(PY) -m ruff format .
 
-.PHONY: check
-check: setup ## format, lint, types, layers, generated code and documents: all as they should be
+.PHONY: check-code
+check-code: setup ## format, lint, types and layers alone
 	$(call step,format)
 	@$(PY) -m ruff format --check --quiet .  || { echo "\`make format\` mends it" >&2; exit 1; }
 	$(call step,lint)
@@ -67,15 +68,23 @@ check: setup ## format, lint, types, layers, generated code and documents: all a
 	@$(PY) -m mypy $(TYPED)
 	$(call step,layers)
 	@$(VENV)/bin/lint-imports --no-cache --no-logo
+
+.PHONY: check
+check: check-code ## format, lint, types, layers, generated code and documents: all as they should be
 	$(call step,generated code is fresh)
 	@$(PY) -m tools.gen_protos --check
 	$(call step,documents are true)
 	@$(PY) -m tools.gen_api_docs --check
+	@$(PY) -m tools.gen_python_docs --check
 	@$(PY) -m tools.gen_rule_docs --check
 	@$(PY) -m tools.gen_timeline --check
 	@$(PY) -m tools.gen_cli_docs --check
 	@$(PY) -m tools.gen_reference --check
 	@$(PY) -m tools.gen_dashboards --check
+
+.PHONY: test-fast
+test-fast: check-code ## format, lint, types, layers and unit tests: about a minute, without Spark
+	@$(PYTEST) tests/unit -m 'not long' $(ARGS)
 
 .PHONY: test
 test: check ## check, then every test but the long ones; ARGS="…" goes to pytest

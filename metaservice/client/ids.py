@@ -7,7 +7,7 @@ import time
 
 
 def uuid7(now_ms: int | None = None) -> str:
-    """48 bits of Unix milliseconds, then 74 random bits around version and variant."""
+    """A new id (UUIDv7). Ids sort by the time at which they were made, to the millisecond."""
     when_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     chance = random.getrandbits(74)
     number = (when_ms & 0xFFFFFFFFFFFF) << 80 | 0x7 << 76 | (chance >> 62) << 64 | 0x2 << 62 | chance & (1 << 62) - 1

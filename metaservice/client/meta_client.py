@@ -195,6 +195,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         return txn
 
     def begin_now(self, begin: wire.BeginTransactionRequest) -> wire.BeginTransactionResponse:
+        """Sends a begin that a transaction has put off until its first call."""
         request = wire.SessionRequest()
         request.calls.add().begin.CopyFrom(begin)
         return self._retries.run(lambda: self._session_call(request)).begin
@@ -206,6 +207,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         files: Sequence[common_pb2.DataFile],
         delete_sets: Sequence[common_pb2.DeleteSet] = (),
     ) -> wire.RegisterFilesResponse:
+        """Adds staged files to an open transaction; many are sent in a stream."""
         if len(files) + len(delete_sets) > CHUNK_FILES or size_of(files) + size_of(delete_sets) > PART_BYTES:
             return self._register_streamed(txn_id, table_id, files, delete_sets)
         request = wire.SessionRequest()
@@ -240,6 +242,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         return self._retries.run(lambda: self._session_call(request), decides=(txn_id,)).commit
 
     def abort(self, txn_id: str, reason: str = "") -> None:
+        """Ends an open transaction; nothing of it becomes visible."""
         request = wire.SessionRequest()
         request.calls.add().abort.CopyFrom(wire.AbortTransactionRequest(txn_id=txn_id, reason=reason))
         self._retries.run(lambda: self._session_call(request))
@@ -295,12 +298,14 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         return [batch_outcome(item) for item in answer.items]
 
     def explain(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.ExplainTransactionResponse:
+        """What a commit of these changes would answer now."""
         return self._call(
             self._transactions.ExplainTransaction,
             wire.ExplainTransactionRequest(txn_id=txn_id, changes=changes),
         )
 
     def get_transaction(self, txn_id: str) -> wire.Transaction:
+        """A transaction's state and, once it has ended, its outcome."""
         answer = self._call(self._transactions.GetTransaction, wire.GetTransactionRequest(txn_id=txn_id))
         return answer.transaction
 
@@ -425,6 +430,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         return self._call(self._reads.RenewPin, request).lease_ms
 
     def unpin(self, pin_id: str) -> None:
+        """Releases a pin; a version that nothing else holds may then be purged."""
         self._call(self._reads.Unpin, read_pb2.UnpinRequest(pin_id=pin_id))
 
     def list_pins(self, *, page_size: int = PAGE_SIZE) -> Iterator[admin_pb2.Pin]:
@@ -452,6 +458,7 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
             self._call(self._maintenance.ConfirmPurged, request)
 
     def get_status(self) -> admin_pb2.GetStatusResponse:
+        """The service's version, uptime, counts, quotas and settings."""
         return self._call(self._admin.GetStatus, admin_pb2.GetStatusRequest())
 
     def backup(

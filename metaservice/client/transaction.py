@@ -183,17 +183,20 @@ class Transaction:
         return self._calls.explain(self.txn_id, self._counted(changes))
 
     def abort(self, reason: str = "") -> None:
+        """Ends the transaction; nothing of it becomes visible."""
         self._end()
         if self._is_sent:
             self._calls.abort(self.txn_id, reason)
 
     def renewed(self, answer: wire.RenewTransactionResponse) -> None:
+        """Called by the client after each heartbeat."""
         if answer.lease_ms:
             self.lease_s = answer.lease_ms / 1_000
         if answer.HasField("doomed"):
             self.doomed = answer.doomed
 
     def lease_lost(self, error: MetaServiceError) -> None:
+        """Called by the client when a heartbeat was refused."""
         self.lost = error
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
 """What is generated from the `.proto` files is what they say, and they say something about everything."""
 
 from tests.house.tree import ROOT
-from tools import gen_api_docs, gen_cli_docs, gen_protos
+from tools import gen_api_docs, gen_cli_docs, gen_protos, gen_python_docs
 
 
 def test_generated_code_is_fresh() -> None:
@@ -19,6 +19,10 @@ def test_every_element_of_the_wire_has_a_comment() -> None:
 
 def test_the_command_reference_is_fresh() -> None:
     assert gen_cli_docs.is_fresh(ROOT), "run `make docs`"
+
+
+def test_the_python_reference_is_fresh() -> None:
+    assert (ROOT / gen_python_docs.TARGET).read_text(encoding="utf-8") == gen_python_docs.document(), "run `make docs`"
 
 
 def test_every_command_and_option_says_what_it_is() -> None:

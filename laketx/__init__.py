@@ -1,0 +1,85 @@
+"""Tables of Parquet files that many jobs write at once: `lake = laketx.connect("./warehouse")`.
+
+Everything that a program needs is here; `docs/python-api.md` lists it. A name is loaded when it is first asked for, so
+the metadata client and the errors work where Spark isn't installed.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from metaservice.client import (
+        AlreadyExistsError,
+        BlockedError,
+        CommitOutcomeUnknownError,
+        CorruptError,
+        DeniedError,
+        ErrorKind,
+        ExhaustedError,
+        GoneError,
+        InvalidError,
+        LakeTXError,
+        MetaClient,
+        MetaServiceError,
+        NotFoundError,
+        StaleError,
+        Transaction,
+        UnavailableError,
+        uuid7,
+    )
+    from worker.api.lake import Lake, connect
+    from worker.api.table import HistoryEntry, Table
+    from worker.base.errors import ConflictError, InputError
+    from worker.write.transaction import Commit
+
+    __version__: str
+
+__all__ = [
+    "AlreadyExistsError",
+    "BlockedError",
+    "Commit",
+    "CommitOutcomeUnknownError",
+    "ConflictError",
+    "CorruptError",
+    "DeniedError",
+    "ErrorKind",
+    "ExhaustedError",
+    "GoneError",
+    "HistoryEntry",
+    "InputError",
+    "InvalidError",
+    "Lake",
+    "LakeTXError",
+    "MetaClient",
+    "MetaServiceError",
+    "NotFoundError",
+    "StaleError",
+    "Table",
+    "Transaction",
+    "UnavailableError",
+    "__version__",
+    "connect",
+    "uuid7",
+]
+
+_HOMES: Final = {
+    "Commit": "worker.write.transaction",
+    "ConflictError": "worker.base.errors",
+    "HistoryEntry": "worker.api.table",
+    "InputError": "worker.base.errors",
+    "Lake": "worker.api.lake",
+    "Table": "worker.api.table",
+    "connect": "worker.api.lake",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("laketx")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "metaservice.client")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
