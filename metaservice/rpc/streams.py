@@ -3,6 +3,9 @@
 Idle is a stream on which nothing has come or gone: a client that sends nothing, or doesn't take what it is sent. A call
 with one request is idle until the request is there. What waits inside of gRPC is ended by cancelling the call; a
 stream that waits for events of the service ends by itself when its `over` is rung, and is cancelled where it doesn't.
+
+Time counts only while the service runs: after a pause (a stopped process, a machine without a processor to spare) what
+clients have sent meanwhile is still to be received, and nobody was idle.
 """
 
 from __future__ import annotations
@@ -15,10 +18,13 @@ from typing import Any, Final
 
 import grpc
 
+from metaservice.core import quotas
 from metaservice.rpc.lanes import Lane
 
 LOOK_S: Final = 0.2
 END_S: Final = 5.0  # for a stream to end by itself
+LOOK_S_MAX: Final = 2 * LOOK_S  # what lies between two looks counts for no more
+HEARING: Final = frozenset({quotas.SESSIONS, quotas.WATCHERS})  # lanes whose streams look at `over`
 CROWDED_S: Final = 0.5  # how long a call may keep a thread without a request while there is none for others
 
 IDLE: Final = "idle"
@@ -33,37 +39,49 @@ class Patience:
     deadline_s: float = 86_400.0
 
 
+class RunningTime:
+    """For how long the service has run, as of the last look."""
+
+    __slots__ = ("s",)
+
+    def __init__(self) -> None:
+        self.s = 0.0
+
+
 class Stream:
-    """A call that has not ended; `touch` is called when something has come or gone."""
+    """A call that has not ended; `touch` is called when something has come or gone. `hears`: it looks at `over`."""
 
-    __slots__ = ("_context", "begun_s", "lane", "over", "over_s", "ring", "touched_s", "used")
+    __slots__ = ("_context", "_time", "begun_s", "hears", "lane", "over", "over_s", "ring", "touched_s", "used")
 
-    def __init__(self, context: grpc.ServicerContext, lane: Lane) -> None:
+    def __init__(self, context: grpc.ServicerContext, lane: Lane, running: RunningTime, *, hears: bool = False) -> None:
         self.lane = lane
-        self.begun_s = self.touched_s = time.monotonic()
+        self.begun_s = self.touched_s = running.s
         self.used = False  # something has come
         self.over = ""  # why it is to end
         self.over_s = 0.0
-        self.ring: Callable[[], object] | None = None
+        self.hears = hears
+        self.ring: Callable[[], object] | None = None  # wakes it, once it waits
         self._context = context
+        self._time = running
 
     def touch(self) -> None:
-        self.touched_s = time.monotonic()
+        self.touched_s = self._time.s
 
     def touching(self, items: Iterator[Any]) -> Iterator[Any]:
         for item in items:
             self.used = True
-            self.touched_s = time.monotonic()
+            self.touched_s = self._time.s
             yield item
 
-    def end(self, why: str, now_s: float) -> None:
+    def end(self, why: str) -> None:
         """Ring; and cancel what can't hear it."""
+        now_s = self._time.s
         if not self.over:
             self.over, self.over_s = why, now_s
-        if self.ring is not None and now_s - self.over_s < END_S:
-            self.ring()
-        else:
+        if not self.hears or now_s - self.over_s >= END_S:
             self._context.cancel()
+        elif self.ring is not None:
+            self.ring()
 
 
 class Streams:
@@ -75,6 +93,8 @@ class Streams:
         self._count_end = count_end
         self._open: dict[grpc.ServicerContext, Stream] = {}
         self._waiting: dict[grpc.ServicerContext, Stream] = {}
+        self._running = RunningTime()
+        self._pace_s = min(LOOK_S, patience.idle_s / 4)
         self._stopped = threading.Event()
 
     def start(self) -> None:
@@ -84,7 +104,7 @@ class Streams:
         self._stopped.set()
 
     def open(self, context: grpc.ServicerContext, lane: Lane) -> Stream:
-        stream = self._open[context] = Stream(context, lane)
+        stream = self._open[context] = Stream(context, lane, self._running, hears=lane.name in HEARING)
         return stream
 
     def of(self, context: grpc.ServicerContext) -> Stream:
@@ -95,26 +115,34 @@ class Streams:
 
     def first(self, requests: Iterator[bytes], context: grpc.ServicerContext, lane: Lane) -> bytes | None:
         """The request of a call that has one; None where the client sent none."""
-        self._waiting[context] = Stream(context, lane)
+        self._waiting[context] = Stream(context, lane, self._running)
         try:
             return next(requests, None)
         finally:
             del self._waiting[context]
 
     def _run(self) -> None:
-        while not self._stopped.wait(min(LOOK_S, self._patience.idle_s / 4)):
+        looked_s = time.monotonic()
+        while not self._stopped.wait(self._pace_s):
             now_s = time.monotonic()
-            for stream in [*self._open.values(), *self._waiting.values()]:
-                if now_s - stream.begun_s > self._patience.deadline_s:
-                    self._end(stream, DEADLINE, now_s)
-                elif now_s - stream.touched_s > self._idle_s(stream):
-                    self._end(stream, IDLE, now_s)
+            self.look(now_s - looked_s)
+            looked_s = now_s
+
+    def look(self, since_s: float) -> None:
+        """Ends what is due; `since_s`: since the last look."""
+        self._running.s += min(since_s, LOOK_S_MAX)
+        now_s = self._running.s
+        for stream in [*self._open.values(), *self._waiting.values()]:
+            if now_s - stream.begun_s > self._patience.deadline_s:
+                self._end(stream, DEADLINE)
+            elif now_s - stream.touched_s > self._idle_s(stream) + self._pace_s:  # it was touched up to a look later
+                self._end(stream, IDLE)
 
     def _idle_s(self, stream: Stream) -> float:
         patience_s = self._patience.idle_s
         return min(patience_s, CROWDED_S) if stream.lane.is_crowded and not stream.used else patience_s
 
-    def _end(self, stream: Stream, why: str, now_s: float) -> None:
+    def _end(self, stream: Stream, why: str) -> None:
         if not stream.over:
             self._count_end(stream.lane.name, why)
-        stream.end(why, now_s)
+        stream.end(why)
