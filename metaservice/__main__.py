@@ -6,9 +6,9 @@ import sys
 
 from metaservice import offline
 from metaservice.config import read_settings
-from metaservice.wiring import serve
+from metaservice.wiring import end_process, serve
 
 if __name__ == "__main__":
     if sys.argv[1:2] and sys.argv[1] in offline.COMMANDS:
         sys.exit(offline.main(sys.argv[1], sys.argv[2:]))
-    sys.exit(serve(read_settings(sys.argv[1:])))
+    end_process(serve(read_settings(sys.argv[1:])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
@@ -53,6 +54,9 @@ SERVICES = [
 ]
 
 SENT_BYTES_MAX = 64 << 20  # what clients take: an older release may have stored items beyond today's bounds
+
+
+CANCEL_S: Final = 10.0  # for calls that were cancelled to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,7 @@ class Server:
         self._sessions.stop()
         self._health.stop()
         self._watches.stop()
-        self._server.stop(grace_s).wait()
+        self._server.stop(grace_s).wait(grace_s + CANCEL_S)  # gRPC may wait for a call that never ends
         self._streams.stop()
         self._lanes.stop()
         self._sessions.join()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,9 +57,21 @@ def end_server(folder: Path, how: signal.Signals) -> None:
     """And wait until it is gone: its lock is free."""
     for pid in servers(folder):
         os.kill(pid, how)
-    while servers(folder) or (lock := embedded._take_lock(folder / "_laketx")) is None:
+    wait_for_no_server(folder)
+    until_s = time.monotonic() + TIMEOUT_S
+    while (lock := embedded._take_lock(folder / "_laketx")) is None:
+        assert time.monotonic() < until_s, "somebody holds the folder's lock"
         WAIT.wait(0.01)
     embedded._let_go(lock)
+
+
+def wait_for_no_server(folder: Path) -> None:
+    """One that doesn't end says what it did last."""
+    until_s = time.monotonic() + 2 * TIMEOUT_S
+    while found := servers(folder):
+        said = (folder / "_laketx" / "server.log").read_text(encoding="utf-8")
+        assert time.monotonic() < until_s, f"{found} still run: {said[-4_000:]}"
+        WAIT.wait(0.01)
 
 
 def create(client: MetaClient) -> str:
@@ -120,8 +133,7 @@ def test_a_server_that_nobody_needs_ends_and_the_next_caller_starts_another(lake
             versions.append(client.append(table_id, []).tables[0].version)
             pids.add(served(lake)["pid"])
         if number % 2:
-            while servers(lake):
-                WAIT.wait(0.01)
+            wait_for_no_server(lake)
         else:
             WAIT.wait(0.1)  # about when it ends
     assert versions == list(range(1, 5))

@@ -1,6 +1,8 @@
 """The service is stopped and started while clients work: they notice nothing but a pause."""
 
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from metaservice.client import MetaClient, uuid7
+from tests.conformance.server import ROOT, wait_for_address
 from tests.integration.service import TIMEOUT_S, Service, data_file, service
 
 WRITERS = 8
@@ -38,6 +41,33 @@ def stop_and_start(server: Service) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0, server.said()
     server.start()
+
+
+EXIT_HANGS = """
+import atexit, runpy, sys, threading
+atexit.register(threading.Event().wait)
+threading.Thread(target=threading.Event().wait).start()
+sys.argv = ["metaservice", *sys.argv[1:]]
+runpy.run_module("metaservice", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_process_that_is_done_ends_whatever_its_libraries_still_do(tmp_path: Path) -> None:
+    """One that hangs while it exits would hold its folder's lock for ever."""
+    said = tmp_path / "said"
+    command = [sys.executable, "-c", EXIT_HANGS, "--listen", "127.0.0.1:0", "--data", str(tmp_path / "db")]
+    with said.open("wb") as errors:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        address = wait_for_address(process, said)
+        with MetaClient(address) as client:
+            client.ping()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert '"event": "stopped"' in said.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("use_session", [True, False], ids=["session", "single-calls"])
