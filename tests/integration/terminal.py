@@ -134,9 +134,11 @@ def interrupt(process: subprocess.Popen[str]) -> Ended:
 
 
 def in_one_process(*lines: str) -> list[str]:
-    """Several commands, one after another, up to the first that fails."""
-    program = "import sys; from metaservice.cli import command_line\nfor line in sys.argv[1:]:\n"
-    program += "    code = command_line.run(line.split())\n    if code: sys.exit(code)"
+    """Several commands, one after another, up to the first that fails; as `laketx` runs each, but more patient."""
+    program = "import os, sys; os.environ['GRPC_VERBOSITY'] = 'NONE'\n"  # gRPC's words are not ours
+    program += "from metaservice.cli import command_line\nfor line in sys.argv[1:]:\n"
+    program += f"    code = command_line.run([*line.split(), '--timeout', '{DEADLINE_S:.0f}'])\n"
+    program += "    if code: sys.exit(code)"
     return [sys.executable, "-c", program, *lines]
 
 
