@@ -26,7 +26,7 @@ from metaservice.core.model import (
     Snapshots,
     TableMeta,
 )
-from metaservice.core.profiles import CLASS_OF, STANDS, writers_look_at
+from metaservice.core.profiles import FOLLOWS, writers_look_at
 from metaservice.core.row_level import RowChange, is_calm
 from metaservice.core.whole import changes_data, is_blind
 
@@ -295,9 +295,7 @@ def _quiet_alter(mine: Mine) -> bool:
 def _maxcompute(mine: Mine, winner: Footprint) -> Conflict | None:
     if winner.metadata_changed or winner.features_changed:
         return None if _quiet_alter(mine) else _lost(mine, winner, Rule.METADATA_CHANGED)
-    mine_class = CLASS_OF.get(mine.change.operation)
-    winner_class = CLASS_OF.get(winner.operation)
-    if mine_class is None or winner_class is None or winner_class in STANDS[mine_class]:
+    if winner.operation in FOLLOWS[mine.change.operation]:
         return None
     for partition in sorted(winner.partitions):
         if mine.covers(partition):

@@ -39,6 +39,15 @@ STANDS: Mapping[OpClass, frozenset[OpClass]] = {  # my class -> the earlier clas
     OpClass.MINOR_COMPACT: frozenset({OpClass.INSERT_INTO, OpClass.UPDATE_DELETE}),
     OpClass.MAJOR_COMPACT: frozenset({OpClass.MINOR_COMPACT}),
 }
+
+FOLLOWS: Mapping[Operation, frozenset[Operation]] = {  # by operations; what has no class stands outside the table
+    mine: frozenset(
+        earlier
+        for earlier in Operation
+        if mine not in CLASS_OF or earlier not in CLASS_OF or CLASS_OF[earlier] in STANDS[CLASS_OF[mine]]
+    )
+    for mine in Operation
+}
 if STANDS.keys() != set(OpClass):
     raise AssertionError("the outcome table lacks a class")
 

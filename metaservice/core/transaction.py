@@ -82,6 +82,7 @@ class Txn:
     adopted_by: str = ""
     adoptable: bool = False
     files: int = 0
+    staged_files: int = 0  # in memory; not stored
     staged_bytes: int = 0  # of memory; not stored
     one_call: bool = False
 
@@ -89,6 +90,11 @@ class Txn:
 def txn_time_ms(txn_id: str) -> int:
     """The time inside a UUIDv7."""
     return int(txn_id[:8] + txn_id[9:13], 16)
+
+
+def first_id(time_ms: int) -> str:
+    """How ids of that time begin: in the order of texts those of earlier times come before it, later ones behind."""
+    return f"{time_ms >> 16:08x}-{time_ms & 0xFFFF:04x}"
 
 
 def check_txn_age(txn_id: str, now_ms: int, keep_ms: int, forgotten_ms: int = 0) -> None:

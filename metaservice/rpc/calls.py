@@ -147,7 +147,8 @@ class Calls:
         operations = {one.table_id: one.operation for one in txn.tables.values()}
         parsed = wire.commit(request, self._metas([one.table_id for one in request.changes]), operations)
         for change in parsed.changes:
-            self.imports.check(change.adds)
+            if change.adds:
+                self.imports.check(change.adds)
         return parsed
 
     def append(self, request: transaction_pb2.AppendRequest) -> transaction_pb2.AppendResponse:

@@ -14,6 +14,8 @@ Placed = tuple[str, int, common_pb2.KeySet]  # partition and bucket, converted
 
 
 def key_sets(placed: Sequence[Placed]) -> tuple[KeySet, ...]:
+    if not placed:
+        return ()
     keys = sum(len(message.hashes) for _, _, message in placed)
     if keys > limits.KEYS_EXACT_MAX:
         raise invalid("TOO_MANY_KEYS", "leave the sets of some buckets out", count=keys, most=limits.KEYS_EXACT_MAX)

@@ -52,11 +52,12 @@ def _take_over(state: State, txn: Txn, old: Txn, limits: Mapping[str, Quota]) ->
     state.put_txn(old)
 
 
-def check_staged(state: State, txn: Txn, entries: Sequence[Entry], limits: Mapping[str, Quota]) -> None:
-    """Refuse entries that would go beyond what may be staged."""
-    name = txn.principal.name
+def check_staged(state: State, txn: Txn, entries: Sequence[Entry], limits: Mapping[str, Quota]) -> int:
+    """Refuse entries that would go beyond what may be staged; the memory that they take."""
+    name, size = txn.principal.name, staged_bytes(entries)
     state.usage.check(limits, quotas.STAGED_FILES, name, len(entries))
-    state.usage.check(limits, quotas.STAGED_BYTES, name, staged_bytes(entries))
+    state.usage.check(limits, quotas.STAGED_BYTES, name, size)
+    return size
 
 
 def _metadata_changed(table_id: str, winner: Footprint) -> MetaError:

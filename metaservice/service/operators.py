@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from metaservice.core import quotas
 from metaservice.core.quotas import Quota
 from metaservice.core.tasks import TaskState
 from metaservice.core.transaction import Txn
@@ -122,8 +121,8 @@ class Operators:
                 START_SECONDS: lambda: self._start_us / 1e6,
                 TABLES: lambda: len(decider.state.tables),
                 OPEN_TRANSACTIONS: lambda: len(decider.state.open),
-                STAGED_FILES: lambda: decider.state.usage.totals[quotas.STAGED_FILES],
-                STAGED_BYTES: lambda: decider.state.usage.totals[quotas.STAGED_BYTES],
+                STAGED_FILES: lambda: decider.state.usage.all.staged_files,
+                STAGED_BYTES: lambda: decider.state.usage.all.staged_bytes,
                 OLDEST_TRANSACTION_SECONDS: self._oldest_seconds,
                 PINS: lambda: len(decider.state.pins.pins),
                 OLDEST_PIN_SECONDS: self._oldest_pin_seconds,

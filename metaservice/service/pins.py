@@ -83,7 +83,7 @@ class Pins:
         pin = Pin(request.pin_id, versions, request.principal, self._clocks.now_us(), lease_ms, request.digest)
         state.batch.put(keys.pin_key(keys.uuid_bytes(pin.pin_id)), encode_pin(pin))
         state.pins.add(pin)
-        state.usage.add(quotas.PINS, request.principal.name, 1)
+        state.usage.pin(request.principal.name)
         state.pins.lease(pin.pin_id, self._clocks.mono_ms() + lease_ms)
         return pin, lease_ms
 
@@ -120,7 +120,7 @@ class Pins:
 
     def _end(self, pin_id: str) -> None:
         state = self._state
-        state.usage.add(quotas.PINS, state.pins.pins[pin_id].principal.name, -1)
+        state.usage.pin(state.pins.pins[pin_id].principal.name, -1)
         state.pins.drop(pin_id)
         state.batch.delete(keys.pin_key(keys.uuid_bytes(pin_id)))
 

@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from metaservice.core import limits, quotas
+from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import Entry, Footprint, Idle, Live, Namespace, TableMeta
 from metaservice.core.rows import NOTHING_KNOWN, Payloads, Written
-from metaservice.core.transaction import Txn, TxnState, TxnTable, unknown_txn
+from metaservice.core.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
 from metaservice.service.markbook import MarkBook
 from metaservice.service.names import AnyCase
 from metaservice.service.pinbook import PinBook
@@ -164,7 +164,7 @@ class State:
         self.answered_us = 0
         self.ceiling_us = 0
         self.newest_us = 0  # commit time of any table
-        self.loaded_us = 0  # the same, as it was found
+        self.fresh_id = ""  # ids from here on are younger than every commit that was found
         self.forgotten_ms = 0
         self.changed: set[str] = set()
         self.row_ids_given: set[str] = set()
@@ -174,7 +174,7 @@ class State:
         self.tasks = TaskBook(store.cursor(), task_backoff_ms)
         self.usage = Usage()
         for pin in self.pins.pins.values():
-            self.usage.add(quotas.PINS, pin.principal.name, 1)
+            self.usage.pin(pin.principal.name)
         self.ended_now: list[Txn] = []
         self.history = read_history(store)
         self.judging_left: float = limits.JUDGE_TURN
@@ -192,12 +192,13 @@ class State:
             self.forgotten_ms = keys.decode_version(raw_forgotten)
         for key, raw_id in cursor.scan(keys.NAMES, prefix_end(keys.NAMES)):
             table = self._load_table(cursor, raw_id)
-            self.newest_us = self.loaded_us = max(self.newest_us, table.last_time_us)
+            self.newest_us = max(self.newest_us, table.last_time_us)
             self.tables[table.meta.table_id] = table
             self.names[key[len(keys.NAMES) :].decode()] = table.meta.table_id
             namespace, dot, _ = table.meta.name.partition(".")
             if dot and namespace not in self.namespaces:  # of before namespaces were kept
                 self.namespaces[namespace] = Namespace(namespace)
+        self.fresh_id = first_id(self.newest_us // 1000 + limits.CLOCK_TOLERANCE_MS + 1)
         for _, kept in cursor.scan(keys.NAMESPACES, prefix_end(keys.NAMESPACES)):
             known = decode_namespace(kept)
             self.namespaces[known.name] = known
@@ -208,8 +209,9 @@ class State:
                 self._load_staged(cursor, txn)
                 txn.files = sum(len(table.staged) for table in txn.tables.values())
                 self.open[txn.txn_id] = txn
-                self.usage.add(quotas.TRANSACTIONS, txn.principal.name, 1)
-                self._count_staged(txn, [entry for mine in txn.tables.values() for entry in mine.staged.values()])
+                self.usage.begin(txn.principal.name)
+                staged = [entry for mine in txn.tables.values() for entry in mine.staged.values()]
+                self._count_staged(txn, staged, staged_bytes(staged))
 
     def _load_table(self, cursor: Cursor, raw_id: bytes) -> TableState:
         prefix = keys.table_prefix(raw_id)
@@ -387,49 +389,49 @@ class State:
     def put_txn(self, txn: Txn) -> None:
         if txn.state is TxnState.OPEN and txn.txn_id not in self.open:
             self.open[txn.txn_id] = self.unwritten[txn.txn_id] = txn
-            self.usage.add(quotas.TRANSACTIONS, txn.principal.name, 1)
+            self.usage.begin(txn.principal.name)
+            return
         if txn.state is TxnState.OPEN and txn.txn_id in self.unwritten:
             return
         raw = keys.uuid_bytes(txn.txn_id)
         self.batch.put(keys.txn_key(raw), encode_txn(txn))
         if txn.state is TxnState.OPEN:
             return
-        if self.open.pop(txn.txn_id, None) is not None:
+        was_open = self.open.pop(txn.txn_id, None) is not None
+        if was_open:
             self.leases.pop(txn.txn_id, None)
-            self.usage.add(quotas.TRANSACTIONS, txn.principal.name, -1)
             if self.unwritten.pop(txn.txn_id, None) is not None:
                 self._put_staged(txn)
             else:
                 self.batch.delete(keys.open_key(raw))
-        if txn.staged_bytes:
+        if txn.staged_files:
             self.forget_staged(txn)
+        if was_open:
+            self.usage.end(txn.principal.name)
         self.ended[txn.txn_id] = txn
         self.ended_now.append(txn)
         self.tasks.transaction_ended(txn, self.batch)
 
-    def stage(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry]) -> None:
-        """Entries that were handed in for a table."""
+    def stage(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry], size: int | None = None) -> None:
+        """Entries that were handed in for a table, and the memory that they take, where it is known."""
         if entries and txn.txn_id not in self.unwritten:
             self._put_chunk(txn, mine, entries)
         for entry in entries:
             mine.staged[entry.path] = entry
         mine.staged_rows += rows_of(entries)
         txn.files += len(entries)
-        self._count_staged(txn, entries)
+        self._count_staged(txn, entries, staged_bytes(entries) if size is None else size)
 
-    def _count_staged(self, txn: Txn, entries: Sequence[Entry]) -> None:
-        size = staged_bytes(entries)
+    def _count_staged(self, txn: Txn, entries: Sequence[Entry], size: int) -> None:
+        txn.staged_files += len(entries)
         txn.staged_bytes += size
-        self.usage.add(quotas.STAGED_FILES, txn.principal.name, len(entries))
-        self.usage.add(quotas.STAGED_BYTES, txn.principal.name, size)
+        self.usage.stage(txn.principal.name, len(entries), size)
 
     def forget_staged(self, txn: Txn) -> None:
         """Out of memory; what is in the store stays there."""
-        if txn.staged_bytes:
-            count = sum(len(mine.staged) for mine in txn.tables.values())
-            self.usage.add(quotas.STAGED_FILES, txn.principal.name, -count)
-            self.usage.add(quotas.STAGED_BYTES, txn.principal.name, -txn.staged_bytes)
-            txn.staged_bytes = 0
+        if txn.staged_files:
+            self.usage.stage(txn.principal.name, -txn.staged_files, -txn.staged_bytes)
+            txn.staged_files = txn.staged_bytes = 0
         for mine in txn.tables.values():
             if mine.staged:
                 mine.staged, mine.staged_rows, mine.chunks = {}, 0, 0
@@ -439,7 +441,7 @@ class State:
             for chunk in range(mine.chunks):
                 self.batch.delete(keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk))
             mine.chunks = 0
-        if txn.staged_bytes:
+        if txn.staged_files:
             self.forget_staged(txn)
 
     def _put_staged(self, txn: Txn) -> None:
@@ -479,7 +481,11 @@ class State:
 
 def rows_of(entries: Iterable[Entry]) -> int:
     """Of data files: a delete set's are counted with the files that hold them."""
-    return sum(entry.rows for entry in entries if not entry.is_delete_set)
+    rows = 0
+    for entry in entries:
+        if not entry.is_delete_set:
+            rows += entry.rows
+    return rows
 
 
 def load_commit_footprint(cursor: Cursor, raw_id: bytes, version: int) -> Footprint:

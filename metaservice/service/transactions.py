@@ -25,7 +25,7 @@ from metaservice.core.model import (
 )
 from metaservice.core.quotas import Quota
 from metaservice.core.rebase import Author, check, commit_on_top
-from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age, txn_time_ms
+from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age
 from metaservice.service.adopting import adopt, check_staged
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
@@ -91,9 +91,10 @@ class Transactions:
         return txn
 
     def _known(self, txn_id: str, digest: bytes) -> Txn | None:
-        found = self._state.find_txn(txn_id)
+        state = self._state
+        found = state.find_txn(txn_id)
         if found is None:
-            check_txn_age(txn_id, self._clocks.now_us() // 1000, self._keep_ms, self._state.forgotten_ms)
+            check_txn_age(txn_id, self._clocks.now_us() // 1000, self._keep_ms, state.forgotten_ms)
         elif found.begin_digest != digest:
             raise invalid("TRANSACTION_ID_REUSED", "the id names a transaction of other content", txn_id=txn_id)
         return found
@@ -111,24 +112,28 @@ class Transactions:
         )
 
     def _begin_table(self, intent: Intent, request: Begin) -> TxnTable:
-        table = self._state.get_table(intent.table_id)
+        state = self._state
+        table = state.get_table(intent.table_id)
         if table.meta.features:
             _check_features(table.meta.features - request.features)
         read = table.head if intent.read_version is None else intent.read_version
         if read > table.head:
             raise invalid("READ_VERSION_IN_FUTURE", read=read, head=table.head)
-        self._state.check_retained(table, read)
+        if read < table.oldest:
+            state.check_retained(table, read)
         current = table.meta.schema_version
         if intent.schema_version not in (0, current):
             raise MetaError(ErrorKind.STALE, "SCHEMA_VERSION_MISMATCH", asked=intent.schema_version, current=current)
-        check_cost(table, intent.reads, read)
+        if intent.reads:
+            check_cost(table, intent.reads, read)
         return TxnTable(intent.table_id, intent.operation, read, current, intent.reads)
 
     # -- register ------------------------------------------------------------------------------------------------
 
     def register(self, txn_id: str, table_id: str, entries: Sequence[Entry]) -> tuple[int, int]:
         """Files and rows registered so far, over all tables."""
-        txn = self._state.get_txn(txn_id)
+        state = self._state
+        txn = state.get_txn(txn_id)
         check_open(txn)
         self.check_room()
         mine = txn.tables.get(table_id)
@@ -143,11 +148,11 @@ class Transactions:
                 raise invalid("PATH_REUSED", "registered before with other content", path=entry.path)
         if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
-        check_staged(self._state, txn, fresh, self._quotas)
+        size = check_staged(state, txn, fresh, self._quotas)
         self._refuse_live(txn_id, table_id, fresh)
         self._give_row_ids(mine.table_id, fresh)
-        self._state.stage(txn, mine, fresh)
-        return txn.files, sum(table.staged_rows for table in txn.tables.values())
+        state.stage(txn, mine, fresh, size)
+        return txn.files, sum([table.staged_rows for table in txn.tables.values()])
 
     def _refuse_live(self, txn_id: str, table_id: str, entries: Sequence[Entry]) -> None:
         """A file that the table has already was committed before: this repeats a transaction that is forgotten.
@@ -156,11 +161,13 @@ class Transactions:
         began since is known, or lies below the mark of forgotten ids; so most are not looked up.
         """
         state = self._state
-        fresh_ms = state.loaded_us // 1000 + limits.CLOCK_TOLERANCE_MS
-        folder = f"{txn_id}/" if txn_time_ms(txn_id) > fresh_ms else "/"
-        seek = [entry for entry in entries if not entry.external and not entry.path.startswith(folder)]
-        if not seek:
+        folder = f"{txn_id}/" if txn_id > state.fresh_id else "/"
+        for entry in entries:
+            if not entry.external and not entry.path.startswith(folder):
+                break
+        else:
             return
+        seek = [entry for entry in entries if not entry.external and not entry.path.startswith(folder)]
         state.flush()
         raw = state.get_table(table_id).raw_id
         for entry in seek:
@@ -194,7 +201,8 @@ class Transactions:
     # -- commit --------------------------------------------------------------------------------------------------
 
     def commit(self, request: Commit) -> Txn:
-        txn = self._state.get_txn(request.txn_id)
+        state = self._state
+        txn = state.get_txn(request.txn_id)
         if txn.state in (TxnState.COMMITTED, TxnState.CONFLICT):
             if txn.commit_digest != request.digest:
                 raise invalid("TRANSACTION_ID_REUSED", "it ended with other content", txn_id=txn.txn_id)
@@ -203,7 +211,8 @@ class Transactions:
         self.check_room()
         progress = self._complete(txn, request)
         changes = progress.changes
-        check_moves(self._state, request.cursors)
+        if request.cursors:
+            check_moves(state, request.cursors)
         conflict = self._judge(progress)
         for change in changes:
             self._give_row_ids(change.table_id, [e for e in change.adds if e.first_row_id == 0])
@@ -213,7 +222,8 @@ class Transactions:
             self._lose(txn, decision, changes)
         else:
             self._win(txn, decision)
-            apply_moves(self._state, request.cursors, self._clocks.now_us())
+            if request.cursors:
+                apply_moves(state, request.cursors, self._clocks.now_us())
         return txn
 
     def explain(self, request: Commit) -> Conflict | list[TableCommit]:
@@ -245,13 +255,15 @@ class Transactions:
             for entry in own:
                 if entry.path in mine.staged:
                     raise invalid("PATH_TWICE", path=entry.path)
-            self._refuse_live(txn.txn_id, change.table_id, own)
+            if own:
+                self._refuse_live(txn.txn_id, change.table_id, own)
             change.operation, change.read_version = mine.operation, mine.read_version
             change.adds = staged + own
             scope = change.scope
             if scope is not None and scope.written:
                 change.scope = Scope(frozenset(entry.partition for entry in change.adds), written=True)
-        whole.tell(request.changes)
+        if len(request.changes) > 1:
+            whole.tell(request.changes)
         progress.files = txn.files
         progress.judged.clear()
 
@@ -274,11 +286,11 @@ class Transactions:
     def _rebase(self, txn: Txn, progress: Progress) -> Conflict | list[TableCommit]:
         """What changes that every winner lets pass become."""
         state, changes = self._state, progress.changes
-        tables = [state.get_table(change.table_id) for change in changes]
-        last_us = max(table.last_time_us for table in tables)
+        tables = [state.tables[change.table_id] for change in changes]
+        last_us = tables[0].last_time_us if len(tables) == 1 else max([table.last_time_us for table in tables])
         time_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
         author = Author(txn.txn_id, txn.principal)
-        commits = []
+        commits, renames = [], False
         for table, change in zip(tables, changes, strict=True):
             if change.table_id in progress.applied:
                 commits.append(_nothing_new(table, change, author))
@@ -289,9 +301,11 @@ class Transactions:
             decision = commit_on_top(change, table.meta, near, snapshots, author, table.head, time_us)
             if isinstance(decision, Conflict):
                 return decision
+            renames = renames or decision.meta is not None
             decision.footprint.shared = len(changes) > 1
             commits.append(decision)
-        check_renames(state, commits)
+        if renames:
+            check_renames(state, commits)
         return commits
 
     def _applied(self, table: TableState, change: Change) -> bool:
@@ -332,8 +346,9 @@ class Transactions:
         txn.commit_time_us = txn.commit_time_us or max(commit.time_us for commit in commits)
         txn.outcomes = tuple(outcomes)
         txn.end_us = txn.commit_time_us
-        self._state.drop_staged(txn)
-        self._state.put_txn(txn)
+        state = self._state
+        state.drop_staged(txn)
+        state.put_txn(txn)
 
     def _write_commit(self, txn: Txn, commit: TableCommit) -> None:
         state = self._state

@@ -16,35 +16,76 @@ ENTRY_BYTES: Final = 512  # of one staged entry, beside its path and payload, wh
 COUNTED: Final = (quotas.TRANSACTIONS, quotas.PINS, quotas.STAGED_FILES, quotas.STAGED_BYTES)
 
 
-class Usage:
-    """Sums, of all and of each principal that has anything."""
+class Share:
+    """What somebody has; its fields are named as the quotas are."""
+
+    __slots__ = ("pins", "staged_bytes", "staged_files", "transactions")
 
     def __init__(self) -> None:
-        self.totals: dict[str, int] = dict.fromkeys(COUNTED, 0)
-        self.shares: dict[str, dict[str, int]] = {name: {} for name in COUNTED}
+        self.transactions = self.pins = self.staged_files = self.staged_bytes = 0
 
-    def add(self, quota: str, principal: str, amount: int) -> None:
-        self.totals[quota] += amount
-        shares = self.shares[quota]
-        left = shares.get(principal, 0) + amount
-        if left:
-            shares[principal] = left
-        else:
-            shares.pop(principal, None)
+
+class Usage:
+    """What all have, and each principal that has anything. Every commit comes by: calls are few."""
+
+    def __init__(self) -> None:
+        self.all = Share()
+        self.each: dict[str, Share] = {}
+
+    def begin(self, principal: str) -> None:
+        """A transaction is open."""
+        share = self.each.get(principal) or self._new(principal)
+        share.transactions += 1
+        self.all.transactions += 1
+
+    def stage(self, principal: str, files: int, size: int) -> None:
+        """What an open transaction has staged; negative where it is forgotten."""
+        share, everybody = self.each.get(principal) or self._new(principal), self.all
+        share.staged_files += files
+        share.staged_bytes += size
+        if files < 0 and not (share.transactions or share.pins or share.staged_files):
+            del self.each[principal]  # it ended in the call that began it
+        everybody.staged_files += files
+        everybody.staged_bytes += size
+
+    def end(self, principal: str) -> None:
+        """A transaction is no longer open, and what it had staged is forgotten."""
+        share = self.each.get(principal) or self._new(principal)
+        share.transactions -= 1
+        self.all.transactions -= 1
+        if not (share.transactions or share.pins or share.staged_files):
+            del self.each[principal]
+
+    def pin(self, principal: str, count: int = 1) -> None:
+        """Negative where they are released."""
+        share = self.each.get(principal) or self._new(principal)
+        share.pins += count
+        self.all.pins += count
+        if not (share.transactions or share.pins or share.staged_files):
+            del self.each[principal]
 
     def use(self, quota: str) -> tuple[int, dict[str, int]]:
-        """What all have, and what each has."""
-        return self.totals[quota], self.shares[quota].copy()
+        """What all have, and what each has. Any thread."""
+        shares = {name: getattr(share, quota) for name, share in self.each.copy().items()}
+        return getattr(self.all, quota), {name: has for name, has in shares.items() if has}
 
     def check(self, limits: Mapping[str, Quota], quota: str, principal: str, amount: int = 1) -> None:
         """Refuse what would go beyond the quota."""
         limit = limits[quota]
-        if self.totals[quota] + amount > limit.most:
+        if getattr(self.all, quota) + amount > limit.most:
             raise quotas.refusal(quota, limit.most)
-        if self.shares[quota].get(principal, 0) + amount > limit.each:
+        share = self.each.get(principal)
+        if (share is not None and getattr(share, quota) + amount > limit.each) or amount > limit.each:
             raise quotas.refusal(quota, limit.each, principal)
+
+    def _new(self, principal: str) -> Share:
+        share = self.each[principal] = Share()
+        return share
 
 
 def staged_bytes(entries: Sequence[Entry]) -> int:
     """About what they take in memory."""
-    return sum(ENTRY_BYTES + 2 * (len(entry.path) + len(entry.payload)) for entry in entries)
+    size = 0
+    for entry in entries:
+        size += ENTRY_BYTES + 2 * (len(entry.path) + len(entry.payload))
+    return size

@@ -9,7 +9,7 @@ import pytest
 
 from tests.house.tree import ROOT
 
-PACKAGES = ("metaservice", "worker", "protos")
+PACKAGES = ("laketx", "metaservice", "worker", "protos")
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:

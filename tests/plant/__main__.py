@@ -18,7 +18,8 @@ from pathlib import Path
 from tests.plant.bugs import BUGS, Bug
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("metaservice", "protos", "tests", "worker", "docs", "tools", "examples", "pyproject.toml", "README.md")
+CODE = ("laketx", "metaservice", "protos", "tests", "worker", "tools", "examples")
+COPIED = (*CODE, "docs", "pyproject.toml", "README.md")
 TIMEOUT_S = 120
 SPARK, SPARK_TIMEOUT_S = "spark", 600  # its start alone takes seconds
 AT_A_TIME = 2

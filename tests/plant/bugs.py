@@ -78,8 +78,8 @@ BUGS = (
         SERVICE + "transactions.py",
         (
             (
-                "        found = self._state.find_txn(txn_id)\n",
-                "        found = self._state.open.get(txn_id)\n",
+                "        found = state.find_txn(txn_id)\n",
+                "        found = state.open.get(txn_id)\n",
             ),
         ),
     ),

@@ -42,13 +42,30 @@ def test_a_refusal_says_whose_quota_is_used_up(most: int, each: int, principal: 
     usage, limits = Usage(), {quotas.PINS: Quota(most, each)}
     for _ in range(2):
         usage.check(limits, quotas.PINS, "etl")
-        usage.add(quotas.PINS, "etl", 1)
+        usage.pin("etl")
     with pytest.raises(MetaError) as caught:
         usage.check(limits, quotas.PINS, "etl")
     assert (caught.value.reason, caught.value.facts.get("principal")) == ("TOO_MANY_PINS", principal)
-    usage.add(quotas.PINS, "etl", -1)
+    usage.pin("etl", -1)
     usage.check(limits, quotas.PINS, "etl")
-    assert usage.shares[quotas.PINS] == {"etl": 1}
+    assert usage.use(quotas.PINS) == (1, {"etl": 1})
+    usage.pin("etl", -1)
+    assert usage.each == {}, "who has nothing takes no memory"
+
+
+def test_what_a_transaction_has_staged_is_counted_and_given_back() -> None:
+    usage = Usage()
+    usage.begin("etl")
+    usage.begin("bi")
+    usage.stage("etl", 2, 1_000)
+    usage.stage("bi", 1, 500)
+    assert usage.use(quotas.STAGED_BYTES) == (1_500, {"etl": 1_000, "bi": 500})
+    usage.stage("etl", -2, -1_000)
+    assert usage.use(quotas.TRANSACTIONS) == (2, {"etl": 1, "bi": 1})
+    usage.end("etl")
+    usage.stage("bi", -1, -500)
+    usage.end("bi")
+    assert (usage.each, usage.use(quotas.STAGED_FILES)) == ({}, (0, {}))
 
 
 def test_a_storm_of_refusals_is_a_few_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
