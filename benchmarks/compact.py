@@ -77,7 +77,7 @@ def compaction(table: Table, operation: common_pb2.Operation.ValueType, *, verif
     """All but its commit, so that it can be measured again."""
 
     def compact() -> None:
-        with staged(table, operation, options=Options(verify=verify)) as job:
+        with staged(table.view, operation, options=Options(verify=verify)) as job:
             assert job.groups, "there is nothing to compact"
 
     return compact
@@ -154,7 +154,7 @@ def add_peer_rows(bench: Benchmark) -> None:
             "LakeTX": compaction(table, MINOR, verify=True),
         }
         times = interleaved(ways, runs=RUNS, warm_ups=1)
-        with staged(table, MINOR, options=Options()) as job:
+        with staged(table.view, MINOR, options=Options()) as job:
             mib = sum(file.bytes for outcome in job.outcomes for file in outcome.files) / 2**20
         user, service = crossings(table, small, rounds)
         lake.spark.stop()
@@ -191,7 +191,7 @@ def add_keyed_peer_rows(bench: Benchmark) -> None:
             "LakeTX": compaction(table, MAJOR, verify=True),
         }
         times = interleaved(ways, runs=RUNS, warm_ups=1)
-        with staged(table, MAJOR, options=Options()) as job:
+        with staged(table.view, MAJOR, options=Options()) as job:
             mib = sum(file.bytes for outcome in job.outcomes for file in outcome.files) / 2**20
         lake.spark.stop()
         peers = {}
@@ -210,18 +210,19 @@ def add_keyed_peer_rows(bench: Benchmark) -> None:
 def crossings(table: Table, small: Sequence[str], rounds: int) -> tuple[int, int]:
     """Refused of as many deletes of a row, and of as many compactions, that began before the other ended."""
     user = service = 0
-    spark = table.lake.spark
+    lake, spark = table.lake, table.lake.spark
+    assert isinstance(lake, Lake)
     for number in range(rounds):
         for place in (number, number + 1):
             table.insert(spark.read.parquet(small[place]).coalesce(1))
         try:
-            with table.lake.transaction() as txn:
+            with lake.transaction() as txn:
                 txn.table(table.name).delete(f"id = {number}")
                 assert table.compact("minor") is not None
         except ConflictError:
             user += 1
         table.insert(spark.read.parquet(small[number]).coalesce(1))
-        with staged(table, MINOR, options=Options()) as job:
+        with staged(table.view, MINOR, options=Options()) as job:
             assert job.groups, "there is nothing to compact"
             table.delete(f"id = {rounds + number}")
             try:
@@ -265,7 +266,7 @@ def add_large_bucket_rows(bench: Benchmark) -> None:
             file_bytes_target=128 << 20,
         )
         work = folder / "work.pickle"
-        work.write_bytes(pickle.dumps((settings, Chunk(0, "out/0", tuple(Inputs(table).files(group))))))
+        work.write_bytes(pickle.dumps((settings, Chunk(0, "out/0", tuple(Inputs(table.view).files(group))))))
         lake.spark.stop()
         done = subprocess.run(
             [sys.executable, "-c", ALONE, str(work)], cwd=ROOT, check=True, capture_output=True, text=True

@@ -73,8 +73,12 @@ def section(name: str) -> Iterator[str]:
 
 
 def members(owner: type) -> Iterator[tuple[str, object]]:
-    """The public methods and properties that a class of ours has, in the order of the source."""
-    for name, member in vars(owner).items():
+    """The public methods and properties of a class, in the order of the source; then those of the worker's bases."""
+    known: dict[str, object] = {}
+    for base in owner.__mro__:
+        if base is owner or base.__module__.startswith("worker."):
+            known |= {name: member for name, member in vars(base).items() if name not in known}
+    for name, member in known.items():
         plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if not name.startswith("_") and (inspect.isfunction(plain) or isinstance(plain, property)):
             yield name, plain

@@ -12,6 +12,9 @@ from tests.house.tree import ROOT
 PACKAGES = ("laketx", "metaservice", "worker", "protos")
 
 
+UNDER_TYPE_CHECKING = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+
+
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
@@ -36,17 +39,35 @@ def test_imports_follow_the_layers() -> None:
         ("metaservice/rpc", "import metaservice.store", "the edge reaches the store"),
         ("metaservice/client", "import metaservice.core", "the client knows the wire alone"),
         ("metaservice/cli", "import metaservice.core", "the CLI and workers"),
-        ("worker", "import metaservice.service", "the CLI and workers"),
+        ("worker/base", "import metaservice.service", "the CLI and workers"),
+        ("worker/read", "import worker.write.transaction", "the worker is layered"),
+        ("worker/base", f"{UNDER_TYPE_CHECKING}    import worker.api.table", "the worker is layered"),
+        ("worker/files", "import worker.base.schema", "jobs on files do without Spark"),
         ("protos/laketx/v1", "import metaservice.core", "the wire is generated"),
     ],
 )
 def test_a_planted_import_breaks_its_contract(tmp_path: Path, where: str, planted: str, broken: str) -> None:
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / where / "planted.py").write_text(f"{planted}\n", encoding="utf-8")
+    expect_broken(tmp_path, {f"{where}/planted.py": planted}, broken)
 
-    result = lint_imports(tmp_path)
+
+@pytest.mark.parametrize("place", ["worker/base", "worker/api"])
+def test_a_planted_circle_of_types_breaks_its_contract(tmp_path: Path, place: str) -> None:
+    package = place.replace("/", ".")
+    circle = {
+        f"{place}/one.py": f"import {package}.other",
+        f"{place}/other.py": f"{UNDER_TYPE_CHECKING}    import {package}.one",
+    }
+    expect_broken(tmp_path, circle, "in a circle")
+
+
+def expect_broken(root: Path, planted: dict[str, str], broken: str) -> None:
+    shutil.copy(ROOT / "pyproject.toml", root)
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for path, text in planted.items():
+        (root / path).write_text(f"{text}\n", encoding="utf-8")
+
+    result = lint_imports(root)
 
     verdicts = " ".join(result.stdout.split()).split("Broken contracts")[-1]
     assert result.returncode == 1, result.stdout + result.stderr

@@ -47,21 +47,21 @@ class Crossed:
     def insert(self, version: int | None = None) -> None:
         number = next(self._numbers)
         new = {10 * number: "new", 10 * number + 1: "new"}
-        self._write(lambda: plan_insert(self.table.refresh(), self.frame(new)), version, {**self.rows, **new})
+        self._write(lambda: plan_insert(self.table.refresh().view, self.frame(new)), version, {**self.rows, **new})
 
     def update(self, version: int | None = None) -> None:
         key, value = min(self.rows), f"u{next(self._numbers)}"
         after = {**self.rows, key: value}
-        self._write(lambda: plan_update(self.table.refresh(), {"v": f"'{value}'"}, f"id = {key}"), version, after)
+        self._write(lambda: plan_update(self.table.refresh().view, {"v": f"'{value}'"}, f"id = {key}"), version, after)
 
     def delete(self, version: int | None = None) -> None:
         key = max(self.rows)
         after = {one: value for one, value in self.rows.items() if one != key}
-        self._write(lambda: plan_delete(self.table.refresh(), f"id = {key}"), version, after)
+        self._write(lambda: plan_delete(self.table.refresh().view, f"id = {key}"), version, after)
 
     def overwrite(self, version: int | None = None) -> None:
         new = {next(self._numbers): "all", next(self._numbers): "all"}
-        self._write(lambda: plan_overwrite(self.table.refresh(), self.frame(new), "all"), version, new)
+        self._write(lambda: plan_overwrite(self.table.refresh().view, self.frame(new), "all"), version, new)
 
     def _write(self, plan: Callable[[], Write], version: int | None, after: Rows) -> None:
         def planned() -> list[Write]:
@@ -73,7 +73,7 @@ class Crossed:
 
     def compact(self, operation: common_pb2.Operation.ValueType) -> None:
         options = Options(order=Order("sort", ("v",))) if operation == CLUSTER else None
-        commit = run(self.table, operation, options=options)
+        commit = run(self.table.view, operation, options=options)
         assert commit is not None
         self.at[commit.version] = self.rows
 
@@ -86,7 +86,7 @@ class Crossed:
     def compact_across(self, operation: common_pb2.Operation.ValueType, winner: Callable[[], None]) -> bool:
         """Whether the compaction commits over the winner, which commits between its reads and its own commit."""
         options = Options(order=Order("sort", ("v",))) if operation == CLUSTER else Options()
-        with staged(self.table, operation, options=options) as job:
+        with staged(self.table.view, operation, options=options) as job:
             assert job.groups
             winner()
             try:

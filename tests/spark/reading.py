@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
-from metaservice.client import MetaClient, Transaction, uuid7
+from metaservice.client import Transaction, uuid7
 from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.spark.sessions import shared_session
+from worker.base.connection import Connection
+from worker.base.table_view import TableView
 
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
@@ -40,21 +41,8 @@ ARROW = {
 }
 
 
-@dataclass(eq=False)
-class LabLake:
+class LabLake(Connection):
     """What a read asks of a lake."""
-
-    client: MetaClient
-    spark: SparkSession
-    folder: Path
-    closing: list[Callable[[], None]] = field(default_factory=list)
-
-    def at_close(self, work: Callable[[], None], /) -> None:
-        self.closing.append(work)
-
-    def close(self) -> None:
-        while self.closing:
-            self.closing.pop()()
 
     def create(
         self,
@@ -96,8 +84,12 @@ class LabTable:
         return self.meta.table_id
 
     @property
+    def view(self) -> TableView:
+        return TableView(self.lake, self.meta)
+
+    @property
     def folder(self) -> str:
-        return str(self.lake.folder / self.table_id)
+        return self.view.folder
 
     @property
     def names(self) -> list[str]:
@@ -438,10 +430,7 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 @contextmanager
-def open_lab(folder: Path) -> Iterator[LabLake]:
+def open_lab(folder: Path, spark: SparkSession | None = None) -> Iterator[LabLake]:
     """A lake of its own."""
-    spark = shared_session()
-    with open_folder(folder) as client:
-        lake = LabLake(client, spark, folder)
+    with LabLake(open_folder(folder), str(folder), spark or shared_session()) as lake:
         yield lake
-        lake.close()

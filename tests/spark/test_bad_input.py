@@ -213,13 +213,13 @@ WRITES = ("insert", "overwrite", "truncate", "restore", "update", "delete", "set
 
 
 @pytest.mark.parametrize("name", BAD_CALLS)
-def test_a_bad_call(tables: list[Table], rows: DataFrame, name: str) -> None:
+def test_a_bad_call(lake: Lake, tables: list[Table], rows: DataFrame, name: str) -> None:
     """On one kind of table; on the other in a transaction, where it is said when it is asked for."""
     call, reason = BAD_CALLS[name]
     first, second = tables if len(name) % 2 else tables[::-1]
     expect_refusal(first, partial(call, first, rows), reason)
     if name.split()[0] in WRITES:
-        with second.lake.transaction() as txn:
+        with lake.transaction() as txn:
             expect_refusal(second, partial(call, txn.table(second.name), rows), reason)  # type: ignore[arg-type]
 
 

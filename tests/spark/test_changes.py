@@ -67,7 +67,7 @@ def check(table: LabTable, ranges: list[tuple[int, int]]) -> None:
     modes = ("log", "changes", "latest")
     cases = [(since, until, mode) for at, (since, until) in enumerate(ranges) for mode in modes[: 2 if at else 3]]
     frames = [
-        read_changes(table, since=since, until=until, mode=mode).select(sf.lit(at).alias("case"), "*")
+        read_changes(table.view, since=since, until=until, mode=mode).select(sf.lit(at).alias("case"), "*")
         for at, (since, until, mode) in enumerate(cases)
     ]
     times = {one.version: one.commit_time_us for one in table.lake.client.list_versions(table.table_id)}
@@ -101,12 +101,12 @@ def test_rows_are_compared_under_the_schema_of_the_end(lake: LabLake) -> None:
         rows=lambda row: {"id": row["id"], "salary": row["pay"]},
     )
     table.insert([{"id": 2, "salary": 1 << 40}])
-    log = read_changes(table, since=1, mode="log").drop("_commit_time").collect()
+    log = read_changes(table.view, since=1, mode="log").drop("_commit_time").collect()
     assert sorted(tuple(row) for row in log) == [
         (2, 20, "update_preimage", 4),
         (2, 1 << 40, "update_postimage", 4),
     ]
-    whole = read_changes(table, since=0, mode="latest").drop("_commit_time").collect()
+    whole = read_changes(table.view, since=0, mode="latest").drop("_commit_time").collect()
     assert sorted(tuple(row) for row in whole) == [(1, 10, "insert", 1), (2, 1 << 40, "insert", 4)]
 
 
@@ -114,22 +114,22 @@ def test_new_rows_of_an_append_table_are_a_plain_scan(lake: LabLake) -> None:
     table = lake.create("plain", {"id": "bigint"})
     for number in range(3):
         table.insert([{"id": number}])
-    found = read_changes(table, since=1)
+    found = read_changes(table.view, since=1)
     assert sorted((row["id"], row["_change_type"], row["_commit_version"]) for row in found.collect()) == [
         (1, "insert", 2),
         (2, "insert", 3),
     ]
-    assert read_changes(table, since=3).collect() == []
-    assert read_changes(table, since=3).columns == found.columns
+    assert read_changes(table.view, since=3).collect() == []
+    assert read_changes(table.view, since=3).columns == found.columns
 
 
 def test_a_range_that_makes_no_sense(lake: LabLake) -> None:
     table = lake.create("ranges", {"id": "bigint"})
     table.insert([{"id": 1}])
     with pytest.raises(InputError, match="RANGE_INVALID"):
-        read_changes(table, since=1, until=0)
+        read_changes(table.view, since=1, until=0)
     with pytest.raises(InputError, match="MODE_INVALID"):
-        read_changes(table, since=0, mode="all")
+        read_changes(table.view, since=0, mode="all")
     with pytest.raises(InvalidError):
-        read_changes(table, since=0, until=9)
-    assert [row["id"] for row in read_changes(table, since=0, until="9999-01-01").collect()] == [1]
+        read_changes(table.view, since=0, until=9)
+    assert [row["id"] for row in read_changes(table.view, since=0, until="9999-01-01").collect()] == [1]

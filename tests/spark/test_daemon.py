@@ -157,8 +157,8 @@ def test_who_comes_too_late_is_refused_and_cleans_up(leased: Lake, new_name: New
     late_files: set[str] = set()
 
     def come_late() -> None:
-        groups = groups_of(table, task)
-        with staged(table, MAJOR, groups, read_version=task.read_version, options=Options(), begin=begin) as late:  # type: ignore[arg-type]
+        groups = groups_of(table.view, task)
+        with staged(table.view, MAJOR, groups, read_version=task.read_version, options=Options(), begin=begin) as late:  # type: ignore[arg-type]
             late_files.update(asked.files() - asked.before)
             asked.check()  # somebody else does it, once the lease has run out
             late.commit()

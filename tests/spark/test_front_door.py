@@ -14,9 +14,9 @@ from rich.console import Console
 
 from tests.integration.terminal import STYLE
 from worker import ConflictError, Lake, connect
-from worker.api.lake import python_hint
 from worker.base import progress
-from worker.base.progress import OWN_BAR, SWITCH, Bars, counting, is_shown
+from worker.base.progress import SWITCH, Bars, is_shown
+from worker.base.session import OWN_BAR, counting, python_hint
 
 Names = Callable[[], str]
 

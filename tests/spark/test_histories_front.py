@@ -20,8 +20,8 @@ from metaservice.client import InvalidError
 from tests.spark.reading import union
 from tests.spark.test_changes import difference
 from worker import Lake, Table
-from worker.api.importing import NO_VALUE
 from worker.read.changes import MODES
+from worker.write.file_imports import NO_VALUE
 
 CASES = 60
 SCHEMA = "cased int, id int, day timestamp, amount bigint"
@@ -133,11 +133,13 @@ class Many:
             kinds = {"cased": pa.int32(), "id": pa.int32(), "amount": pa.int64()}
             columns = [pa.array([row[at] for row in mine], kind) for at, kind in enumerate(kinds.values())]
             pq.write_table(pa.table(dict(zip(kinds, columns, strict=True))), folder / name / "x.parquet")
-        self.table.lake.import_parquet(folder, self.table.name)
+        lake = self.table.lake
+        assert isinstance(lake, Lake)
+        lake.import_parquet(folder, self.table.name)
         self.state |= rows
         for again in (f"file:{quote(str(folder))}", folder / "." / ".." / folder.name):
             with pytest.raises(InvalidError, match="PATH_LIVE"):
-                self.table.lake.import_parquet(again, self.table.name)
+                lake.import_parquet(again, self.table.name)
 
     def update(self) -> None:
         hits, where = self.bounds()

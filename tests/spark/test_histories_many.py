@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import catalog_pb2
 from tests.spark.histories import grow_many
 from tests.spark.reading import LabLake, LabTable, Rows, open_lab, union
+from tests.spark.sessions import shared_session
 from tests.spark.test_changes import Change, difference
 from worker.read import hidden_rows, merge_on_read, scan
 from worker.read.changes import MODES, read_changes
@@ -34,8 +35,7 @@ Shown = dict[int, list[str]]  # rows as text, by case
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
-    with open_lab(tmp_path_factory.mktemp("many")) as made:
-        made.spark = for_many_small_jobs(made.spark)
+    with open_lab(tmp_path_factory.mktemp("many"), for_many_small_jobs(shared_session())) as made:
         yield made
 
 
@@ -122,8 +122,8 @@ class Oracle:
 def frame_of(table: LabTable, look: Look) -> DataFrame:
     since, until, mode = look
     if not mode:
-        return scan.read(table, version=until)
-    return read_changes(table, since=since, until=until, mode=mode).drop("_commit_time")
+        return scan.read(table.view, version=until)
+    return read_changes(table.view, since=since, until=until, mode=mode).drop("_commit_time")
 
 
 def check(table: LabTable, looks: Sequence[Look]) -> None:

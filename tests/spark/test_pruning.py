@@ -65,7 +65,7 @@ def oracle(spark: SparkSession) -> Oracle:
 def check_planned(written: Written, oracle: Oracle, tests: Sequence[str]) -> None:
     table, pruned = written.table, set()
     for test in tests:
-        planned = pruning.places_planned(plan(table, table.meta, table.meta.head_version, test))
+        planned = pruning.places_planned(plan(table.view, table.meta.head_version, test))
         assert {(writer, part) for _, writer, part in written.wanted(oracle, [test])} <= planned, test
         if len(planned) < len(written.writers) * len(written.parts):
             pruned |= {name for name in TYPES if test.startswith(name)}

@@ -29,7 +29,7 @@ def row(number: int, amount: float = 1.0, status: str = "new") -> dict[str, obje
 
 def test_an_append_table_shows_every_version(lake: LabLake) -> None:
     table = lake.create("appended", COLUMNS)
-    assert shown(scan.read(table)) == []
+    assert shown(scan.read(table.view)) == []
     table.insert([row(number) for number in range(200)])
     table.insert([row(number) for number in range(200, 230)])
     table.delete(table.find(0, 63, 64, 127, 199, 229))
@@ -57,7 +57,7 @@ def test_a_primary_key_table_shows_every_version(lake: LabLake) -> None:
 
 def check(table: LabTable) -> None:
     """Every version, in one job."""
-    frames = [scan.read(table, version=version).select(sf.lit(version).alias("v"), "*") for version in table.at]
+    frames = [scan.read(table.view, version=version).select(sf.lit(version).alias("v"), "*") for version in table.at]
     found: dict[int, list[tuple[object, ...]]] = {version: [] for version in table.at}
     for one in union(frames).collect():
         found[one[0]].append(tuple(one)[1:])
@@ -119,16 +119,16 @@ def test_columns_are_told_by_id(lake: LabLake, keyed: bool) -> None:
     table.update({table.find(2)[0]: image})
     names = table.names
     assert names == ["id", "b", "a", "price", "part", "day", "c"]
-    assert shown(scan.read(table)) == expected(table, table.head)
-    was = scan.read(table, version=before)
+    assert shown(scan.read(table.view)) == expected(table, table.head)
+    was = scan.read(table.view, version=before)
     assert was.columns == list(WIDE)
     assert shown(was) == expected(table, before, list(WIDE))
     for where, then in [("a = 2 AND c IS NULL", None), ("c = 7", None), ("b = 2", before), ("c = 'old'", before)]:
         version = table.head if then is None else then
-        whole = scan.read(table, version=version)
-        assert shown(scan.read(table, version=version, where=where)) == shown(whole.filter(where)) != []
-    assert shown(scan.read(table, where="b = 2")) == []
-    assert shown(scan.read(table, where=sf.col("c") == 7)) == [tuple(image[name] for name in names)]
+        whole = scan.read(table.view, version=version)
+        assert shown(scan.read(table.view, version=version, where=where)) == shown(whole.filter(where)) != []
+    assert shown(scan.read(table.view, where="b = 2")) == []
+    assert shown(scan.read(table.view, where=sf.col("c") == 7)) == [tuple(image[name] for name in names)]
 
 
 def test_rows_tell_where_they_come_from(lake: LabLake) -> None:
@@ -138,7 +138,7 @@ def test_rows_tell_where_they_come_from(lake: LabLake) -> None:
     one, other = table.find(1, 11)
     table.update({one: row(1, 4.0)})
     table.delete([other])
-    found = scan.read_at(table, table.head, with_origin=True)
+    found = scan.read_at(table.view, table.head, with_origin=True)
     assert found.columns == [*COLUMNS, "_file", "_row_id"]
     stored = {entry.file.path: entry for entry in lake.client.list_files(table.table_id) if entry.HasField("file")}
     rows = found.collect()
@@ -154,15 +154,15 @@ def test_a_moment_and_a_count_of_commits(lake: LabLake) -> None:
     table.insert([row(2)])
     first = next(one for one in lake.client.list_versions(table.table_id) if one.version == 1)
     moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=first.commit_time_us)
-    assert shown(scan.read(table, timestamp=moment)) == expected(table, 1)
-    assert shown(scan.read(table, timestamp=moment.replace(tzinfo=None).isoformat(" "))) == expected(table, 1)
-    assert shown(scan.read(table, commits_ago=1)) == expected(table, 1)
+    assert shown(scan.read(table.view, timestamp=moment)) == expected(table, 1)
+    assert shown(scan.read(table.view, timestamp=moment.replace(tzinfo=None).isoformat(" "))) == expected(table, 1)
+    assert shown(scan.read(table.view, commits_ago=1)) == expected(table, 1)
     with pytest.raises(InputError, match="VERSION_AMBIGUOUS"):
-        scan.read(table, version=1, commits_ago=1)
+        scan.read(table.view, version=1, commits_ago=1)
     with pytest.raises(InputError, match="TIMESTAMP_INVALID"):
-        scan.read(table, timestamp="yesterday")
+        scan.read(table.view, timestamp="yesterday")
     with pytest.raises(InvalidError):
-        scan.read(table, version=99)
+        scan.read(table.view, version=99)
 
 
 def test_what_is_read_is_pinned(lake: LabLake) -> None:
@@ -172,15 +172,15 @@ def test_what_is_read_is_pinned(lake: LabLake) -> None:
     def held() -> list[int]:
         return sorted(pin.version for pin in lake.client.list_pins() if pin.table_id == table.table_id)
 
-    with scan.snapshot(table) as snapshot:
+    with scan.snapshot(table.view) as snapshot:
         assert snapshot.version == 1
         assert held() == [1]
         table.insert([row(2)])
         assert snapshot.read().count() == 1
     assert held() == []
-    scan.read(table)
-    scan.read(table)
-    scan.read(table, version=1)
+    scan.read(table.view)
+    scan.read(table.view)
+    scan.read(table.view, version=1)
     assert held() == [1, 2]
-    lake.close()
+    lake.pins.close()
     assert held() == []

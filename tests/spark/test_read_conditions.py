@@ -13,7 +13,7 @@ from metaservice.rpc.wire import _Predicates
 from tests.spark.reading import ARROW
 from tests.spark.sessions import shared_session
 from worker.base.conditions import parse_condition
-from worker.base.zones import find_zone
+from worker.base.session import find_zone
 
 TYPES = {
     "id": "bigint",

@@ -87,7 +87,7 @@ def test_files_of_one_size(lab: LabLake, keyed: bool, kind: type[LabTable]) -> N
     made = lab.create(f"alike_{keyed}_{kind.__name__}", COLUMNS, key=["id"] if keyed else [], buckets=1)
     table = kind(lab, made.meta)
     fill(table, 6)
-    assert shown(scan.read(table)) == expected(table, table.head)
+    assert shown(scan.read(table.view)) == expected(table, table.head)
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -105,14 +105,14 @@ def test_some_files_of_one_size_among_others(lab: LabLake, keyed: bool) -> None:
         table.delete(table.find(*gone))
     sizes = Counter(one.file.bytes for one in live_files(table))
     assert sorted(sizes.values()) == ([1, 1, 1, 1, 2, 2] if keyed else [1, 1, 1, 2, 2])
-    assert shown(scan.read(table)) == expected(table, table.head)
+    assert shown(scan.read(table.view)) == expected(table, table.head)
 
 
 def test_files_of_one_size_and_odd_names(lab: LabLake) -> None:
     table = Alike(lab, lab.create("odd", COLUMNS).meta)
     fill(table, PATHS_ONE_BY_ONE + 2, "odd ü%20=.parquet")
-    assert shown(scan.read(table)) == expected(table, table.head)
-    clean = scan.read(table, version=PATHS_ONE_BY_ONE + 2)
+    assert shown(scan.read(table.view)) == expected(table, table.head)
+    clean = scan.read(table.view, version=PATHS_ONE_BY_ONE + 2)
     assert shown(clean) == expected(table, PATHS_ONE_BY_ONE + 2)
 
 
@@ -124,7 +124,7 @@ def test_rows_are_placed_by_either_reader_of_spark(lab: LabLake, keyed: bool) ->
     for setting in ("spark.sql.parquet.enableVectorizedReader", "spark.sql.optimizer.nestedSchemaPruning.enabled"):
         lab.spark.conf.set(setting, "false")
         try:
-            assert shown(scan.read(table)) == expected(table, table.head)
+            assert shown(scan.read(table.view)) == expected(table, table.head)
         finally:
             lab.spark.conf.unset(setting)
 
@@ -133,10 +133,10 @@ def test_whatever_is_asked_of_the_rows_spark_prunes_what_it_must(lab: LabLake) -
     """Below our join: what is not pruned there is refused by Spark."""
     table = Alike(lab, lab.create("pruned", COLUMNS).meta)
     fill(table, 3)
-    found, wanted = scan.read(table), expected(table, table.head)
+    found, wanted = scan.read(table.view), expected(table, table.head)
     assert found.count() == found.withColumn("r", sf.rand()).where(sf.rand() >= 0).count() == len(wanted)
     assert found.select(sf.lit(1)).count() == found.select("*", sf.explode(sf.array(sf.lit(1)))).count() == len(wanted)
-    again = found.join(scan.read(table).withColumnRenamed("amount", "other"), "id")
+    again = found.join(scan.read(table.view).withColumnRenamed("amount", "other"), "id")
     assert again.where("amount = other").count() == len(wanted)
     assert found.sample(False, 1.0, 1).orderBy("id").limit(2).count() == 2
     found.createOrReplaceTempView("pruned_rows")
@@ -154,7 +154,7 @@ def test_delete_sets_in_files(lab: LabLake) -> None:
     table.update({table.find(4)[0]: {"id": 4, "amount": 9.0}})
     assert all(not one.delete_set.bitmap for one in lab.client.list_files(table.table_id) if one.HasField("delete_set"))
     for version in table.at:
-        assert shown(scan.read(table, version=version)) == expected(table, version)
+        assert shown(scan.read(table.view, version=version)) == expected(table, version)
 
 
 def test_rows_of_external_files_are_hidden(

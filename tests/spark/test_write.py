@@ -18,6 +18,7 @@ from protos.laketx.v1 import common_pb2
 from tests.spark.stored import by, file_rows, live, staged_folders, stored_rows
 from worker import ConflictError, InputError, Lake, Table, connect
 from worker.base.schema import FIELD_ID
+from worker.base.table_view import TableView
 from worker.write.transaction import WriteOptions
 
 Names = Callable[[], str]
@@ -305,7 +306,7 @@ def test_a_doomed_write_stops_its_job(lake: Lake, spark: SparkSession, new_name:
     assert table.refresh().meta.head_version == 1
 
 
-def doomed(table: Table, spark: SparkSession) -> Any:
+def doomed(table: TableView, spark: SparkSession) -> Any:
     """An overwrite-like update whose job would take minutes; the service dooms it at once."""
     from worker.write.staging import Stage, Staged  # noqa: PLC0415
     from worker.write.transaction import Write  # noqa: PLC0415
@@ -321,7 +322,7 @@ def doomed(table: Table, spark: SparkSession) -> Any:
         return Staged()
 
     reads = [common_pb2.Read()]
-    return Write(table.meta, table.folder, common_pb2.OPERATION_UPDATE, stage, reads=reads)
+    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=reads)
 
 
 def test_all_types_come_back(lake: Lake, spark: SparkSession, new_name: Names) -> None:

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from metaservice.client import InvalidError
 from tests.spark.stored import live
 from worker import InputError, Lake
-from worker.api.importing import folder_type, folder_values
 from worker.base.warehouse import read_mark
+from worker.write.file_imports import folder_type, folder_values
 
 Names = Callable[[], str]
 

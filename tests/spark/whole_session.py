@@ -24,10 +24,10 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import common_pb2
 from tests.spark.sessions import SMALL, small_session
 from worker import ConflictError, InputError, Lake, Table, connect
-from worker.base.progress import counting
-from worker.base.session import is_classic
+from worker.base.session import counting, is_classic
+from worker.base.table_view import TableView
 from worker.read import merge_on_read
-from worker.write.staging import Stage, Staged
+from worker.write.staging import WRITE_SETTINGS, Stage, Staged
 from worker.write.transaction import Write, WriteOptions
 
 Rows = list[tuple[Any, ...]]
@@ -38,7 +38,9 @@ def main(master: str, folder: Path, names: list[str]) -> None:
     spark = connect_session() if master == "connect" else small_session(master)
     assert is_classic(spark) == (master != "connect")
     with connect(folder / "lake", spark, user="ana") as lake:
+        before = {key: spark.conf.get(key, None) for key in WRITE_SETTINGS}
         play(lake, folder, names)
+        assert {key: spark.conf.get(key, None) for key in WRITE_SETTINGS} == before, "put back"
     spark.stop()
 
 
@@ -205,7 +207,7 @@ def compacted(lake: Lake, folder: Path) -> None:
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def doomed(table: Table) -> Write:
+def doomed(table: TableView) -> Write:
     """An update whose job would take minutes; it is doomed as soon as the job runs."""
     spark = table.lake.spark
 
@@ -223,7 +225,7 @@ def doomed(table: Table) -> Write:
             spark.removeProgressHandler(handler)
         return Staged()
 
-    return Write(table.meta, table.folder, common_pb2.OPERATION_UPDATE, stage, reads=[common_pb2.Read()])
+    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[common_pb2.Read()])
 
 
 def cancelled(lake: Lake, folder: Path) -> None:

@@ -12,22 +12,19 @@ Without a transaction `cursor.advance()` follows what was done with the rows: th
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
 from protos.laketx.v1 import read_pb2, transaction_pb2
 from worker.base.errors import InputError
+from worker.base.table_view import TableView
 from worker.read.changes import read_changes
-
-if TYPE_CHECKING:
-    from worker.api.table import Table
 
 
 class Cursor:
     """A place in a table's history; made by `table.cursor`. One reader at a time: another's step is refused."""
 
-    def __init__(self, table: Table, found: read_pb2.Cursor) -> None:
+    def __init__(self, table: TableView, found: read_pb2.Cursor) -> None:
         self.table = table
         self._found = found
         self._read_to: int | None = None
@@ -51,7 +48,7 @@ class Cursor:
 
     def changes(self, *, mode: str = "latest", until: int | None = None) -> DataFrame:
         """What changed after the cursor's place, up to the newest version or `until`. The cursor stays where it is."""
-        head = self.table.lake.client.resolve_version(self.table.table_id, version=until).version
+        head = self.table.client.resolve_version(self.table.table_id, version=until).version
         rows = read_changes(self.table, since=self.version, until=head, mode=mode)
         self._read_to = head
         return rows
@@ -59,7 +56,7 @@ class Cursor:
     def advance(self) -> int:
         """Goes on to where the last `changes` ended; the place from then on."""
         move = self.step()
-        client = self.table.lake.client
+        client = self.table.client
         self._found = client.advance_cursor(move.table_id, move.name, move.expected_version, move.version)
         self._read_to = None
         return self.version
@@ -74,24 +71,17 @@ class Cursor:
 
     def refresh(self) -> Cursor:
         """Loads where it stands now."""
-        self._found = self.table.lake.client.create_cursor(self.table.table_id, self.name, must_exist=True).cursor
+        self._found = self.table.client.create_cursor(self.table.table_id, self.name, must_exist=True).cursor
         self._read_to = None
         return self
 
     def drop(self) -> None:
         """Nothing is kept for it any more."""
-        self.table.lake.client.drop_cursor(self.table.table_id, self.name)
+        self.table.client.drop_cursor(self.table.table_id, self.name)
 
 
-def cursor_of(table: Table, name: str, version: int | None, keep: timedelta | None) -> Cursor:
+def cursor_of(table: TableView, name: str, version: int | None, keep: timedelta | None) -> Cursor:
     """The one of that name, or a new one."""
     keep_ms = 0 if keep is None else max(round(keep / timedelta(milliseconds=1)), 1)
-    found = table.lake.client.create_cursor(table.table_id, name, version=version, keep_ms=keep_ms)
+    found = table.client.create_cursor(table.table_id, name, version=version, keep_ms=keep_ms)
     return Cursor(table, found.cursor)
-
-
-def tagged_version(table: Table, tag: str, *others: object) -> int:
-    """The version that a tag names."""
-    if any(other is not None for other in others):
-        raise InputError("VERSION_AMBIGUOUS", "version, timestamp, commits_ago or tag: one of them")
-    return table.lake.client.resolve_version(table.table_id, tag=tag).version

@@ -8,39 +8,32 @@ lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from metaservice.client import KEY_SCOPE, KeyScope, MetaClient
+from metaservice.client import KEY_SCOPE, KeyScope, MetaClient, NotFoundError
 from metaservice.embedded import looks_like_address, open_folder
 from protos.laketx.v1 import catalog_pb2
-from worker.api.importing import import_parquet
 from worker.api.multi_table import MultiTableTransaction
 from worker.api.table import Table
+from worker.base.connection import Connection
 from worker.base.errors import InputError
-from worker.base.progress import OWN_BAR
+from worker.base.external_paths import plain_path
 from worker.base.schema import schema_of, wire_columns
-from worker.base.session import is_classic
-from worker.base.warehouse import mark_where_proven
 from worker.compact.daemon import Daemon
-from worker.write.transaction import OnConflict, app_version_of
+from worker.write.file_imports import check_files, find_files, plan_import, schema_of_files
+from worker.write.transaction import OnConflict, app_version_of, check_policy, run_writes
 
 SCHEME: Final = "laketx://"
 CLIENT_NAME: Final = "laketx-worker"
 BUCKETS: Final = 8
 
 
-class Lake:
+class Lake(Connection):
     """Tables of one service, made by `connect`. Threads may share it, as they share its Spark session.
 
     create_table, table, tables, rename_table, drop_table, undrop_table,       tables
@@ -48,58 +41,6 @@ class Lake:
     transaction                                                                writes to several tables, all or nothing
     spark, close                                                               the session; the end, which `with` brings
     """
-
-    def __init__(self, client: MetaClient, warehouse: str, spark: SparkSession | None) -> None:
-        self.client = client
-        self.warehouse = warehouse.rstrip("/")
-        self._spark = spark
-        self._is_looked_at = False
-        self._is_marked = False
-        self._lock = threading.Lock()
-        self._at_close: list[Callable[[], None]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"Lake({self.warehouse!r})"
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session given, or the active one, or a new one; made when it is first needed."""
-        with self._lock:
-            if self._spark is None:
-                found = SparkSession.getActiveSession()
-                if found is None:
-                    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
-                    found = SparkSession.builder.config(OWN_BAR, "false").getOrCreate()
-                self._spark = found
-            if not self._is_looked_at:
-                self._is_looked_at = True
-                if hint := python_hint(self._spark):
-                    warnings.warn(hint, stacklevel=2)
-            return self._spark
-
-    def mark_warehouse(self) -> None:
-        """Before the first write: what deletes looks for the mark that this leaves."""
-        if not self._is_marked:
-            mark_where_proven(self.client, self.warehouse)
-            self._is_marked = True
-
-    def at_close(self, work: Callable[[], None]) -> None:
-        """Called once, when the lake closes, before its connection does."""
-        self._at_close.append(work)
-
-    def close(self) -> None:
-        """Gives back what is pinned and ends the connection. The Spark session goes on."""
-        while self._at_close:
-            self._at_close.pop()()
-        self.client.close()
 
     # ------------------------------------------------------------------------------------------------------- tables
 
@@ -184,7 +125,20 @@ class Lake:
         A table that is missing is made, with the columns of the first file; folders like `day=2026-11-01` become
         partitions (bigint, date or string by their values). Later changes of the files themselves are not noticed.
         """
-        return import_parquet(self, str(path), name, on_conflict, message)
+        found = find_files(self.client, plain_path(str(path)))
+        try:
+            table = self.table(name)
+        except NotFoundError:
+            places = list(found[0].folders)
+            table = self.create_table(name, schema_of_files(found), partition_by=places, if_not_exists=True)
+        check_files(table.meta, found)
+        run_writes(
+            self,
+            lambda: [plan_import(table.refresh().view, found)],
+            policy=check_policy(on_conflict, table.meta, is_insert=True),
+            message=message or f"import of {path}"[:200],
+        )
+        return table.refresh()
 
     def transaction(
         self, message: str = "", *, app_id: str | None = None, app_version: int | None = None
@@ -193,7 +147,7 @@ class Lake:
 
         `app_id` and `app_version` make it exactly-once, as they do for one table's writes.
         """
-        return MultiTableTransaction(self, message, app_version_of(app_id, app_version))
+        return MultiTableTransaction(self, self.table, message, app_version_of(app_id, app_version))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables())
@@ -257,20 +211,3 @@ def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse
 
 def _absolute(warehouse: str) -> str:
     return warehouse if "://" in warehouse or warehouse.startswith("file:") else str(Path(warehouse).absolute())
-
-
-def python_hint(spark: SparkSession) -> str:
-    """What is wrong with the Python that Spark's tasks on this machine will run; nothing where all is well.
-
-    Another environment may lack this package, polars or pyarrow, which only shows when a task imports them.
-    """
-    if not is_classic(spark) or not (spark.sparkContext.master or "").startswith("local"):
-        return ""
-    wanted = spark.sparkContext.pythonExec
-    found = shutil.which(wanted)
-    advice = f"start Spark with PYSPARK_PYTHON={sys.executable}"
-    if found is None:
-        return f"Spark's Python workers would run {wanted}, which can't be found: {advice}"
-    if os.path.realpath(Path(found).parent) != os.path.realpath(Path(sys.executable).parent):
-        return f"Spark's Python workers run {found}, another environment than this one: {advice}"
-    return ""

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 
 from protos.laketx.v1 import common_pb2
 from worker.api.cursors import Cursor
 from worker.api.table import Table
-from worker.api.verbs import Changes
+from worker.api.verbs import Verbs
+from worker.base.connection import Connection
 from worker.base.errors import InputError
+from worker.base.table_view import TableView
 from worker.write.row_changes import condition_read
 from worker.write.transaction import Commit, Write, WriteOptions, run_writes
-
-if TYPE_CHECKING:
-    from worker.api.lake import Lake
 
 
 class MultiTableTransaction:
@@ -28,8 +27,15 @@ class MultiTableTransaction:
     against. A block left by an exception does nothing.
     """
 
-    def __init__(self, lake: Lake, message: str, app: common_pb2.AppVersion | None = None) -> None:
+    def __init__(
+        self,
+        lake: Connection,
+        open_table: Callable[[str], Table],
+        message: str,
+        app: common_pb2.AppVersion | None = None,
+    ) -> None:
         self.lake = lake
+        self._open_table = open_table
         self.message = message
         self._app = app
         self.commits: list[Commit] = []
@@ -47,7 +53,7 @@ class MultiTableTransaction:
     def table(self, name: str) -> TableInTransaction:
         table_id = self._ids.get(name)
         if table_id is None:  # the same table may be named in several ways
-            table = self.lake.table(name)
+            table = self._open_table(name)
             table_id = self._ids[name] = table.table_id
             if table_id not in self._tables:
                 self._tables[table_id] = TableInTransaction(self, table)
@@ -86,11 +92,11 @@ class MultiTableTransaction:
             raise InputError("CHANGE_MISSING", "cursors go on with a change of some table; alone: cursor.advance()")
 
 
-class TableInTransaction(Changes[None]):
+class TableInTransaction(Verbs[None]):
     """One table of a transaction, at one version; takes one change."""
 
     def __init__(self, txn: MultiTableTransaction, table: Table) -> None:
-        self.plan: Callable[[Table], Write] | None = None
+        self.plan: Callable[[TableView], Write] | None = None
         self.reads: list[common_pb2.Read] = []
         self.version = table.meta.head_version
         self._txn = txn
@@ -103,16 +109,15 @@ class TableInTransaction(Changes[None]):
         Under `maxcompute` reads don't count.
         """
         if self._table.meta.profile != "maxcompute":
-            condition = condition_read(self._table, where)
+            condition = condition_read(self._table.view, where)
             condition.changes_all = False
             self.reads.append(condition)
         return self._table.read(version=self.version, where=where)
 
     def planned(self) -> Write:
         """Its change; of a table that is only read an UPDATE that changes no row."""
-        table = self._table
-        read_only = Write(table.meta, table.folder, common_pb2.OPERATION_UPDATE)
-        write = read_only if self.plan is None else self.plan(table)
+        table = self._table.view
+        write = Write(table, common_pb2.OPERATION_UPDATE) if self.plan is None else self.plan(table)
         return replace(write.at(self.version), also_read=self.reads)
 
     @property
@@ -121,7 +126,7 @@ class TableInTransaction(Changes[None]):
 
     def _do(
         self,
-        plan: Callable[[Table], Write],
+        plan: Callable[[TableView], Write],
         options: WriteOptions,
         *,
         is_insert: bool = False,  # noqa: ARG002 - a table alone asks
@@ -135,8 +140,8 @@ class TableInTransaction(Changes[None]):
             )
         if self.plan is not None:
             raise InputError("CHANGE_TWICE", f"a transaction holds one change for each table: {self._table.meta.name}")
-        schema_version = self._table.meta.schema_version
-        plan(self._table)  # what is wrong with it is said here
-        if self._table.meta.schema_version != schema_version:  # it added columns
+        planned = plan(self._table.view)  # what is wrong with it is said here
+        if planned.table is not self._table.view:  # it added columns
+            self._table.view = planned.table
             self.version = self._table.meta.head_version
         self.plan = plan

@@ -7,15 +7,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from metaservice.client import add_column, drop_column, rename_column, widen_column
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
-from worker.api.cursors import Cursor, cursor_of, tagged_version
-from worker.api.verbs import Changes
+from worker.api.cursors import Cursor, cursor_of
+from worker.api.verbs import Verbs
+from worker.base.connection import Connection
 from worker.base.errors import InputError, word
 from worker.base.field_paths import fields_of
 from worker.base.schema import (
@@ -23,18 +24,15 @@ from worker.base.schema import (
     create_statement,
     path_of,
     quoted_if_odd,
-    table_schema,
     type_text,
     with_comments,
 )
+from worker.base.table_view import TableView
 from worker.base.values import moment_of
 from worker.compact.by_hand import compact
 from worker.read import changes, scan
 from worker.write.export import export
 from worker.write.transaction import Commit, Write, WriteOptions, check_policy, run_writes
-
-if TYPE_CHECKING:
-    from worker.api.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class HistoryEntry:
     is_logical: bool
 
 
-class Table(Changes[Commit]):
+class Table(Verbs[Commit]):
     """A table, made by `lake.table` and `lake.create_table`.
 
     Reads are lazy DataFrames of one version. Every write is a transaction, done when the method returns, and answers
@@ -75,17 +73,14 @@ class Table(Changes[Commit]):
     A write that lost a race raises ConflictError, unless `on_conflict` is "resubmit" (inserts) or "rerun".
     """
 
-    def __init__(self, lake: Lake, meta: catalog_pb2.Table) -> None:
+    def __init__(self, lake: Connection, meta: catalog_pb2.Table) -> None:
         self.lake = lake
-        self.meta = meta
-        self._shape: tuple[int, DataFrame] | None = None
+        self.view = TableView(lake, meta)
 
-    def shape(self) -> DataFrame:
-        """No rows, of the newest columns that are known: what is asked of the table is tried on it."""
-        version, spark = self.meta.schema_version, self.lake.spark
-        if self._shape is None or self._shape[0] != version or self._shape[1].sparkSession is not spark:
-            self._shape = version, spark.createDataFrame([], table_schema(self.meta, nullable=True))
-        return self._shape[1]
+    @property
+    def meta(self) -> catalog_pb2.Table:
+        """What the service said of it at the last look."""
+        return self.view.meta
 
     def __repr__(self) -> str:
         return f"Table({self.meta.name!r}, version {self.meta.head_version})"
@@ -103,7 +98,7 @@ class Table(Changes[Commit]):
     @property
     def folder(self) -> str:
         """Where its files lie; paths of files are relative to it."""
-        return f"{self.lake.warehouse}/{self.meta.table_id}"
+        return self.view.folder
 
     @property
     def schema(self) -> StructType:
@@ -125,7 +120,7 @@ class Table(Changes[Commit]):
 
     def refresh(self) -> Table:
         """Loads what the service knows of it now. Writes do so by themselves."""
-        self.meta = self.lake.client.get_table(table_id=self.meta.table_id)
+        self.view = self.view.refreshed()
         return self
 
     # -------------------------------------------------------------------------------------------------------- reads
@@ -144,9 +139,7 @@ class Table(Changes[Commit]):
         A time without a zone of its own is one of the session's time zone. `where` filters the rows, and as text spares
         the files that can't have any.
         """
-        if tag is not None:
-            version = tagged_version(self, tag, version, timestamp, commits_ago)
-        return scan.read(self, version=version, timestamp=timestamp, commits_ago=commits_ago, where=where)
+        return scan.read(self.view, version=version, timestamp=timestamp, commits_ago=commits_ago, tag=tag, where=where)
 
     def snapshot(
         self,
@@ -157,9 +150,7 @@ class Table(Changes[Commit]):
         tag: str | None = None,
     ) -> AbstractContextManager[scan.Snapshot]:
         """One version, kept readable for several queries: `with table.snapshot() as s: s.read()`."""
-        if tag is not None:
-            version = tagged_version(self, tag, version, timestamp, commits_ago)
-        return scan.snapshot(self, version=version, timestamp=timestamp, commits_ago=commits_ago)
+        return scan.snapshot(self.view, version=version, timestamp=timestamp, commits_ago=commits_ago, tag=tag)
 
     def changes(
         self, *, since: int | str | datetime, until: int | str | datetime | None = None, mode: str = "latest"
@@ -169,7 +160,7 @@ class Table(Changes[Commit]):
         "latest": rows that are new or have changed, as they are at the end. "changes": deleted rows too, and what was
         there before. "log": that for each commit. `_change_type`, `_commit_version` and `_commit_time` come beside.
         """
-        return changes.read_changes(self, since=since, until=until, mode=mode)
+        return changes.read_changes(self.view, since=since, until=until, mode=mode)
 
     def cursor(self, name: str, *, version: int | None = None, keep: timedelta | None = None) -> Cursor:
         """A durable place to read increments from: the one of that name or, where there is none, a new one.
@@ -177,7 +168,7 @@ class Table(Changes[Commit]):
         A new one begins at the newest version, or at `version`: what comes after it is its first increment. What it
         has not read is kept for it until it was not used for as long as `keep` says, a week unless told otherwise.
         """
-        return cursor_of(self, name, version, keep)
+        return cursor_of(self.view, name, version, keep)
 
     def tag(self, name: str, *, version: int | None = None, comment: str = "", move: bool = False) -> int:
         """Names a version, the newest or another one, which stays readable while it is named; says which it is."""
@@ -211,7 +202,7 @@ class Table(Changes[Commit]):
         ones are complete.
         """
         return export(
-            self,
+            self.view,
             str(path),
             version=version,
             timestamp=timestamp,
@@ -225,9 +216,7 @@ class Table(Changes[Commit]):
         self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None
     ) -> int:
         """The version that a read takes; none given: the newest."""
-        time_us = None if timestamp is None else scan.time_us_of(timestamp, self.lake.spark)
-        client = self.lake.client
-        return client.resolve_version(self.table_id, version=version, time_us=time_us, commits_ago=commits_ago).version
+        return scan.version_of(self.view, version, timestamp, commits_ago)
 
     def history(self, limit: int | None = 100) -> list[HistoryEntry]:
         """Its commits, newest first."""
@@ -283,7 +272,8 @@ class Table(Changes[Commit]):
         return self.refresh()
 
     def _alter(self, message: str, *steps: common_pb2.SchemaChange) -> Table:
-        self.meta = self.lake.client.alter_columns(self.table_id, *steps, commit_message=message)
+        meta = self.lake.client.alter_columns(self.table_id, *steps, commit_message=message)
+        self.view = replace(self.view, meta=meta)
         return self
 
     # ------------------------------------------------------------------------------------------------------ services
@@ -302,7 +292,7 @@ class Table(Changes[Commit]):
         "minor" joins small files, "major" rewrites what has hidden rows or deltas, "cluster" orders rows by columns:
         one after the other (`sort_by`), or all alike (`zorder_by`).
         """
-        return compact(self, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message)
+        return compact(self.refresh().view, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message)
 
     # ------------------------------------------------------------------------------------------------------- writes
 
@@ -310,14 +300,14 @@ class Table(Changes[Commit]):
     def _spark(self) -> SparkSession:
         return self.lake.spark
 
-    def _do(self, plan: Callable[[Table], Write], options: WriteOptions, *, is_insert: bool = False) -> Commit:
+    def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Commit:
+        def planned() -> list[Write]:
+            write = plan(self.refresh().view)
+            self.view = write.table  # it may have added columns
+            return [replace(write, app=options.app)]
+
         policy = check_policy(options.on_conflict, self.meta, is_insert=is_insert)
-        return run_writes(
-            self.lake,
-            lambda: [replace(plan(self.refresh()), app=options.app)],
-            policy=policy,
-            message=options.message,
-        )[0]
+        return run_writes(self.lake, planned, policy=policy, message=options.message)[0]
 
 
 def _history_entry(one: read_pb2.Version) -> HistoryEntry:

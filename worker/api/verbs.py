@@ -5,32 +5,31 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, SparkSession
 
 from worker.api.given_rows import Rows, spark_rows
 from worker.base.errors import InputError
+from worker.base.table_view import TableView
+from worker.read.scan import version_of
 from worker.write.blind_writes import (
     OrderBy,
     Partitions,
-    merge_schema,
     plan_insert,
     plan_overwrite,
     plan_restore,
     plan_truncate,
+    with_missing_columns,
 )
 from worker.write.merges import Merge, plan_merge
 from worker.write.row_changes import Settings, plan_delete, plan_update
 from worker.write.transaction import OnConflict, Write, WriteOptions, app_version_of
 
-if TYPE_CHECKING:
-    from worker.api.table import Table
-
 Answer = TypeVar("Answer")
 
 
-class Changes(ABC, Generic[Answer]):
+class Verbs(ABC, Generic[Answer]):
     """What both a table and a table in a transaction can do.
 
     `on_conflict`: "fail" raises ConflictError where a race is lost; "resubmit" (inserts) commits the same files at the
@@ -46,7 +45,7 @@ class Changes(ABC, Generic[Answer]):
         """The session that rows from elsewhere become part of."""
 
     @abstractmethod
-    def _do(self, plan: Callable[[Table], Write], options: WriteOptions, *, is_insert: bool = False) -> Answer:
+    def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Answer:
         """Runs the plan, or keeps it for the end of the transaction."""
 
     def insert(
@@ -71,9 +70,9 @@ class Changes(ABC, Generic[Answer]):
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         df = spark_rows(self._spark, rows)
 
-        def plan(table: Table) -> Write:
+        def plan(table: TableView) -> Write:
             if merge_schema:
-                add_missing(table, df)
+                table = with_missing_columns(table, df)
             return plan_insert(table, df, order_by)
 
         return self._do(plan, options, is_insert=True)
@@ -128,7 +127,7 @@ class Changes(ABC, Generic[Answer]):
             raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(
-            lambda table: plan_restore(table, table.resolve(version, timestamp, commits_ago), partition), options
+            lambda table: plan_restore(table, version_of(table, version, timestamp, commits_ago), partition), options
         )
 
     def update(
@@ -169,10 +168,6 @@ class Changes(ABC, Generic[Answer]):
             return self._do(lambda table: plan_merge(table, merge), options)
 
         return MergeBuilder(Merge(spark_rows(self._spark, source), on), run)
-
-
-def add_missing(table: Table, df: DataFrame) -> None:
-    merge_schema(table, df)
 
 
 class MergeBuilder(Generic[Answer]):

@@ -9,22 +9,22 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2
-from worker.base.schema import FIELD_ID, OP, ROW_ID, columns_schema
+from worker.base.schema import FIELD_ID, OP, ROW_ID, WORDS, columns_schema
 
 ARROW_ID: Final = b"PARQUET:field_id"  # where pyarrow keeps a Parquet field id
-_ATOMS: Final[Mapping[type[t.DataType], pa.DataType]] = {
-    t.BooleanType: pa.bool_(),
-    t.ByteType: pa.int8(),
-    t.ShortType: pa.int16(),
-    t.IntegerType: pa.int32(),
-    t.LongType: pa.int64(),
-    t.FloatType: pa.float32(),
-    t.DoubleType: pa.float64(),
-    t.StringType: pa.string(),
-    t.BinaryType: pa.binary(),
-    t.DateType: pa.date32(),
-    t.TimestampType: pa.timestamp("us", "UTC"),
-    t.TimestampNTZType: pa.timestamp("us"),
+ARROW: Final[Mapping[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
 }
 
 
@@ -55,7 +55,7 @@ def _arrow_type(kind: t.DataType) -> pa.DataType:
         case t.StructType():
             return pa.struct([_field(one) for one in kind.fields])
         case _:
-            return _ATOMS[type(kind)]
+            return ARROW[WORDS[type(kind)]]
 
 
 def field_id(field: pa.Field) -> int | None:

@@ -6,7 +6,7 @@ column OP literal, IN, BETWEEN, LIKE 'prefix%', IS NULL, a boolean column, TRUE 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
@@ -43,6 +43,13 @@ _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?\Z")
 
 Predicate = common_pb2.Predicate
+
+
+def all_of(parts: Sequence[Predicate]) -> Predicate:
+    """TRUE where there is no part."""
+    if len(parts) == 1:
+        return parts[0]
+    return Predicate(all_of=common_pb2.PredicateList(operands=parts)) if parts else Predicate(literal=True)
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------
@@ -151,8 +158,7 @@ class Forms:
             if literal.kind == "null":
                 return is_null
             equal = common_pb2.Compare(column=column, comparison=common_pb2.COMPARISON_EQUAL, value=value)
-            both = [Predicate(compare=equal), Predicate(negation=is_null)]
-            return Predicate(all_of=common_pb2.PredicateList(operands=both))
+            return all_of([Predicate(compare=equal), Predicate(negation=is_null)])
         comparison = _COMPARISONS.get(operator)
         if comparison is None:
             return None
@@ -186,7 +192,7 @@ class Forms:
             return None
         both = [self._compare(column, ">=", low), self._compare(column, "<=", high)]
         parts = [part for part in both if part is not None]
-        return Predicate(all_of=common_pb2.PredicateList(operands=parts)) if len(parts) == 2 else None
+        return all_of(parts) if len(parts) == 2 else None
 
     def _like(self, column: str, pattern: str | None) -> Predicate | None:
         if pattern is None or "_" in pattern or "%" in pattern[:-1] or len(pattern) > TEXT_CHARS_MAX:

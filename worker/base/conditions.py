@@ -19,8 +19,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.base.condition_forms import Forms, Token, tokens_of
-from worker.base.zones import session_zone
+from worker.base.condition_forms import Forms, Token, all_of, tokens_of
+from worker.base.session import session_zone
 
 NODES_MAX: Final = 5_000
 DEPTH_MAX: Final = 30
@@ -44,12 +44,7 @@ def parse_condition(condition: str, types: Mapping[str, str], zone: tzinfo | Non
     if tokens is None or any(name.lower() in _STRUCTURE for name in types):
         return Predicate(literal=True)
     tree = _Parser(tokens, Forms(types, zone)).parse()
-    parts = [part for part in _conjuncts(tree) if part is not None]
-    if not parts:
-        return Predicate(literal=True)
-    if len(parts) == 1:
-        return parts[0]
-    return Predicate(all_of=common_pb2.PredicateList(operands=parts))
+    return all_of([part for part in _conjuncts(tree) if part is not None])
 
 
 def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
@@ -58,10 +53,7 @@ def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
         kept = [_renamed(part, names) for part in predicate.all_of.operands]
     else:
         kept = [_renamed(predicate, names)]
-    parts = [part for part in kept if part is not None]
-    if not parts:
-        return Predicate(literal=True)
-    return parts[0] if len(parts) == 1 else Predicate(all_of=common_pb2.PredicateList(operands=parts))
+    return all_of([part for part in kept if part is not None])
 
 
 def _renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate | None:
@@ -136,10 +128,8 @@ class _Parser:
             parts.append(self._all(depth))
         if len(parts) == 1:
             return parts[0]
-        known = [_joined(part) for part in parts]
-        if any(part is None for part in known):
-            return None
-        return Predicate(any_of=common_pb2.PredicateList(operands=[part for part in known if part is not None]))
+        known = [part for part in map(_joined, parts) if part is not None]
+        return Predicate(any_of=common_pb2.PredicateList(operands=known)) if len(known) == len(parts) else None
 
     def _all(self, depth: int) -> _Tree:
         parts = [self._not(depth)]
@@ -214,7 +204,5 @@ def _closing(tokens: Sequence[Token]) -> dict[int, int] | None:
 def _joined(tree: _Tree) -> Predicate | None:
     if not isinstance(tree, _All):
         return tree
-    parts = [_joined(operand) for operand in tree.operands]
-    if any(part is None for part in parts):
-        return None
-    return Predicate(all_of=common_pb2.PredicateList(operands=[part for part in parts if part is not None]))
+    parts = [part for part in map(_joined, tree.operands) if part is not None]
+    return all_of(parts) if len(parts) == len(tree.operands) else None

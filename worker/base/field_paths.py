@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.base.schema import parse_type, quoted, quoted_if_odd, schema_of
+from worker.base.schema import parse_type, path_below, quoted, quoted_if_odd, schema_of
 
 _STEP: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
 _NESTED: Final = re.compile(r"\s*((?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+)(\s.*)", re.DOTALL)
@@ -69,21 +69,17 @@ def missing_fields(given: t.DataType, known: t.DataType, path: str = "") -> Iter
             there = {field.name.lower(): field for field in known.fields}
             for field in given.fields:
                 found = there.get(field.name.lower())
-                below = _below(path, quoted_if_odd(field.name if found is None else found.name))
+                below = path_below(path, field.name if found is None else found.name)
                 if found is None:
                     yield below, field.dataType
                 else:
                     yield from missing_fields(field.dataType, found.dataType, below)
         case t.ArrayType(), t.ArrayType():
-            yield from missing_fields(given.elementType, known.elementType, _below(path, "element"))
+            yield from missing_fields(given.elementType, known.elementType, path_below(path, "element"))
         case t.MapType(), t.MapType():
-            yield from missing_fields(given.valueType, known.valueType, _below(path, "value"))
+            yield from missing_fields(given.valueType, known.valueType, path_below(path, "value"))
         case _:
             return
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 # -- set in rows -------------------------------------------------------------------------------------------------------
@@ -136,7 +132,7 @@ def _rebuilt(value: Column, kind: t.DataType, fields: Mapping[tuple[str, ...], C
         if () in mine:
             part = mine[()]
         elif mine:
-            part = _rebuilt(old, field.dataType, mine, _below(path, quoted_if_odd(field.name)))
+            part = _rebuilt(old, field.dataType, mine, path_below(path, field.name))
         else:
             part = old
         parts.append(part.alias(field.name))

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.arrow_shapes import ARROW
 from worker.base.errors import InputError
 from worker.base.schema import OP, ROW_ID, TOMBSTONE
 from worker.base.storage import in_pages
@@ -118,23 +119,11 @@ def arrow_types(footer: Any) -> dict[str, Any]:
 
 def fits(kind: Any, type_name: str) -> bool:
     """Whether a file's statistics can be taken as they stand: its type is the column's."""
-    if type_name in ("timestamp", "timestamp_ntz"):
+    if type_name in TIMES:
         zoned = type_name == "timestamp"
         return bool(pa.types.is_timestamp(kind) and kind.unit == "us" and (kind.tz is not None) == zoned)
-    exact = {
-        "boolean": pa.bool_(),
-        "tinyint": pa.int8(),
-        "smallint": pa.int16(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "date": pa.date32(),
-        "binary": pa.binary(),
-    }.get(type_name)
-    if exact is not None:
-        return bool(kind == exact)
+    if type_name in ARROW:
+        return bool(kind == ARROW[type_name])
     return bool(pa.types.is_decimal(kind)) and type_name == f"decimal({kind.precision},{kind.scale})"
 
 

@@ -6,17 +6,9 @@ The same facts are attributes of the record (`table`, `version`, `txn_id`), for 
 from __future__ import annotations
 
 import logging
-from typing import Final, TypedDict
+from typing import Final
 
 log: Final = logging.getLogger("laketx.worker")
-
-
-class Facts(TypedDict):
-    """Of a write: the version is the one that it read or made."""
-
-    table: str
-    version: int
-    txn_id: str
 
 
 def tell(event: str, *, table: str, version: int, txn_id: str = "", level: int = logging.INFO) -> None:

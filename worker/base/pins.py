@@ -10,9 +10,9 @@ import logging
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from metaservice.client import ErrorKind, LakeTXError, MetaClient, MetaServiceError, uuid7
 from protos.laketx.v1 import read_pb2
@@ -22,14 +22,6 @@ PINS_MAX: Final = 1_000
 RENEWALS_PER_LEASE: Final = 3
 
 _log = logging.getLogger("laketx.worker")
-
-
-class Closes(Protocol):
-    """A lake, as far as pins care."""
-
-    @property
-    def client(self) -> MetaClient: ...
-    def at_close(self, work: Callable[[], None], /) -> None: ...
 
 
 @dataclass(slots=True)
@@ -120,17 +112,3 @@ def _renew_until_stopped(pins: weakref.ref[Pins], stop: threading.Event) -> None
             return
         wait_s = found.renew_all()
         del found
-
-
-_pins: weakref.WeakKeyDictionary[Closes, Pins] = weakref.WeakKeyDictionary()
-_pins_lock = threading.Lock()
-
-
-def pins_of(lake: Closes) -> Pins:
-    """Those of the lake's session, which end when it closes."""
-    with _pins_lock:
-        found = _pins.get(lake)
-        if found is None:
-            found = _pins[lake] = Pins(lake.client)
-            lake.at_close(found.close)
-        return found

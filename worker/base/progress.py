@@ -13,25 +13,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from metaservice.client import uuid7
 from metaservice.terminal import printable
-from worker.base.session import is_classic, job_tag
+from worker.base.session import OWN_BAR, Counts, counting, is_classic
 
 SWITCH: Final = "LAKETX_PROGRESS"
-OWN_BAR: Final = "spark.ui.showConsoleProgress"
 AFTER_S: Final = 1.0
 LOOK_EVERY_S: Final = 0.25
 
 _log = logging.getLogger("laketx.worker")
-
-Counts = tuple[int, int]  # of tasks: done, and known so far
 
 
 def _chosen() -> str:
@@ -55,61 +51,6 @@ def progress(spark: SparkSession, title: str) -> Iterator[None]:
         return
     with counting(spark) as count, _line(title, count):
         yield
-
-
-# -- what is counted ---------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def counting(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
-    """Counts the tasks of the jobs that this thread starts in the block."""
-    if not is_classic(spark):
-        with _by_handler(spark) as count:
-            yield count
-        return
-    with job_tag(spark, f"laketx-progress-{uuid7()}") as tag:
-        yield _by_tag(spark, tag)
-
-
-def _by_tag(spark: SparkSession, tag: str) -> Callable[[], Counts]:
-    tracker = spark.sparkContext.statusTracker()
-    by_tag: Any = spark.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001 - Python's own knows groups alone
-
-    def count() -> Counts:
-        done = known = 0
-        for job_id in by_tag.getJobIdsForTag(tag):
-            job = tracker.getJobInfo(job_id)
-            for stage_id in job.stageIds if job is not None else ():
-                stage = tracker.getStageInfo(stage_id)
-                if stage is not None:
-                    done, known = done + stage.numCompletedTasks, known + stage.numTasks
-        return done, known
-
-    return count
-
-
-@contextmanager
-def _by_handler(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
-    """Spark Connect tells the thread that waits for an operation."""
-    me = threading.get_ident()
-    seen: dict[str, Counts] = {}
-
-    def hear(stages: Any, operation_id: str | None, **_: object) -> None:
-        if threading.get_ident() == me:
-            listed = list(stages or ())
-            counts = sum(one.num_completed_tasks for one in listed), sum(one.num_tasks for one in listed)
-            seen[operation_id or ""] = counts
-
-    def count() -> Counts:
-        counts = list(seen.values())
-        return sum(done for done, _ in counts), sum(known for _, known in counts)
-
-    handler: Any = hear
-    spark.registerProgressHandler(handler)
-    try:
-        yield count
-    finally:
-        spark.removeProgressHandler(handler)
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------

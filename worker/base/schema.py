@@ -67,19 +67,19 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
 # -- Spark to wire -----------------------------------------------------------------------------------------------------
 
 
-def type_text(kind: t.DataType) -> str:
+def type_text(kind: t.DataType, words: Mapping[type[t.DataType], str] = WORDS) -> str:
     """The wire's word for a type of Spark."""
     if isinstance(kind, t.DecimalType):
         return f"decimal({kind.precision},{kind.scale})"
     if isinstance(kind, t.ArrayType):
-        return f"array<{type_text(kind.elementType)}>"
+        return f"array<{type_text(kind.elementType, words)}>"
     if isinstance(kind, t.MapType):
-        return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
+        return f"map<{type_text(kind.keyType, words)},{type_text(kind.valueType, words)}>"
     if isinstance(kind, t.StructType):
-        return f"struct<{','.join(_field_text(field) for field in kind.fields)}>"
+        return f"struct<{','.join(_field_text(field, words) for field in kind.fields)}>"
     if type(kind) is t.StringType and kind.collation != BY_BYTES:
         raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()}: {COLLATED}")
-    word = WORDS.get(type(kind))
+    word = words.get(type(kind))
     if word is None:
         instead = INSTEAD.get(type(kind).__name__, "cast the column to a type that tables have")
         raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()} can't be a column's type: {instead}")
@@ -88,23 +88,11 @@ def type_text(kind: t.DataType) -> str:
 
 def check_type(kind: t.DataType) -> None:
     """Of rows that are written: as a column's; NULL alone has any type."""
-    match kind:
-        case t.NullType():
-            return
-        case t.ArrayType():
-            check_type(kind.elementType)
-        case t.MapType():
-            check_type(kind.keyType)
-            check_type(kind.valueType)
-        case t.StructType():
-            for field in kind.fields:
-                check_type(field.dataType)
-        case _:
-            type_text(kind)
+    type_text(kind, WORDS | {t.NullType: "any"})
 
 
-def _field_text(field: t.StructField) -> str:
-    return f"{quoted_if_odd(field.name)}:{type_text(field.dataType)}{'' if field.nullable else ' not null'}"
+def _field_text(field: t.StructField, words: Mapping[type[t.DataType], str]) -> str:
+    return f"{quoted_if_odd(field.name)}:{type_text(field.dataType, words)}{'' if field.nullable else ' not null'}"
 
 
 def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_pb2.Column]:
@@ -227,14 +215,14 @@ class _Parser:
             return t.DecimalType(precision, scale)
         if word == "array":
             self._take()
-            element = self.parse(_below(path, "element"))
+            element = self.parse(path_below(path, "element"))
             self._take()
             return t.ArrayType(element)
         if word == "map":
             self._take()
-            key = self.parse(_below(path, "key"))
+            key = self.parse(path_below(path, "key"))
             self._take()
-            value = self.parse(_below(path, "value"))
+            value = self.parse(path_below(path, "value"))
             self._take()
             return t.MapType(key, value)
         if word == "struct":
@@ -248,12 +236,12 @@ class _Parser:
             if name.startswith("`"):
                 name = name[1:-1].replace("``", "`")
             self._take()
-            kind = self.parse(_below(path, name))
+            kind = self.parse(path_below(path, name))
             is_nullable = True
             if self._peek() == "not":
                 self._at += 2
                 is_nullable = False
-            field_id = self._nested.get(_below(path, name))
+            field_id = self._nested.get(path_below(path, name))
             metadata = {} if field_id is None else {FIELD_ID: field_id}
             fields.append(t.StructField(name, kind, self._nullable or is_nullable, metadata))
         return t.StructType(fields)
@@ -266,7 +254,7 @@ class _Parser:
         return self._tokens[self._at - 1]
 
 
-def _below(path: str, name: str) -> str:
+def path_below(path: str, name: str) -> str:
     name = quoted_if_odd(name)
     return f"{path}.{name}" if path else name
 

@@ -1,11 +1,68 @@
-"""Spark jobs of a thread: marked, so that they can be found and cancelled. Classic Spark and Spark Connect differ."""
+"""The user's Spark session. Whatever the worker changes of it, or remembers by it, goes through this module.
+
+    settings      a write or a listing of files needs some; when the last of those who need one is done it is as it was
+    jobs          tags, groups and progress handlers of a thread's jobs are gone when the block ends
+    paths         how the session spells the folders of tables; forgotten with it
+
+In Spark Connect a listing's setting stays: the server looks at it when a job begins, and nobody tells when that is.
+Classic Spark and Spark Connect differ in most of this.
+"""
+
+# ruff: noqa: SLF001 - Python's Spark has no public way to the session in the JVM
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+import shutil
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, timedelta, timezone, tzinfo
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+from metaservice.client import uuid7
+
+OWN_BAR: Final = "spark.ui.showConsoleProgress"
+GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+_LOCAL: Final = re.compile(r"local(\[.*\])?\Z")
+_OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?\Z")
+
+Counts = tuple[int, int]  # of tasks: done, and known so far
+
+
+def active_or_new() -> SparkSession:
+    """The session that is active here. A new one shows no progress bar of Spark's own."""
+    found = SparkSession.getActiveSession()
+    if found is None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
+        found = SparkSession.builder.config(OWN_BAR, "false").getOrCreate()
+    return found
+
+
+def python_hint(spark: SparkSession) -> str:
+    """What is wrong with the Python that Spark's tasks on this machine will run; nothing where all is well.
+
+    Another environment may lack this package, polars or pyarrow, which only shows when a task imports them.
+    """
+    if not is_classic(spark) or not (spark.sparkContext.master or "").startswith("local"):
+        return ""
+    wanted = spark.sparkContext.pythonExec
+    found = shutil.which(wanted)
+    advice = f"start Spark with PYSPARK_PYTHON={sys.executable}"
+    if found is None:
+        return f"Spark's Python workers would run {wanted}, which can't be found: {advice}"
+    if os.path.realpath(Path(found).parent) != os.path.realpath(Path(sys.executable).parent):
+        return f"Spark's Python workers run {found}, another environment than this one: {advice}"
+    return ""
 
 
 def is_classic(spark: SparkSession) -> bool:
@@ -13,21 +70,62 @@ def is_classic(spark: SparkSession) -> bool:
     return not type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Loan:
+    """A setting that is changed for a while: for how many, and how it was; None: it was not set."""
+
+    before: str | None
+    users: int = 0
+
+
+_loans: dict[tuple[str, str], _Loan] = {}
+_loans_lock = threading.Lock()
+
+
+@contextmanager
+def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Threads share the session: a setting goes back when the last of those who changed it is done."""
+    named: Any = spark
+    session = named._jsparkSession.sessionUUID() if is_classic(spark) else named.session_id
+    taken = []
+    try:
+        for key, value in wanted.items():
+            with _loans_lock:
+                differs = spark.conf.get(key) != value
+                if differs and (session, key) not in _loans:
+                    _loans[session, key] = _Loan(spark.conf.get(key, None))
+                if (session, key) in _loans:
+                    _loans[session, key].users += 1
+                    taken.append(key)
+                if differs:
+                    spark.conf.set(key, value)
+        yield
+    finally:
+        for key in taken:
+            with _loans_lock:
+                loan = _loans[session, key]
+                loan.users -= 1
+                if not loan.users:
+                    del _loans[session, key]
+                    spark.conf.unset(key) if loan.before is None else spark.conf.set(key, loan.before)
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
 @contextmanager
 def job_tag(spark: SparkSession, tag: str) -> Iterator[str]:
     """Marks the jobs that this thread starts. A session's own tags cancel nothing in classic Spark."""
-    if is_classic(spark):
-        spark.sparkContext.addJobTag(tag)
-        try:
-            yield tag
-        finally:
-            spark.sparkContext.removeJobTag(tag)
-    else:
-        spark.addTag(tag)
-        try:
-            yield tag
-        finally:
-            spark.removeTag(tag)
+    context = spark.sparkContext if is_classic(spark) else None
+    add, remove = (context.addJobTag, context.removeJobTag) if context else (spark.addTag, spark.removeTag)
+    add(tag)
+    try:
+        yield tag
+    finally:
+        remove(tag)
 
 
 def cancel_jobs(spark: SparkSession, tag: str) -> None:
@@ -35,3 +133,124 @@ def cancel_jobs(spark: SparkSession, tag: str) -> None:
         spark.sparkContext.cancelJobsWithTag(tag)
     else:
         spark.interruptTag(tag)
+
+
+@contextmanager
+def job_group(spark: SparkSession, group: str, description: str) -> Iterator[None]:
+    """Names the jobs that this thread starts, where people look at them; Spark Connect has no such names."""
+    if not is_classic(spark):
+        yield
+        return
+    context: Any = spark.sparkContext
+    before = {key: context.getLocalProperty(key) for key in GROUP_PROPERTIES}
+    context.setJobGroup(group, description, interruptOnCancel=False)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            context.setLocalProperty(key, value)
+
+
+@contextmanager
+def counting(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
+    """Counts the tasks of the jobs that this thread starts in the block."""
+    if not is_classic(spark):
+        with _by_handler(spark) as count:
+            yield count
+        return
+    with job_tag(spark, f"laketx-progress-{uuid7()}") as tag:
+        yield lambda: tagged_counts(spark, tag)
+
+
+def tagged_counts(spark: SparkSession, tag: str) -> Counts:
+    """Of the tasks of jobs with the tag; Spark Connect doesn't tell."""
+    done = known = 0
+    if is_classic(spark):
+        tracker = spark.sparkContext.statusTracker()
+        by_tag: Any = spark.sparkContext._jsc.sc().statusTracker()  # Python's own knows groups alone
+        for job_id in by_tag.getJobIdsForTag(tag):
+            job = tracker.getJobInfo(job_id)
+            for stage_id in job.stageIds if job is not None else ():
+                stage = tracker.getStageInfo(stage_id)
+                if stage is not None:
+                    done, known = done + stage.numCompletedTasks, known + stage.numTasks
+    return done, known
+
+
+@contextmanager
+def _by_handler(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
+    """Spark Connect tells the thread that waits for an operation."""
+    me = threading.get_ident()
+    seen: dict[str, Counts] = {}
+
+    def hear(stages: Any, operation_id: str | None, **_: object) -> None:
+        if threading.get_ident() == me:
+            listed = list(stages or ())
+            counts = sum(one.num_completed_tasks for one in listed), sum(one.num_tasks for one in listed)
+            seen[operation_id or ""] = counts
+
+    def count() -> Counts:
+        counts = list(seen.values())
+        return sum(done for done, _ in counts), sum(known for _, known in counts)
+
+    handler: Any = hear
+    spark.registerProgressHandler(handler)
+    try:
+        yield count
+    finally:
+        spark.removeProgressHandler(handler)
+
+
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+
+_prefixes: weakref.WeakKeyDictionary[SparkSession, dict[str, str]] = weakref.WeakKeyDictionary()
+
+
+def path_prefixes(spark: SparkSession) -> dict[str, str]:
+    """What the session puts before the paths of files, by the folder of their table; filled by who finds it out."""
+    return _prefixes.setdefault(spark, {})
+
+
+# -- what a session tells ----------------------------------------------------------------------------------------------
+
+
+def session_zone(spark: SparkSession | None) -> tzinfo | None:
+    """The session's time zone, None where Python doesn't know it."""
+    return find_zone(spark.conf.get("spark.sql.session.timeZone") or "") if spark is not None else None
+
+
+def find_zone(name: str) -> tzinfo | None:
+    if name in ("Z", "UTC", "GMT"):
+        return UTC
+    offset = _OFFSET.match(name)
+    if offset is not None:
+        away = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+        return timezone(-away if offset[1] == "-" else away)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def parquet_at_once(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame | None:
+    """A scan whose paths go to the JVM in one call, in the public way one for each; None where there is none."""
+    session: Any = getattr(reader, "_spark", None)
+    jvm = getattr(session, "_jvm", None) if hasattr(reader, "_jreader") else None
+    if jvm is None or any("\n" in path for path in paths):
+        return None
+    listed = jvm.java.util.regex.Pattern.compile("\n").split("\n".join(paths))
+    return reader._df(reader._jreader.parquet(listed))
+
+
+def listed_bytes(scan: DataFrame) -> int | None:
+    """The size of a scan's files together, as Spark found them; None where that isn't told."""
+    frame: Any = getattr(scan, "_jdf", None)
+    return None if frame is None else int(frame.queryExecution().analyzed().stats().sizeInBytes())
+
+
+def own_cores(spark: SparkSession) -> int:
+    """How many tasks a session runs at once in the driver itself; 0 where executors run them, or that isn't known."""
+    if not is_classic(spark) or not _LOCAL.match(spark.sparkContext.master or ""):
+        return 0
+    return spark.sparkContext.defaultParallelism

@@ -7,16 +7,19 @@ one on the way to a file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 READ_BUFFER_BYTES: Final = 1 << 20
+
+T = TypeVar("T")
 
 
 def storage(path: str) -> tuple[Any, str]:
@@ -100,3 +103,10 @@ def remove_folder(folder: str) -> None:
     files, path = storage(folder)
     if files.get_file_info(path).type == fs.FileType.Directory and not (is_local(files) and Path(path).is_symlink()):
         files.delete_dir(path)
+
+
+def pages(items: Iterable[T], count: int) -> Iterator[list[T]]:
+    """So many at a time."""
+    remaining = iter(items)
+    while page := list(islice(remaining, count)):
+        yield page

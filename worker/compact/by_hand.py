@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
+from worker.base.table_view import TableView
 from worker.compact.clustering import Order, check_order
 from worker.compact.compaction import Options, run
+from worker.compact.groups import OPERATIONS
 from worker.write.blind_writes import partitions_named
 from worker.write.transaction import Commit
 
-if TYPE_CHECKING:
-    from worker.api.table import Table
-
-OPERATIONS: Final = {
-    "minor": common_pb2.OPERATION_MINOR_COMPACT,
-    "major": common_pb2.OPERATION_MAJOR_COMPACT,
-    "cluster": common_pb2.OPERATION_CLUSTER,
-}
-
 
 def compact(
-    table: Table,
+    table: TableView,
     operation: str,
     partition: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
     *,
@@ -31,7 +24,7 @@ def compact(
     zorder_by: Sequence[str],
     message: str,
 ) -> Commit | None:
-    meta = table.refresh().meta
+    meta = table.meta
     if operation not in OPERATIONS:
         raise InputError("OPERATION_INVALID", f"{operation!r} is none of {', '.join(OPERATIONS)}")
     order = _order(operation, _as_written(meta, sort_by), _as_written(meta, zorder_by))

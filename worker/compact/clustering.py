@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -22,15 +22,13 @@ from pyspark.sql.pandas import functions as pandas_functions
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.schema import FILE, PART, ROW_ID, quoted, quoted_if_odd
+from worker.base.table_view import TableView
 from worker.base.values import partition_key, python_value
 from worker.compact.digests import Digest
 from worker.compact.groups import Group, GroupOutcome, is_delta
 from worker.read.frames import frame_of
 from worker.write.row_changes import shaped
 from worker.write.staging import Stage, bucket_of, partition_text
-
-if TYPE_CHECKING:
-    from worker.api.table import Table
 
 SAMPLES: Final = 4_096
 BITS_A_COLUMN: Final = 10
@@ -69,7 +67,7 @@ def check_inputs(groups: Sequence[Group]) -> None:
 
 
 def cluster(
-    table: Table, stage: Stage, groups: Sequence[Group], order: Order, file_bytes_target: int, *, verify: bool
+    table: TableView, stage: Stage, groups: Sequence[Group], order: Order, file_bytes_target: int, *, verify: bool
 ) -> list[GroupOutcome]:
     """The rows that the groups show, in files in this order."""
     meta = table.meta
@@ -89,9 +87,9 @@ def cluster(
     return list(outcomes.values())
 
 
-def shown(table: Table, entries: Sequence[common_pb2.LiveEntry]) -> DataFrame:
+def shown(table: TableView, entries: Sequence[common_pb2.LiveEntry]) -> DataFrame:
     """As a reader sees them, with row ids in append tables."""
-    return frame_of(table, table.meta, entries, with_origin=True).drop(FILE)
+    return frame_of(table, entries, with_origin=True).drop(FILE)
 
 
 def ordered(meta: catalog_pb2.Table, rows: DataFrame, order: Order, files_wanted: int, count: int) -> DataFrame:

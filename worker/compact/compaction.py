@@ -8,10 +8,10 @@ work from end to end (`clustering`).
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -20,20 +20,16 @@ from metaservice.client import CommitOutcomeUnknownError, LakeTXError, Transacti
 from metaservice.client import ConflictError as ClientConflict
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.errors import ConflictError
+from worker.base.table_view import TableView
 from worker.base.values import moment_of, python_value
 from worker.compact import clustering
 from worker.compact.file_io import InputFile
 from worker.compact.groups import Group, GroupOutcome, is_delta, plan_groups
 from worker.compact.spark_tasks import RESULTS_DDL, Chunk, Result, Settings, run_in_batches
 from worker.read import scan
-from worker.read.file_identity import row_ids
 from worker.read.frames import Frames
-from worker.read.position_blocks import within
 from worker.write.staging import Stage
 from worker.write.transaction import Commit, told_when_doomed
-
-if TYPE_CHECKING:
-    from worker.api.table import Table
 
 FILE_BYTES_TARGET: Final = 128 << 20
 
@@ -56,7 +52,7 @@ class Options:
 class Compaction:
     """Outputs that are staged, until `commit`."""
 
-    table: Table
+    table: TableView
     operation: common_pb2.Operation.ValueType
     txn: Transaction
     read_version: int
@@ -91,23 +87,20 @@ class Compaction:
 
 
 def run(
-    table: Table,
+    table: TableView,
     operation: common_pb2.Operation.ValueType,
-    groups: Sequence[Group] | None = None,
     *,
     partitions: Sequence[common_pb2.Partition] = (),
-    read_version: int | None = None,
     options: Options | None = None,
 ) -> Commit | None:
-    """Compacts the groups, or all that gain by it; None where there is nothing to do."""
-    options = options or Options()
-    with staged(table, operation, groups, partitions=partitions, read_version=read_version, options=options) as found:
+    """Compacts the groups that gain by it; None where there is nothing to do."""
+    with staged(table, operation, partitions=partitions, options=options or Options()) as found:
         return found.commit() if found.groups else None
 
 
 @contextmanager
 def staged(
-    table: Table,
+    table: TableView,
     operation: common_pb2.Operation.ValueType,
     groups: Sequence[Group] | None = None,
     *,
@@ -117,12 +110,13 @@ def staged(
     begin: Callable[[transaction_pb2.TableIntent], Transaction] | None = None,
 ) -> Iterator[Compaction]:
     """The outputs as files of a transaction that has begun; without a commit in the block they are removed."""
-    meta = table.refresh().meta
+    table = table.refreshed()
+    meta = table.meta
     table.lake.mark_warehouse()
     intent = transaction_pb2.TableIntent(
         table_id=table.table_id, operation=operation, schema_version=meta.schema_version, read_version=read_version
     )
-    txn = begin(intent) if begin else table.lake.client.begin([intent], commit_message=options.message)
+    txn = begin(intent) if begin else table.client.begin([intent], commit_message=options.message)
     found = Compaction(table, operation, txn, txn.tables[table.table_id].read_version)
     found.is_verified = verifies(meta, options)
     stage = Stage(meta, table.folder, txn.txn_id, found.read_version)
@@ -131,7 +125,7 @@ def staged(
         with txn:
             listed = _planned(table, found, partitions, options) if groups is None else list(groups)
             if listed:
-                with told_when_doomed(table.lake.spark, txn, stops=True):
+                with told_when_doomed(table.spark, txn, stops=True):
                     found.outcomes = _outcomes(table, stage, operation, listed, options)
                 found.groups = listed
                 if found.is_verified:
@@ -159,15 +153,15 @@ def verifies(meta: catalog_pb2.Table, options: Options) -> bool:
 
 
 def _planned(
-    table: Table, found: Compaction, partitions: Sequence[common_pb2.Partition], options: Options
+    table: TableView, found: Compaction, partitions: Sequence[common_pb2.Partition], options: Options
 ) -> list[Group]:
     meta = table.meta
-    entries = scan.plan(table, meta, found.read_version, None, partitions)
+    entries = scan.plan(table, found.read_version, None, partitions)
     return plan_groups(meta, found.operation, entries, file_bytes_target(meta, options))
 
 
 def _outcomes(
-    table: Table, stage: Stage, operation: common_pb2.Operation.ValueType, groups: Sequence[Group], options: Options
+    table: TableView, stage: Stage, operation: common_pb2.Operation.ValueType, groups: Sequence[Group], options: Options
 ) -> list[GroupOutcome]:
     meta = table.meta
     target = file_bytes_target(meta, options)
@@ -186,7 +180,7 @@ def _outcomes(
     return _merged(table, stage, settings, groups)
 
 
-def _merged(table: Table, stage: Stage, settings: Settings, groups: Sequence[Group]) -> list[GroupOutcome]:
+def _merged(table: TableView, stage: Stage, settings: Settings, groups: Sequence[Group]) -> list[GroupOutcome]:
     inputs = Inputs(table)
     folder = stage.next_name()
     chunks = []
@@ -208,7 +202,7 @@ def _merged(table: Table, stage: Stage, settings: Settings, groups: Sequence[Gro
     return found
 
 
-def run_chunks(table: Table, settings: Settings, chunks: Sequence[Chunk]) -> list[Result]:
+def run_chunks(table: TableView, settings: Settings, chunks: Sequence[Chunk]) -> list[Result]:
     """One Spark job, a task a chunk."""
     work = pa.table(
         {
@@ -216,7 +210,7 @@ def run_chunks(table: Table, settings: Settings, chunks: Sequence[Chunk]) -> lis
             "work": pa.array([pickle.dumps((settings, chunk)) for chunk in chunks], pa.binary()),
         }
     )
-    spread = table.lake.spark.createDataFrame(work).repartitionById(len(chunks), "at").select("work")
+    spread = table.spark.createDataFrame(work).repartitionById(len(chunks), "at").select("work")
     answer = spread.mapInArrow(run_in_batches, RESULTS_DDL).toArrow()
     results = [pickle.loads(one.as_py()) for one in answer.column(0)]  # noqa: S301 - made by this job's tasks
     return sorted(results, key=lambda result: result.group)
@@ -237,7 +231,7 @@ def _split(files: Sequence[InputFile], file_bytes_target: int) -> Iterator[list[
         yield part
 
 
-def _check(table: Table, found: Compaction) -> None:
+def _check(table: TableView, found: Compaction) -> None:
     """MetaService compares them too; what is known to be wrong isn't even offered."""
     for group, outcome in zip(found.groups, found.outcomes, strict=True):
         if outcome.input != outcome.output:
@@ -264,44 +258,27 @@ def _wire_group(group: Group, outcome: GroupOutcome, *, is_verified: bool) -> co
 class Inputs:
     """Entries of a plan as the tasks read them."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._frames = Frames(table, table.meta)
-        self._names: dict[int, Mapping[int, str]] | None = None
+    def __init__(self, table: TableView) -> None:
+        self._frames = Frames(table)
 
     def files(self, group: Group) -> list[InputFile]:
-        """From the newest to the oldest, more and more delete sets take part."""
-        waiting = sorted(group.delete_sets, key=lambda entry: entry.data_version)
-        hidden = BitMap64()
-        found = []
-        for entry in sorted(group.inputs, key=lambda entry: -entry.data_version):
-            while waiting and waiting[-1].data_version > entry.data_version:
-                hidden |= self._frames.bitmap(waiting.pop().delete_set)
-            found.append(self._file(entry, hidden))
-        return found[::-1]
+        """In the order of their versions, each with the row ids that are hidden in it."""
+        inputs = sorted(group.inputs, key=lambda entry: -entry.data_version)
+        hidden = self._frames.hidden_ids([(one.file, one.data_version) for one in inputs], group.delete_sets)
+        return [self._file(*pair) for pair in zip(inputs, hidden, strict=True)][::-1]
 
     def _file(self, entry: common_pb2.LiveEntry, hidden: BitMap64) -> InputFile:
-        file = entry.file
-        is_whole = "://" in file.path or file.path.startswith(("/", "file:"))
+        file, scans = entry.file, self._frames.scans
+        then = scans.layouts.columns_of(file) if file.external else ()
         return InputFile(
-            path=file.path if is_whole else f"{self._table.folder}/{file.path}",
+            path=scans.path(file.path),
             data_version=entry.data_version,
             rows=file.rows,
             bytes=file.bytes,
             is_delta=is_delta(entry),
             first_row_id=file.first_row_id,
             carries_row_ids=file.carries_row_ids,
-            hidden=within(hidden, *row_ids(file)) or None,
-            names=self._external_names(file) if file.external else None,
-            constants=self._constants(file) if file.external else {},
+            hidden=hidden or None,
+            names={column.column_id: column.name for column in then} if file.external else None,
+            constants={one.column: python_value(one.value) for one in file.partition.values} if file.external else {},
         )
-
-    def _external_names(self, file: common_pb2.DataFile) -> Mapping[int, str]:
-        if self._names is None:
-            listed = self._table.lake.client.list_schemas(self._table.table_id)
-            self._names = {one.schema_version: {c.column_id: c.name for c in one.columns} for one in listed}
-        return self._names[file.schema_version or min(self._names)]
-
-    @staticmethod
-    def _constants(file: common_pb2.DataFile) -> Mapping[str, Any]:
-        return {one.column: python_value(one.value) for one in file.partition.values}

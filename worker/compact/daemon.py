@@ -13,20 +13,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from metaservice.client import ErrorKind, LakeTXError, MetaServiceError
 from metaservice.client.maintenance import claim_of
 from protos.laketx.v1 import common_pb2, maintenance_pb2
-from worker.api.table import Table
-from worker.base.session import cancel_jobs, is_classic, job_tag
+from worker.base.connection import Connection
+from worker.base.session import cancel_jobs, job_group, job_tag, tagged_counts
+from worker.base.table_view import TableView
 from worker.compact.clustering import Order
 from worker.compact.compaction import Options, staged
-from worker.compact.groups import Group
+from worker.compact.groups import OPERATIONS, Group
 from worker.read import scan
-
-if TYPE_CHECKING:
-    from worker.api.lake import Lake
 
 TASKS_AT_ONCE: Final = 2
 IDLE_S: Final = 5.0
@@ -35,11 +33,6 @@ GIVE_BACK_S: Final = 10.0
 STOP_AGAIN_S: Final = 0.5
 RENEWALS_PER_LEASE: Final = 3
 ERROR_CHARS_MAX: Final = 1_000
-OPERATIONS: Final = (
-    common_pb2.OPERATION_MINOR_COMPACT,
-    common_pb2.OPERATION_MAJOR_COMPACT,
-    common_pb2.OPERATION_CLUSTER,
-)
 
 log = logging.getLogger("laketx.worker")
 
@@ -62,7 +55,7 @@ class _Running:
 class Daemon:
     """`start`, later `stop`; or `run_waiting`."""
 
-    def __init__(self, lake: Lake, *, tasks_at_once: int = TASKS_AT_ONCE, idle_s: float = IDLE_S) -> None:
+    def __init__(self, lake: Connection, *, tasks_at_once: int = TASKS_AT_ONCE, idle_s: float = IDLE_S) -> None:
         self._lake = lake
         self._idle_s = idle_s
         self._stopping = threading.Event()
@@ -129,7 +122,7 @@ class Daemon:
                 self._stopping.wait(self._idle_s)
 
     def _claim_and_work(self) -> bool:
-        claimed = self._lake.client.claim_task(operations=OPERATIONS)
+        claimed = self._lake.client.claim_task(operations=list(OPERATIONS.values()))
         if claimed is None:
             return False
         running = _Running(*claimed)
@@ -159,7 +152,7 @@ class Daemon:
 
     def _compact(self, running: _Running) -> str:
         task = running.task
-        table = Table(self._lake, self._lake.client.get_table(table_id=task.table_id))
+        table = TableView(self._lake, self._lake.client.get_table(table_id=task.table_id))
         with staged(
             table,
             task.operation,
@@ -224,38 +217,29 @@ class Daemon:
     def _marked(self, running: _Running) -> Iterator[None]:
         """Its Spark jobs can be told from others': to cancel them, and to see how far they are."""
         spark = self._lake.spark
-        if is_classic(spark):
-            spark.sparkContext.setJobGroup(running.tag, running.task.reason, interruptOnCancel=False)
-        with job_tag(spark, running.tag):
+        with job_group(spark, running.tag, running.task.reason), job_tag(spark, running.tag):
             yield
 
     def _progress(self, running: _Running) -> float:
         """The share of its Spark tasks that are done."""
-        spark = self._lake.spark
-        if not is_classic(spark):
-            return 0.0
-        tracker = spark.sparkContext.statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(running.tag)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-        known = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
-        every = sum(tasks for _, tasks in known)
-        return min(1.0, sum(done for done, _ in known) / every) if every else 0.0
+        done, known = tagged_counts(self._lake.spark, running.tag)
+        return min(1.0, done / known) if known else 0.0
 
 
-def groups_of(table: Table, task: maintenance_pb2.MaintenanceTask) -> list[Group]:
+def groups_of(table: TableView, task: maintenance_pb2.MaintenanceTask) -> list[Group]:
     return [Group(one.partition, one.bucket, one.inputs, _delete_sets(table, task, one)) for one in task.groups]
 
 
 def _delete_sets(
-    table: Table, task: maintenance_pb2.MaintenanceTask, group: maintenance_pb2.TaskGroup
+    table: TableView, task: maintenance_pb2.MaintenanceTask, group: maintenance_pb2.TaskGroup
 ) -> list[common_pb2.LiveEntry]:
     if not group.delete_sets_left_out:
         return list(group.delete_sets)
-    entries = scan.plan(table, table.meta, task.read_version, None, [group.partition])
+    entries = scan.plan(table, task.read_version, None, [group.partition])
     return [entry for entry in entries if entry.HasField("delete_set")]
 
 
-def options_of(table: Table, task: maintenance_pb2.MaintenanceTask) -> Options:
+def options_of(table: TableView, task: maintenance_pb2.MaintenanceTask) -> Options:
     """A primary-key table's files are sorted by key, whatever the order; its clustering alone takes another."""
     wanted = task.options
     takes_order = not table.meta.primary_key or task.operation == common_pb2.OPERATION_CLUSTER

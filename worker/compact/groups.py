@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.values import PartitionKey, partition_key
 from worker.compact.digests import KIND, Digest
 
-SMALL = 0.75  # of the size aimed at
+OPERATIONS: Final = {
+    "minor": common_pb2.OPERATION_MINOR_COMPACT,
+    "major": common_pb2.OPERATION_MAJOR_COMPACT,
+    "cluster": common_pb2.OPERATION_CLUSTER,
+}
+SMALL: Final = 0.75  # of the size aimed at
 
 
 @dataclass(frozen=True)

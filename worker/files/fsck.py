@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +27,7 @@ from pyroaring import BitMap64
 from metaservice.client import GoneError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.base.external_paths import check_no_link
-from worker.base.storage import storage, walk
+from worker.base.storage import pages, storage, walk
 from worker.base.warehouse import check_warehouse
 
 QUARANTINE: Final = "_quarantine"
@@ -36,8 +35,6 @@ THREADS: Final = 16
 AT_ONCE: Final = 1_000
 ASKED_AT_ONCE: Final = 10_000
 LEASE_MS: Final = 3_600_000
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class Fsck:
             named: set[str] = set()
             with ThreadPoolExecutor(THREADS, thread_name_prefix="laketx-fsck") as pool:
                 for version in versions:
-                    for page in _pages(self._expected(version, named), AT_ONCE):
+                    for page in pages(self._expected(version, named), AT_ONCE):
                         for found in pool.map(lambda one: self._compare(one, there), page):
                             yield from found
                     for pin_id in self._pins:
@@ -169,7 +166,7 @@ class Fsck:
         return found
 
     def _strays(self, paths: Sequence[str], there: dict[str, int]) -> Iterator[Finding]:
-        for asked in _pages(iter(paths), ASKED_AT_ONCE):
+        for asked in pages(iter(paths), ASKED_AT_ONCE):
             told = self._client.check_paths(self._table.table_id, asked)
             known = {*told.needed, *told.purgeable}
             for path in asked:
@@ -207,8 +204,3 @@ def _rows_of(files: Any, path: str, *, is_delete_set: bool) -> int:
         with files.open_input_stream(path) as stream:
             return len(BitMap64.deserialize(stream.read()))
     return int(pq.read_metadata(path, filesystem=files).num_rows)
-
-
-def _pages(items: Iterator[T], count: int) -> Iterator[list[T]]:
-    while page := list(islice(items, count)):
-        yield page

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -25,7 +24,7 @@ from pyarrow import fs
 
 from metaservice.client import MetaClient
 from protos.laketx.v1 import maintenance_pb2
-from worker.base.storage import crosses_link, is_local, remove_empty_folders, storage, walk
+from worker.base.storage import crosses_link, is_local, pages, remove_empty_folders, storage, walk
 from worker.base.warehouse import check_warehouse
 
 THREADS: Final = 16
@@ -97,7 +96,7 @@ class Purge:
     # -- the purge list ------------------------------------------------------------------------------------------------
 
     def _purge_table(self, pool: ThreadPoolExecutor, table_id: str) -> None:
-        for page in _pages(self._client.list_purgeable(table_id, page_size=PAGE_FILES), PAGE_FILES):
+        for page in pages(self._client.list_purgeable(table_id, page_size=PAGE_FILES), PAGE_FILES):
             sound = [path for path in page if self._is_inside(path)]
             if self._dry_run:
                 for path in sound:
@@ -215,7 +214,7 @@ class Purge:
 
     def _sweep_files(self, pool: ThreadPoolExecutor, table_id: str, found: Iterable[str]) -> None:
         """What is on the purge list goes with it."""
-        for paths in _pages(found, SWEPT_AT_ONCE):
+        for paths in pages(found, SWEPT_AT_ONCE):
             self._sweep_checked(pool, table_id, paths)
 
     def _sweep_checked(self, pool: ThreadPoolExecutor, table_id: str, paths: list[str]) -> None:
@@ -261,9 +260,3 @@ def _remove_if_empty(folder: Path) -> None:
     for marker in markers:
         Path(marker).unlink(missing_ok=True)
     folder.rmdir()
-
-
-def _pages(items: Iterable[str], count: int) -> Iterator[list[str]]:
-    remaining = iter(items)
-    while page := list(islice(remaining, count)):
-        yield page

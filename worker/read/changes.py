@@ -30,12 +30,12 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.base.errors import InputError
-from worker.base.pins import pins_of
 from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, OP, ROW_ID, TOMBSTONE, quoted
+from worker.base.table_view import TableView
 from worker.base.values import PartitionKey, partition_key
 from worker.read.file_identity import Tag, row_ids
 from worker.read.file_layouts import plain
-from worker.read.file_scans import TAGS, TableLike
+from worker.read.file_scans import TAGS
 from worker.read.frames import Frames
 from worker.read.hidden_rows import Span, hidden_rows
 from worker.read.position_blocks import blocks_of, positions_of, within
@@ -63,23 +63,22 @@ Bucket = tuple[PartitionKey, int]
 Point = int | str | datetime
 
 
-def read_changes(table: TableLike, *, since: Point, until: Point | None = None, mode: str = "latest") -> DataFrame:
+def read_changes(table: TableView, *, since: Point, until: Point | None = None, mode: str = "latest") -> DataFrame:
     """The rows that changed in (since, until], each with its kind of change, version and time.
 
     A point is an ID version, or a time: text or a datetime. Columns are those of the table at `until`.
     """
     if mode not in MODES:
         raise InputError("MODE_INVALID", f"mode is one of {', '.join(MODES)}, not {mode!r}")
-    client = table.lake.client
     begin = _version_at(table, since)
-    end = client.resolve_version(table.table_id).version if until is None else _version_at(table, until)
+    end = table.client.resolve_version(table.table_id).version if until is None else _version_at(table, until)
     if begin > end:
         raise InputError("RANGE_INVALID", f"the range ends at {end}, before it begins at {begin}")
-    meta = client.get_table(table_id=table.table_id, version=end)
-    _check_columns(meta)
+    then = table.at(end)
+    _check_columns(then.meta)
     commits = _commits(table, begin, end)
-    pins_of(table.lake).hold(table.table_id, {begin, end, *(commit.version for commit in commits)})
-    reader = _Reader(table, meta, begin, commits)
+    table.lake.pins.hold(table.table_id, {begin, end, *(commit.version for commit in commits)})
+    reader = _Reader(then, begin, commits)
     log = reader.log()
     if log is None:
         return reader.nothing()
@@ -93,13 +92,13 @@ def _check_columns(meta: catalog_pb2.Table) -> None:
             raise InputError("COLUMN_RESERVED", f"{column.name} stands in increments beside the columns: rename it")
 
 
-def _version_at(table: TableLike, point: Point) -> int:
+def _version_at(table: TableView, point: Point) -> int:
     if isinstance(point, bool) or not isinstance(point, (int, str, datetime)):
         raise InputError("POINT_INVALID", f"{point!r} is neither a version nor a time")
     if isinstance(point, int):
-        return table.lake.client.resolve_version(table.table_id, version=point).version
-    time_us = time_us_of(point, table.lake.spark)
-    return table.lake.client.resolve_version(table.table_id, time_us=time_us).version
+        return table.client.resolve_version(table.table_id, version=point).version
+    time_us = time_us_of(point, table.spark)
+    return table.client.resolve_version(table.table_id, time_us=time_us).version
 
 
 # -- commits -----------------------------------------------------------------------------------------------------------
@@ -116,9 +115,9 @@ class _Commit:
     resets: dict[Bucket, common_pb2.Partition] = field(default_factory=dict)
 
 
-def _commits(table: TableLike, begin: int, end: int) -> list[_Commit]:
+def _commits(table: TableView, begin: int, end: int) -> list[_Commit]:
     found: dict[int, _Commit] = {}
-    for part in table.lake.client.plan_changes(table.table_id, begin, end, mode=read_pb2.CHANGES_MODE_LOG):
+    for part in table.client.plan_changes(table.table_id, begin, end, mode=read_pb2.CHANGES_MODE_LOG):
         if not part.HasField("version"):
             continue
         commit = found.setdefault(part.version.version, _Commit(part.version.version, part.version.commit_time_us))
@@ -149,23 +148,23 @@ def _reset(commit: _Commit, entry: common_pb2.LiveEntry) -> None:
 class _Reader:
     """Events of one table and range, under the schema of its end."""
 
-    def __init__(self, table: TableLike, meta: catalog_pb2.Table, begin: int, commits: Sequence[_Commit]) -> None:
+    def __init__(self, table: TableView, begin: int, commits: Sequence[_Commit]) -> None:
         self._table = table
-        self._spark = table.lake.spark
-        self._meta = meta
+        self._spark = table.spark
+        self._meta = meta = table.meta
         self._begin = begin
         self._commits = commits
         self._keyed = bool(meta.primary_key)
         resets = dict.fromkeys(one for commit in commits for one in commit.resets)
         self._numbers: dict[Bucket, int] = {one: at for at, one in enumerate(resets)}
-        self._frames = Frames(table, meta, with_origin=not self._keyed)
+        self._frames = Frames(table, with_origin=not self._keyed)
         self._names = [column.name for column in meta.columns]
         self._identity = [*meta.primary_key, *meta.partition_columns] if self._keyed else [ROW_ID]
         self._keys = [f"_laketx_k{at}" for at in range(len(self._identity))]
 
     def nothing(self) -> DataFrame:
         """An increment in which nothing happened."""
-        empty = Frames(self._table, self._meta).shown([])
+        empty = Frames(self._table).shown([])
         return empty.select(
             "*",
             sf.lit("").alias(CHANGE_TYPE),
@@ -257,7 +256,7 @@ class _Reader:
     def _plan(self, version: int, partitions: Iterable[common_pb2.Partition]) -> list[common_pb2.LiveEntry]:
         named = list({partition_key(one): one for one in partitions}.values())
         named = named if self._meta.partition_columns and len(named) <= PARTITIONS_MAX else []
-        return plan(self._table, self._meta, version, None, named)
+        return plan(self._table, version, None, named)
 
     def _before(self) -> list[DataFrame]:
         """The rows at the begin of the range that something in it may have touched."""

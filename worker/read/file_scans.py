@@ -6,22 +6,20 @@
 from __future__ import annotations
 
 import re
-import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
-from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.base import classic
 from worker.base.schema import FILE, OP, ROW_ID, ROW_INDEX, quoted
-from worker.base.session import is_classic
+from worker.base.session import is_classic, listed_bytes, parquet_at_once, path_prefixes, with_settings
+from worker.base.table_view import TableView
 from worker.base.xxhash import xxhash64
 from worker.read.file_identity import BY_NAME, ScannedFile, Told, by_path, by_size, is_plain
 from worker.read.file_layouts import Layout, Layouts
@@ -37,30 +35,6 @@ FACTS_IN_TEXT: Final = 64  # of more files they are joined
 PRUNED: Final = "spark.sql.optimizer.nestedSchemaPruning.enabled"
 VECTORED_IO: Final = "parquet.hadoop.vectored.io.enabled"
 LISTED_IN_DRIVER: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-
-
-class LakeLike(Protocol):
-    """What a read asks of a lake."""
-
-    @property
-    def client(self) -> MetaClient: ...
-    @property
-    def spark(self) -> SparkSession: ...
-    def at_close(self, work: Callable[[], None], /) -> None: ...
-
-
-class TableLike(Protocol):
-    """What a read asks of a table."""
-
-    @property
-    def lake(self) -> LakeLike: ...
-    @property
-    def table_id(self) -> str: ...
-    @property
-    def folder(self) -> str: ...
-
-
-_prefixes: weakref.WeakKeyDictionary[SparkSession, dict[str, str]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +64,12 @@ class Part:
 class FileScans:
     """Reads files of one table, all under one of its schemas."""
 
-    def __init__(self, table: TableLike, meta: catalog_pb2.Table, *, with_origin: bool = False) -> None:
+    def __init__(self, table: TableView, *, with_origin: bool = False) -> None:
         self._table = table
-        self._spark = table.lake.spark
-        self._meta = meta
+        self._spark = table.spark
+        self._meta = table.meta
         self._with_origin = with_origin
-        self.layouts = Layouts(meta, self._schemas)
+        self.layouts = Layouts(table.meta, self._schemas)
         self.target = self.layouts.target
 
     def told_parts(self, files: Sequence[ScannedFile]) -> list[tuple[Part, DataFrame]]:
@@ -111,7 +85,7 @@ class FileScans:
     @staticmethod
     def _has_sizes(part: Part, rows: DataFrame) -> bool:
         """Whether the files are together as large as their entries say."""
-        return classic.listed_bytes(rows) == sum(one.file.bytes for one in part.files)
+        return listed_bytes(rows) == sum(one.file.bytes for one in part.files)
 
     def _spelled(self, file: common_pb2.DataFile) -> str:
         """The path as Spark shows it in a scan; where that isn't sure the entry's own, which never looks like it."""
@@ -268,7 +242,7 @@ class FileScans:
 
     def _path_prefix(self, file: common_pb2.DataFile) -> str:
         """What Spark puts before the path of every file of the table."""
-        known = _prefixes.setdefault(self._spark, {})
+        known = path_prefixes(self._spark)
         if self._table.folder not in known:
             shown = read_files(self._spark, self.target, [self.path(file.path)]).inputFiles()[0]
             if not shown.endswith(file.path):
@@ -279,7 +253,7 @@ class FileScans:
         return known[self._table.folder]
 
     def _schemas(self) -> dict[int, Sequence[catalog_pb2.Column]]:
-        listed = self._table.lake.client.list_schemas(self._table.table_id)
+        listed = self._table.client.list_schemas(self._table.table_id)
         return {one.schema_version: list(one.columns) for one in listed}
 
     def _path_hash(self, file: common_pb2.DataFile) -> int:
@@ -298,18 +272,20 @@ def _looked_up(key: str, keys: Sequence[int], values: Sequence[int]) -> str:
 
 def read_files(spark: SparkSession, schema: t.StructType, paths: Sequence[str]) -> DataFrame:
     """A scan of files that are there, listed by the driver alone."""
-    before = spark.conf.get(LISTED_IN_DRIVER)
-    widened = len(paths) > int(before or 32)
-    if widened:
+    if len(paths) <= int(spark.conf.get(LISTED_IN_DRIVER) or 32):
+        return _scanned(spark, schema, paths)
+    if not is_classic(spark):  # it looks at the setting when a job begins
         spark.conf.set(LISTED_IN_DRIVER, str(len(paths)))
-    try:
-        reader = spark.read.schema(schema).option("spark.sql.parquet.fieldId.read.enabled", "true")
-        reader = reader.option("__globPaths__", "false")
-        if all("://" not in path or path.startswith("file:") for path in paths):
-            # on local disks a thread for each range costs more than it saves
-            reader = reader.option(VECTORED_IO, "false")
-        at_once = classic.parquet(reader, paths) if len(paths) > PATHS_ONE_BY_ONE else None
-        return reader.parquet(*paths) if at_once is None else at_once
-    finally:
-        if widened and before is not None and is_classic(spark):  # Spark Connect looks at it when a job begins
-            spark.conf.set(LISTED_IN_DRIVER, before)
+        return _scanned(spark, schema, paths)
+    with with_settings(spark, {LISTED_IN_DRIVER: str(len(paths))}):
+        return _scanned(spark, schema, paths)
+
+
+def _scanned(spark: SparkSession, schema: t.StructType, paths: Sequence[str]) -> DataFrame:
+    reader = spark.read.schema(schema).option("spark.sql.parquet.fieldId.read.enabled", "true")
+    reader = reader.option("__globPaths__", "false")
+    if all("://" not in path or path.startswith("file:") for path in paths):
+        # on local disks a thread for each range costs more than it saves
+        reader = reader.option(VECTORED_IO, "false")
+    at_once = parquet_at_once(reader, paths) if len(paths) > PATHS_ONE_BY_ONE else None
+    return reader.parquet(*paths) if at_once is None else at_once

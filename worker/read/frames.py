@@ -17,40 +17,35 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import common_pb2
 from worker.base.schema import FILE, OP, ROW_ID, ROW_INDEX, TOMBSTONE
 from worker.base.storage import storage
+from worker.base.table_view import TableView
 from worker.base.values import PartitionKey, partition_key
 from worker.read import merge_on_read as mor
 from worker.read.file_identity import ScannedFile, Tag, row_ids
 from worker.read.file_layouts import plain
-from worker.read.file_scans import FileScans, TableLike
+from worker.read.file_scans import FileScans
 from worker.read.hidden_rows import Span, hidden_rows
 from worker.read.position_blocks import Blocks, blocks_of, positions_of, together, within
 
 IS_IMAGE: Final = f"coalesce({OP}, 0) != {TOMBSTONE}"  # base files have no such column
 
 
-def frame_of(
-    table: TableLike,
-    meta: catalog_pb2.Table,
-    entries: Iterable[common_pb2.LiveEntry],
-    *,
-    with_origin: bool = False,
-) -> DataFrame:
-    """The rows that the entries show together, under a schema."""
-    return Frames(table, meta, with_origin=with_origin).shown(list(entries))
+def frame_of(table: TableView, entries: Iterable[common_pb2.LiveEntry], *, with_origin: bool = False) -> DataFrame:
+    """The rows that the entries show together, under the view's schema."""
+    return Frames(table, with_origin=with_origin).shown(list(entries))
 
 
 class Frames:
     """Makes DataFrames of the entries of one table, all under one of its schemas."""
 
-    def __init__(self, table: TableLike, meta: catalog_pb2.Table, *, with_origin: bool = False) -> None:
-        self._spark = table.lake.spark
-        self._meta = meta
+    def __init__(self, table: TableView, *, with_origin: bool = False) -> None:
+        self._spark = table.spark
+        self._meta = table.meta
         self._with_origin = with_origin
-        self._scans = FileScans(table, meta, with_origin=with_origin)
-        self.target = self._scans.target
+        self.scans = FileScans(table, with_origin=with_origin)
+        self.target = self.scans.target
 
     # -- what a table shows
 
@@ -72,9 +67,9 @@ class Frames:
 
     def written(self, files: Iterable[tuple[common_pb2.DataFile, Tag]], *, with_op: bool = False) -> DataFrame:
         """All the rows in files, hidden or not, with their tags; with the tombstones of deltas and their column."""
-        parts = self._scans.parts([ScannedFile(file, 0, tag=tag) for file, tag in files])
-        scanned = [(part, self._scans.native(part, with_op=with_op)) for part in parts]
-        return self._union([self._scans.select(part, rows, with_op=with_op) for part, rows in scanned])
+        parts = self.scans.parts([ScannedFile(file, 0, tag=tag) for file, tag in files])
+        scanned = [(part, self.scans.native(part, with_op=with_op)) for part in parts]
+        return self._union([self.scans.select(part, rows, with_op=with_op) for part, rows in scanned])
 
     def _union(self, frames: Iterable[DataFrame]) -> DataFrame:
         listed = list(frames)
@@ -109,36 +104,42 @@ class Frames:
             yield from self._hide(listed, by_partition[key])
 
     def _hide(self, files: list[ScannedFile], sets: list[common_pb2.LiveEntry]) -> Iterator[ScannedFile]:
-        """From the newest file to the oldest, more and more sets take part."""
-        waiting = sorted(sets, key=lambda entry: entry.data_version)
-        hidden = BitMap64()
-        for one in sorted(files, key=lambda one: -one.data_version):
-            while waiting and waiting[-1].data_version > one.data_version:
-                hidden |= self.bitmap(waiting.pop().delete_set)
-            first, last = row_ids(one.file)
-            found = within(hidden, first, last)
+        files = sorted(files, key=lambda one: -one.data_version)
+        hidden = self.hidden_ids([(one.file, one.data_version) for one in files], sets)
+        for one, found in zip(files, hidden, strict=True):
             if len(found) < one.file.rows or one.file.carries_row_ids:
                 yield replace(one, hidden=found or None)
+
+    def hidden_ids(
+        self, newest_first: Iterable[tuple[common_pb2.DataFile, int]], sets: Iterable[common_pb2.LiveEntry]
+    ) -> Iterator[BitMap64]:
+        """What delete sets hide of each file, which comes with its data version: more and more of them take part."""
+        waiting = sorted(sets, key=lambda entry: entry.data_version)
+        hidden = BitMap64()
+        for file, version in newest_first:
+            while waiting and waiting[-1].data_version > version:
+                hidden |= self.bitmap(waiting.pop().delete_set)
+            yield within(hidden, *row_ids(file))
 
     def bitmap(self, delete_set: common_pb2.DeleteSet) -> BitMap64:
         payload = delete_set.bitmap
         if not payload:
-            files, path = storage(self._scans.path(delete_set.path))
+            files, path = storage(self.scans.path(delete_set.path))
             with files.open_input_stream(path) as stream:
                 payload = stream.read()
         return BitMap64.deserialize(payload)
 
     def _appended(self, files: Iterable[ScannedFile]) -> Iterator[DataFrame]:
         listed = list(files)
-        for part in self._scans.parts([one for one in listed if one.hidden is None]):
-            yield self._scans.select(part, self._scans.native(part))
-        for part, rows in self._scans.told_parts([one for one in listed if one.hidden is not None]):
+        for part in self.scans.parts([one for one in listed if one.hidden is None]):
+            yield self.scans.select(part, self.scans.native(part))
+        for part, rows in self.scans.told_parts([one for one in listed if one.hidden is not None]):
             by_id = part.has_own_ids
             spans = [Span(one.number, *(row_ids(one.file) if by_id else _places(one))) for one in part.files]
             blocks = together(self._blocks(one, at, by_id) for at, one in enumerate(part.files))
             hidden = hidden_rows(self._spark, spans, blocks)
-            position = self._scans.row_id(part) if by_id else ROW_INDEX
-            yield self._scans.select(part, hidden.without(rows, self._scans.number(part), position))
+            position = self.scans.row_id(part) if by_id else ROW_INDEX
+            yield self.scans.select(part, hidden.without(rows, self.scans.number(part), position))
 
     @staticmethod
     def _blocks(one: ScannedFile, at: int, by_id: bool) -> Blocks:
@@ -164,14 +165,14 @@ class Frames:
                 clean += [one for bucket in dirty for one in bucket]
             else:
                 yield from merged
-        for part in self._scans.parts(clean):
+        for part in self.scans.parts(clean):
             has_op = any(one.file.kind == common_pb2.FILE_KIND_DELTA for one in part.files)
-            rows = self._scans.native(part, with_op=has_op)
-            yield self._scans.select(part, rows.filter(IS_IMAGE).drop(OP) if has_op else rows)
+            rows = self.scans.native(part, with_op=has_op)
+            yield self.scans.select(part, rows.filter(IS_IMAGE).drop(OP) if has_op else rows)
 
     def _merged(self, buckets: list[list[ScannedFile]]) -> list[DataFrame] | None:
         """None where it is known that no row is hidden."""
-        parts = self._scans.told_parts([one for bucket in buckets for one in bucket])
+        parts = self.scans.told_parts([one for bucket in buckets for one in bucket])
         files = [one for part, _ in parts for one in part.files]
         at = {id(one.file): place for place, one in enumerate(files)}
         work = [mor.Bucket(tuple(self._key_file(one, at[id(one.file)]) for one in bucket)) for bucket in buckets]
@@ -179,15 +180,15 @@ class Frames:
         if hidden is None:
             return None
         return [
-            self._scans.select(part, hidden.without(rows, self._scans.number(part), ROW_INDEX)) for part, rows in parts
+            self.scans.select(part, hidden.without(rows, self.scans.number(part), ROW_INDEX)) for part, rows in parts
         ]
 
     def _key_file(self, one: ScannedFile, at: int) -> mor.KeyFile:
         ids = {column.name: column.column_id for column in self._meta.columns}
         wanted = [ids[name] for name in self._meta.primary_key]
-        names = {column.column_id: column.name for column in self._scans.layouts.columns_of(one.file)}
+        names = {column.column_id: column.name for column in self.scans.layouts.columns_of(one.file)}
         return mor.KeyFile(
-            self._scans.path(one.file.path),
+            self.scans.path(one.file.path),
             one.file.rows,
             one.data_version,
             at,

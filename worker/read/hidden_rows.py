@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -88,26 +88,6 @@ def hidden_rows(spark: SparkSession, files: Sequence[Span], blocks: Blocks) -> H
     return Hidden(spark.createDataFrame(form.table(blocks)), form.says_so)
 
 
-class Form(Protocol):
-    """How blocks become a frame. The columns are never NULL: Spark needn't look."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def says_so(self) -> str: ...
-
-    def table(self, blocks: Blocks) -> pa.Table:
-        """Of all blocks; by key, of some."""
-
-
-def form_of(files: Sequence[Span]) -> Form:
-    """Arrays, unless they would be long: one grows with the files, the other with the square of their number."""
-    if len(files) <= FILES_IN_ARRAYS and sum(one.blocks for one in files) <= BLOCKS_IN_ARRAYS:
-        return InArrays(files)
-    return ByKey(files)
-
-
 class InArrays:
     """A row alone, of two arrays: where each file's words begin in the second, and all words of all blocks.
 
@@ -152,6 +132,16 @@ class ByKey:
     def table(self, blocks: Blocks) -> pa.Table:
         keys = self._firsts[blocks.files] ^ blocks.numbers
         return pa.table([pa.array(keys), lists(blocks.words.ravel(), BLOCK_WORDS)], schema=self.schema)
+
+
+Form = InArrays | ByKey  # how blocks become a frame; the columns are never NULL: Spark needn't look
+
+
+def form_of(files: Sequence[Span]) -> Form:
+    """Arrays, unless they would be long: one grows with the files, the other with the square of their number."""
+    if len(files) <= FILES_IN_ARRAYS and sum(one.blocks for one in files) <= BLOCKS_IN_ARRAYS:
+        return InArrays(files)
+    return ByKey(files)
 
 
 def _modulus(numbers: Numbers) -> int:

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from worker.base import classic
 from worker.base.schema import OP, TOMBSTONE
+from worker.base.session import own_cores
 from worker.base.storage import storage
 from worker.read.hidden_rows import LONGS, WORDS, Form, Hidden, InArrays, Span, column, form_of, hidden_rows, lists
 from worker.read.position_blocks import BLOCK_WORDS, Blocks, Flags, blocks_of, together
@@ -81,7 +81,7 @@ def threads_here(spark: SparkSession, buckets: Sequence[Bucket]) -> int:
     files = [file for bucket in buckets for file in bucket.files]
     if len(files) <= FILES_HERE and sum(file.rows for file in files) <= ROWS_HERE:
         return THREADS_HERE
-    return classic.own_cores(spark)
+    return own_cores(spark)
 
 
 def _hidden_in_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,11 +15,10 @@ from metaservice.client import InvalidError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.conditions import renamed, to_wire
 from worker.base.errors import InputError
-from worker.base.pins import Pins, pins_of
-from worker.base.session import is_classic
+from worker.base.pins import Pins
+from worker.base.session import is_classic, session_zone
+from worker.base.table_view import TableView
 from worker.base.values import EPOCH, MICROSECOND
-from worker.base.zones import session_zone
-from worker.read.file_scans import TableLike
 from worker.read.frames import frame_of
 
 PLANS_MAX: Final = 5
@@ -29,30 +28,29 @@ PLANS_MAX: Final = 5
 
 
 def read(
-    table: TableLike,
+    table: TableView,
     *,
     version: int | None = None,
     timestamp: str | datetime | None = None,
     commits_ago: int | None = None,
+    tag: str | None = None,
     where: str | Column | None = None,
 ) -> DataFrame:
     """The rows of one version, pinned until the lake closes; of the newest where none is asked for.
 
     `where` as text prunes files before Spark sees them; a Column filters rows alone.
     """
-    found = resolve(table, version=version, timestamp=timestamp, commits_ago=commits_ago)
-    return _read_where(table, found, where)
+    return _read_where(table, _resolve(table, table.lake.pins, version, timestamp, commits_ago, tag), where)
 
 
-def read_at(table: TableLike, version: int, *, where: str | None = None, with_origin: bool = False) -> DataFrame:
+def read_at(table: TableView, version: int, *, where: str | None = None, with_origin: bool = False) -> DataFrame:
     """The rows of a version that somebody holds; with their file and, in an append table, their row id."""
-    meta = table.lake.client.get_table(table_id=table.table_id, version=version)
-    entries = plan(table, meta, version, where)
-    rows = frame_of(table, meta, entries, with_origin=with_origin)
+    then = table.at(version)
+    rows = frame_of(then, plan(then, version, where), with_origin=with_origin)
     return rows if where is None else filtered(rows, where)
 
 
-def _read_where(table: TableLike, version: int, where: str | Column | None) -> DataFrame:
+def _read_where(table: TableView, version: int, where: str | Column | None) -> DataFrame:
     if isinstance(where, Column):
         return filtered(read_at(table, version), where)
     return read_at(table, version, where=where)
@@ -69,38 +67,45 @@ def filtered(rows: DataFrame, where: str | Column) -> DataFrame:
     return found
 
 
-def resolve(
-    table: TableLike,
-    *,
-    version: int | None = None,
-    timestamp: str | datetime | None = None,
-    commits_ago: int | None = None,
-) -> int:
-    """The version asked for, pinned until the lake closes."""
-    return _resolve(table, pins_of(table.lake), version, timestamp, commits_ago)
-
-
 def _resolve(
-    table: TableLike, pins: Pins, version: int | None, timestamp: str | datetime | None, commits_ago: int | None
+    table: TableView,
+    pins: Pins,
+    version: int | None,
+    timestamp: str | datetime | None,
+    commits_ago: int | None,
+    tag: str | None,
 ) -> int:
-    if sum(asked is not None for asked in (version, timestamp, commits_ago)) > 1:
-        raise InputError("VERSION_AMBIGUOUS", "version, timestamp or commits_ago: one of them")
-    if timestamp is not None:
-        time_us = time_us_of(timestamp, table.lake.spark)
-        version = table.lake.client.resolve_version(table.table_id, time_us=time_us).version
-    elif commits_ago is not None:
-        version = table.lake.client.resolve_version(table.table_id, commits_ago=commits_ago).version
+    """The version asked for, pinned; the newest where none is."""
+    if sum(asked is not None for asked in (version, timestamp, commits_ago, tag)) > 1:
+        raise InputError("VERSION_AMBIGUOUS", "version, timestamp, commits_ago or tag: one of them")
+    if timestamp is not None or commits_ago is not None or tag is not None:
+        version = version_of(table, None, timestamp, commits_ago, tag)
     if version is None:
         return pins.hold_head(table.table_id)
     pins.hold(table.table_id, [version])
     return version
 
 
+def version_of(
+    table: TableView,
+    version: int | None,
+    timestamp: str | datetime | None,
+    commits_ago: int | None,
+    tag: str | None = None,
+) -> int:
+    """The version that a read would take, not pinned; none given: the newest."""
+    time_us = None if timestamp is None else time_us_of(timestamp, table.spark)
+    found = table.client.resolve_version(
+        table.table_id, version=version, time_us=time_us, commits_ago=commits_ago, tag=tag
+    )
+    return found.version
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A version that is pinned while the block lasts."""
 
-    table: TableLike
+    table: TableView
     version: int
 
     def read(self, *, where: str | Column | None = None) -> DataFrame:
@@ -110,16 +115,17 @@ class Snapshot:
 
 @contextmanager
 def snapshot(
-    table: TableLike,
+    table: TableView,
     *,
     version: int | None = None,
     timestamp: str | datetime | None = None,
     commits_ago: int | None = None,
+    tag: str | None = None,
 ) -> Iterator[Snapshot]:
     """One version for several reads."""
-    pins = Pins(table.lake.client)
+    pins = Pins(table.client)
     try:
-        yield Snapshot(table, _resolve(table, pins, version, timestamp, commits_ago))
+        yield Snapshot(table, _resolve(table, pins, version, timestamp, commits_ago, tag))
     finally:
         pins.close()
 
@@ -143,20 +149,19 @@ def time_us_of(moment: str | datetime, spark: SparkSession) -> int:
 
 
 def plan(
-    table: TableLike,
-    meta: catalog_pb2.Table,
+    table: TableView,
     version: int,
     where: str | None = None,
     partitions: Sequence[common_pb2.Partition] = (),
 ) -> list[common_pb2.LiveEntry]:
-    """The entries that a read of the version needs. MetaService knows columns by their newest names."""
-    client, spark = table.lake.client, table.lake.spark
-    condition = None if where is None else to_wire(where, meta, spark)
+    """The entries that a read of the version needs; `where` names the view's columns, MetaService knows the newest."""
+    client = table.client
+    condition = None if where is None else to_wire(where, table.meta, table.spark)
     if condition is None or condition.WhichOneof("kind") == "literal":
         return _entries(client, table.table_id, version, None, partitions)
     for _ in range(PLANS_MAX):
         newest = client.get_table(table_id=table.table_id)
-        predicate = renamed(condition, _names(meta, newest))
+        predicate = renamed(condition, _names(table.meta, newest))
         try:
             found = _entries(client, table.table_id, version, predicate, partitions)
         except InvalidError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
@@ -15,15 +15,13 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.field_paths import missing_fields
 from worker.base.schema import OP, RESERVED, UPSERT, check_name, parse_type, quoted, table_schema, type_text
+from worker.base.session import session_zone
+from worker.base.table_view import TableView
 from worker.base.values import partition
-from worker.base.zones import session_zone
 from worker.read.file_layouts import partition_literal
 from worker.write import casts
 from worker.write.staging import Stage, Staged
 from worker.write.transaction import Write
-
-if TYPE_CHECKING:
-    from worker.api.table import Table
 
 OrderBy = str | Column | Sequence[str | Column]
 Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Literal["all", "dynamic"]
@@ -33,7 +31,7 @@ def upserts(rows: DataFrame) -> DataFrame:
     return rows.selectExpr("*", f"{UPSERT}Y as {OP}")
 
 
-def plan_insert(table: Table, df: DataFrame, order_by: OrderBy | None = None) -> Write:
+def plan_insert(table: TableView, df: DataFrame, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
     if meta.primary_key:
         rows = upserts(aligned(latest_of_each_key(df, meta, order_by), meta))
@@ -46,10 +44,10 @@ def plan_insert(table: Table, df: DataFrame, order_by: OrderBy | None = None) ->
             return stage.write_keyed(rows)
         return stage.write_append(rows, in_order=order_by is not None)
 
-    return Write(meta, table.folder, common_pb2.OPERATION_INSERT, stage)
+    return Write(table, common_pb2.OPERATION_INSERT, stage)
 
 
-def plan_overwrite(table: Table, df: DataFrame, where: Partitions, order_by: OrderBy | None = None) -> Write:
+def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
     scope = scope_of(table, where)
     named = [one.SerializeToString(deterministic=True) for one in scope.named.partitions]
@@ -72,28 +70,22 @@ def plan_overwrite(table: Table, df: DataFrame, where: Partitions, order_by: Ord
                     raise InputError("ROW_OUTSIDE_PARTITION", "there are rows of other partitions than those named")
         return staged
 
-    return Write(meta, table.folder, common_pb2.OPERATION_OVERWRITE, stage, scope=scope)
+    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope)
 
 
-def plan_truncate(table: Table, where: Partitions) -> Write:
-    if where == "dynamic":
-        raise InputError("PARTITION_INVALID", "a truncate writes nothing: name its partitions, or all")
-    scope = scope_of(table, where)
-    return Write(table.meta, table.folder, common_pb2.OPERATION_TRUNCATE, scope=scope)
+def plan_truncate(table: TableView, where: Partitions) -> Write:
+    return Write(table, common_pb2.OPERATION_TRUNCATE, scope=_scope_without_rows(table, where, "a truncate"))
 
 
-def plan_restore(table: Table, version: int, where: Partitions) -> Write:
-    if where == "dynamic":
-        raise InputError("PARTITION_INVALID", "a restore writes nothing: name its partitions, or all")
-    scope = scope_of(table, where)
-    operation = common_pb2.OPERATION_RESTORE
-    return Write(table.meta, table.folder, operation, scope=scope, restore_version=version)
+def plan_restore(table: TableView, version: int, where: Partitions) -> Write:
+    scope = _scope_without_rows(table, where, "a restore")
+    return Write(table, common_pb2.OPERATION_RESTORE, scope=scope, restore_version=version)
 
 
 # -- scopes ------------------------------------------------------------------------------------------------------------
 
 
-def scope_of(table: Table, where: Partitions) -> common_pb2.Scope:
+def scope_of(table: TableView, where: Partitions) -> common_pb2.Scope:
     meta = table.meta
     if where == "all":
         return common_pb2.Scope(all=True)
@@ -107,10 +99,16 @@ def scope_of(table: Table, where: Partitions) -> common_pb2.Scope:
     return common_pb2.Scope(named=common_pb2.PartitionList(partitions=partitions_named(table, named)))
 
 
-def partitions_named(table: Table, named: Iterable[Mapping[str, Any]]) -> list[common_pb2.Partition]:
+def _scope_without_rows(table: TableView, where: Partitions, who: str) -> common_pb2.Scope:
+    if where == "dynamic":
+        raise InputError("PARTITION_INVALID", f"{who} writes nothing: name its partitions, or all")
+    return scope_of(table, where)
+
+
+def partitions_named(table: TableView, named: Iterable[Mapping[str, Any]]) -> list[common_pb2.Partition]:
     """A time without a zone is one of the session's, as it is in a condition."""
     has_time = any(c.type == "timestamp" and c.name in table.meta.partition_columns for c in table.meta.columns)
-    zone = session_zone(table.lake.spark) if has_time else None
+    zone = session_zone(table.spark) if has_time else None
     return [partition(table.meta, values, zone) for values in named]
 
 
@@ -200,20 +198,21 @@ def check_names(df: DataFrame, meta: catalog_pb2.Table) -> None:
             raise InputError("COLUMN_MISSING", f"the rows lack {column.name}, which {meta.name} asks for")
 
 
-def merge_schema(table: Table, df: DataFrame) -> None:
-    """Adds the columns, and fields of structs, that only the rows have, in one commit of its own."""
+def with_missing_columns(table: TableView, df: DataFrame) -> TableView:
+    """With the columns, and fields of structs, that only the rows have; added in one commit of its own."""
     known = {column.name.lower() for column in table.meta.columns}
     for field in df.schema.fields:
         if field.name.lower() not in known:
             check_name(field.name)
     missing = missing_fields(df.schema, table_schema(table.meta))
     changes = [add_column(path, type_text(kind)) for path, kind in missing]
-    if changes:
-        client, alteration = table.lake.client, common_pb2.Alteration(schema_changes=changes)
-        wanted = client.alter_table(table.table_id, alteration, validate_only=True).table
-        aligned(df, wanted)  # what is wrong is said before anything is done
-        client.alter_columns(table.table_id, *changes, commit_message="columns of an insert")
-        table.refresh()
+    if not changes:
+        return table
+    alteration = common_pb2.Alteration(schema_changes=changes)
+    wanted = table.client.alter_table(table.table_id, alteration, validate_only=True).table
+    aligned(df, wanted)  # what is wrong is said before anything is done
+    table.client.alter_columns(table.table_id, *changes, commit_message="columns of an insert")
+    return table.refreshed()
 
 
 def columns_of(df: DataFrame, order_by: OrderBy) -> list[Column]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyarrow import fs
 from pyspark.errors import PySparkException
@@ -18,18 +18,17 @@ from pyspark.sql import types as t
 from metaservice.client import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
-from worker.base.logs import Facts, tell
+from worker.base.logs import tell
 from worker.base.parquet_options import codec_of
 from worker.base.progress import progress
 from worker.base.schema import quoted
+from worker.base.session import with_settings
 from worker.base.storage import storage
+from worker.base.table_view import TableView
 from worker.read import scan
 from worker.read.file_layouts import as_clock
 from worker.write.spark_failures import explain
-from worker.write.staging import SPARK_CODECS
-
-if TYPE_CHECKING:
-    from worker.api.table import Table
+from worker.write.staging import MICROSECONDS, SPARK_CODECS
 
 UNFINISHED: Final = "_laketx_export-"  # readers of Parquet skip folders that begin so
 SKIPPED: Final = ("_", ".")
@@ -37,7 +36,7 @@ SUFFIX: Final = ".parquet"
 
 
 def export(
-    table: Table,
+    table: TableView,
     path: str,
     *,
     version: int | None = None,
@@ -52,20 +51,19 @@ def export(
         raise InputError("PATH_INVALID", f"{path} and the lake's own files in {table.lake.warehouse} would mix")
     target = find_target(path, overwrite=overwrite)
     with scan.snapshot(table, version=version, timestamp=timestamp, commits_ago=commits_ago) as snapshot:
-        meta = table.lake.client.get_table(table_id=table.table_id, version=snapshot.version)
-        entries = scan.plan(table, meta, snapshot.version)
+        then = table.at(snapshot.version)
+        meta, entries = then.meta, scan.plan(then, snapshot.version)
         refuse_read_files(target, entries)
         names = list(meta.partition_columns) if partitioned else []
         check_partitions(meta, names, entries)
         rows = snapshot.read(where=where)
-        facts: Facts = {"table": meta.name, "version": snapshot.version, "txn_id": ""}
-        tell("export begins", **facts)
+        tell("export begins", table=meta.name, version=snapshot.version)
         with target.filled() as folder, progress(rows.sparkSession, f"export {meta.name}"):
             try:
                 write(named_in_utc(rows, names), folder, names, codec_of(meta, SPARK_CODECS))
             except PySparkException as error:
                 raise explain(error, meta) or error from error
-        tell("export is complete", **facts)
+        tell("export is complete", table=meta.name, version=snapshot.version)
         return snapshot.version
 
 
@@ -79,7 +77,6 @@ def named_in_utc(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
 
 
 def write(rows: DataFrame, folder: str, partition_by: Sequence[str], codec: str) -> None:
-    rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     writer = (
         rows.write.mode("append")
         .option("compression", codec)
@@ -87,7 +84,8 @@ def write(rows: DataFrame, folder: str, partition_by: Sequence[str], codec: str)
     )
     if partition_by:
         writer = writer.partitionBy(*partition_by)
-    writer.parquet(folder)
+    with with_settings(rows.sparkSession, MICROSECONDS):
+        writer.parquet(folder)
 
 
 # -- what can't be written so ------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.condition_forms import all_of
 from worker.base.conditions import to_wire
 from worker.base.schema import literal_of, quoted, type_text
 from worker.base.values import INTEGERS, wire_value
@@ -32,11 +33,7 @@ _TARGET: Final = re.compile(
 def read_of(predicates: Sequence[common_pb2.Predicate]) -> common_pb2.Read:
     """One read under all of these conditions."""
     known = [one for one in predicates if one.WhichOneof("kind") != "literal" or not one.literal]
-    if not known:
-        return common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
-    if len(known) == 1:
-        return common_pb2.Read(predicate=known[0])
-    return common_pb2.Read(predicate=common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=known)))
+    return common_pb2.Read(predicate=all_of(known))
 
 
 def of_condition(condition: str, meta: catalog_pb2.Table, spark: SparkSession) -> common_pb2.Predicate:
@@ -84,7 +81,7 @@ def partitions_of(
         return common_pb2.Predicate(literal=False), sf.lit(False)
     names = [name for name, _ in shared]
     places = [
-        _all([_equal(name, wire_value(value, types[name])) for name, value in zip(names, row, strict=True)])
+        all_of([_equal(name, wire_value(value, types[name])) for name, value in zip(names, row, strict=True)])
         for row in found
     ]
     rows = [_among(name, {row[at] for row in found}, types[name]) for at, name in enumerate(names)]
@@ -105,7 +102,3 @@ def _equal(column: str, value: common_pb2.Value) -> common_pb2.Predicate:
         return common_pb2.Predicate(is_null=common_pb2.IsNull(column=column))
     compare = common_pb2.Compare(column=column, comparison=common_pb2.COMPARISON_EQUAL, value=value)
     return common_pb2.Predicate(compare=compare)
-
-
-def _all(parts: list[common_pb2.Predicate]) -> common_pb2.Predicate:
-    return parts[0] if len(parts) == 1 else common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=parts))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.field_paths import column_of, no_row
 from worker.base.schema import FILE, ROW_ID, quoted, table_schema
+from worker.base.table_view import TableView
 from worker.write import casts, merge_reads
 from worker.write.blind_writes import fitted, upserts
 from worker.write.partition_moves import check_landing
@@ -41,9 +42,6 @@ from worker.write.row_changes import (
 from worker.write.small_writes import few_of
 from worker.write.staging import Stage, Staged
 from worker.write.transaction import Write
-
-if TYPE_CHECKING:
-    from worker.api.table import Table
 
 CLAUSE: Final = "_laketx_clause"
 NUMBER: Final = "_laketx_number"  # of a source row
@@ -75,9 +73,9 @@ class Merge:
         return replace(self, clauses=(*self.clauses, Clause(when, action, settings, condition)))
 
 
-def plan_merge(table: Table, merge: Merge) -> Write:
+def plan_merge(table: TableView, merge: Merge) -> Write:
     meta = table.meta
-    shape = table.shape()
+    shape = table.empty()
     empty = shape if meta.primary_key else shape.selectExpr("*", f"cast(null as bigint) as {ROW_ID}", f"'' as {FILE}")
     rows = joined(meta, merge, empty)
     for clause in merge.clauses:
@@ -88,7 +86,7 @@ def plan_merge(table: Table, merge: Merge) -> Write:
     names = on_columns(meta, merge.on)
     reads_all = any(clause.when == "by_source" for clause in merge.clauses)
     if names is None and not reads_all:
-        asked = merge_reads.of_condition(str(merge.on), meta, table.lake.spark)
+        asked = merge_reads.of_condition(str(merge.on), meta, table.spark)
     shared = [] if reads_all else merge_reads.shared_partitions(meta, names or [], merge.source)
 
     def stage(stage: Stage) -> Staged:
@@ -101,13 +99,13 @@ def plan_merge(table: Table, merge: Merge) -> Write:
 
     # What is declared now can only doom it: where the source has yet to say more, nothing is.
     reads = [] if shared else [merge_reads.read_of([asked])]
-    return Write(meta, table.folder, common_pb2.OPERATION_MERGE, stage, reads=reads)
+    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=reads)
 
 
 # -- what is staged ----------------------------------------------------------------------------------------------------
 
 
-def stage_merge(table: Table, stage: Stage, merge: Merge, near: Column | None = None) -> Staged:
+def stage_merge(table: TableView, stage: Stage, merge: Merge, near: Column | None = None) -> Staged:
     """`near`: a condition on rows of the table, without which none matches."""
     meta = stage.meta
     if is_upsert(meta, merge):
@@ -133,7 +131,7 @@ def stage_merge(table: Table, stage: Stage, merge: Merge, near: Column | None = 
     return staged
 
 
-def stage_keyed(table: Table, stage: Stage, merge: Merge, there: DataFrame, new: DataFrame, files: Files) -> Staged:
+def stage_keyed(table: TableView, stage: Stage, merge: Merge, there: DataFrame, new: DataFrame, files: Files) -> Staged:
     meta, few = stage.meta, few_of(files.values())
     after = images_of(meta, merge, there, new)
     if after is not None and not leaves_tombstones(meta, merge):

@@ -7,7 +7,7 @@ read version; whoever writes it meanwhile conflicts with the move, since both wr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -15,20 +15,18 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.schema import quoted
+from worker.base.table_view import TableView
 from worker.base.values import wire_value
 from worker.read import scan
 from worker.read.frames import frame_of
 from worker.write.staging import Stage
-
-if TYPE_CHECKING:
-    from worker.api.table import Table
 
 PARTITIONS_MAX: Final = 1_000  # where rows land; with more of them the whole table is looked at
 EVERYTHING: Final = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
 READS_COUNT: Final = "delta_"  # profiles that judge by what was read
 
 
-def check_landing(table: Table, stage: Stage, before: DataFrame, after: DataFrame) -> list[common_pb2.Read]:
+def check_landing(table: TableView, stage: Stage, before: DataFrame, after: DataFrame) -> list[common_pb2.Read]:
     """What was looked at beside. `after` are the new images of `before`, none of them may share a key.
 
     A key that a row of `before` leaves is free: two rows may swap their partitions.
@@ -45,9 +43,8 @@ def check_landing(table: Table, stage: Stage, before: DataFrame, after: DataFram
     if not landing:
         return []
     near = landing if len(landing) <= PARTITIONS_MAX else []
-    at_version = table.lake.client.get_table(table_id=table.table_id, version=stage.read_version)
-    entries = scan.plan(table, at_version, stage.read_version, None, near)
-    there = frame_of(table, at_version, entries).selectExpr(*map(quoted, names)).alias("old")
+    then = table.at(stage.read_version)
+    there = frame_of(then, scan.plan(then, stage.read_version, None, near)).selectExpr(*map(quoted, names)).alias("old")
     both = there.join(moved.alias("new"), sf.expr(same("new", "old", names)), "left_semi")
     taken = both.selectExpr(*texts(names)).head(1)
     if taken:

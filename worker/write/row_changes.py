@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from worker.base.errors import InputError
 from worker.base.field_paths import by_column, column_of
 from worker.base.schema import FILE, OP, ROW_ID, TOMBSTONE, quoted, table_schema
 from worker.base.storage import storage
+from worker.base.table_view import TableView
 from worker.base.xxhash import xxhash64
 from worker.read import scan
 from worker.read.frames import frame_of
@@ -37,9 +38,6 @@ from worker.write.small_writes import few_of
 from worker.write.staging import Stage, Staged
 from worker.write.transaction import Write
 
-if TYPE_CHECKING:
-    from worker.api.table import Table
-
 Condition = str | Column
 Settings = Mapping[str, Any]  # SQL, a Column, or a value
 Files = Mapping[str, common_pb2.DataFile]  # by path
@@ -50,23 +48,22 @@ TOUCHES_BYTES_MAX: Final = 1 << 20  # beyond it is not said which files a delete
 # -- DELETE and UPDATE -------------------------------------------------------------------------------------------------
 
 
-def plan_delete(table: Table, where: Condition) -> Write:
-    meta = table.meta
+def plan_delete(table: TableView, where: Condition) -> Write:
     read = condition_read(table, where)
 
     def stage(stage: Stage) -> Staged:
         rows, files = target_of(table, stage, where)
         return hide(stage, rows, files)
 
-    return Write(meta, table.folder, common_pb2.OPERATION_DELETE, stage, reads=[read])
+    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read])
 
 
-def plan_update(table: Table, settings: Settings, where: Condition | None) -> Write:
+def plan_update(table: TableView, settings: Settings, where: Condition | None) -> Write:
     meta = table.meta
     read = condition_read(table, where)
     values = checked_settings(meta, settings)
     read.changes_all = read.changes_all and changes_all(*expressions_of(settings))
-    fitting(meta, table.shape(), values)
+    fitting(meta, table.empty(), values)
 
     def stage(stage: Stage) -> Staged:
         rows, files = target_of(table, stage, where)
@@ -82,23 +79,23 @@ def plan_update(table: Table, settings: Settings, where: Condition | None) -> Wr
         staged.looked_at += looked_at
         return staged
 
-    return Write(meta, table.folder, common_pb2.OPERATION_UPDATE, stage, reads=[read])
+    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read])
 
 
-def condition_read(table: Table, where: Condition | None) -> common_pb2.Read:
+def condition_read(table: TableView, where: Condition | None) -> common_pb2.Read:
     """What is read, for the service: all rows, where the condition is a Column. One that the columns don't bear is
     refused.
     """
     if where is None:
         return common_pb2.Read(predicate=common_pb2.Predicate(literal=True), changes_all=True)
     try:
-        _ = table.shape().where(where).schema
+        _ = table.empty().where(where).schema
     except AnalysisException as error:
         raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
     if isinstance(where, Column):
         predicate = common_pb2.Predicate(literal=True)
     else:
-        predicate = to_wire(where, table.meta, table.lake.spark)
+        predicate = to_wire(where, table.meta, table.spark)
     return common_pb2.Read(predicate=predicate, changes_all=changes_all(where))
 
 
@@ -176,12 +173,11 @@ def row_id_field() -> t.StructField:
 # -- what is staged ----------------------------------------------------------------------------------------------------
 
 
-def target_of(table: Table, stage: Stage, where: Condition | None = None) -> tuple[DataFrame, Files]:
+def target_of(table: TableView, stage: Stage, where: Condition | None = None) -> tuple[DataFrame, Files]:
     """The rows that a change looks at, and the files that they may lie in; with their origin in an append table."""
-    version = stage.read_version
-    meta = table.lake.client.get_table(table_id=table.table_id, version=version)
-    entries = scan.plan(table, meta, version, where if isinstance(where, str) else None)
-    rows = frame_of(table, meta, entries, with_origin=not meta.primary_key)
+    then = table.at(stage.read_version)
+    entries = scan.plan(then, stage.read_version, where if isinstance(where, str) else None)
+    rows = frame_of(then, entries, with_origin=not then.meta.primary_key)
     files = {entry.file.path: entry.file for entry in entries if entry.HasField("file")}
     return rows if where is None else rows.filter(where), files
 

@@ -25,6 +25,7 @@ from worker.base.errors import InputError
 from worker.base.footers import check_required, data_file, in_threads, list_parquet, partition_of, read_footers
 from worker.base.parquet_options import codec_of
 from worker.base.schema import PART, quoted
+from worker.base.session import with_settings
 from worker.base.storage import in_pages, remove_folder, storage
 from worker.write.not_null import guarded
 from worker.write.row_level import key_sets
@@ -35,6 +36,11 @@ SPARK_CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
 ROWS_AT_ONCE: Final = 1 << 17
 AT: Final = "_laketx_at"
 TASKS_LEAST: Final = 64  # so many buckets are a task each, however few partitions the session shuffles to
+MICROSECONDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+WRITE_SETTINGS: Final = MICROSECONDS | {
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
 CONFLICTS_AT_COMMIT: Final = "mapreduce.fileoutputcommitter.algorithm.version"
 
 
@@ -137,9 +143,6 @@ class Stage:
 
     def _write(self, rows: DataFrame, parted: bool, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
         name = self.next_name()
-        rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        rows.sparkSession.conf.set("spark.sql.parquet.fieldId.write.enabled", "true")
-        rows.sparkSession.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED")
         writer = (
             rows.write.mode("error")
             .option("compression", codec_of(self.meta, SPARK_CODECS))
@@ -151,7 +154,8 @@ class Stage:
         if parted:
             writer = writer.partitionBy(PART)
         try:
-            writer.parquet(f"{self.table_folder}/{name}")
+            with with_settings(rows.sparkSession, WRITE_SETTINGS):
+                writer.parquet(f"{self.table_folder}/{name}")
         except PySparkException as error:
             raise explain(error, self.meta) or error from error
         return self._entries(name, kind)

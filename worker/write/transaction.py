@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -23,16 +23,15 @@ from pyspark.sql import SparkSession
 from metaservice.client import CommitOutcomeUnknownError, StaleError, Transaction
 from metaservice.client import ConflictError as ClientConflict
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+from worker.base.connection import Connection
 from worker.base.errors import ConflictError, InputError, word
-from worker.base.logs import Facts, tell
+from worker.base.logs import tell
 from worker.base.progress import progress
 from worker.base.session import cancel_jobs, job_tag
+from worker.base.table_view import TableView
 from worker.base.values import moment_of
 from worker.write.spark_failures import explain
 from worker.write.staging import Stage, Staged
-
-if TYPE_CHECKING:
-    from worker.api.lake import Lake
 
 OnConflict = Literal["fail", "resubmit", "rerun"]
 POLICIES: Final = ("fail", "resubmit", "rerun")
@@ -74,8 +73,7 @@ class Write:
     read before.
     """
 
-    meta: catalog_pb2.Table
-    folder: str
+    table: TableView
     operation: common_pb2.Operation.ValueType
     stage: Callable[[Stage], Staged] | None = None
     reads: Sequence[common_pb2.Read] = ()
@@ -84,6 +82,10 @@ class Write:
     restore_version: int = 0
     read_version: int | None = None
     app: common_pb2.AppVersion | None = None
+
+    @property
+    def meta(self) -> catalog_pb2.Table:
+        return self.table.meta
 
     def at(self, version: int) -> Write:
         """The same, judged against what came after this version."""
@@ -153,7 +155,7 @@ def app_version_of(app_id: str | None, app_version: int | None) -> common_pb2.Ap
 
 
 def run_writes(
-    lake: Lake,
+    lake: Connection,
     plan: Callable[[], list[Write]],
     *,
     policy: OnConflict = "fail",
@@ -190,7 +192,7 @@ def backoff_s(repeat: int, chance: float) -> float:
     return chance * min(BACKOFF_LONGEST_S, BACKOFF_BASE_S * 2.0**repeat)
 
 
-def _begun(lake: Lake, plan: Callable[[], list[Write]], message: str) -> tuple[list[Write], Transaction]:
+def _begun(lake: Connection, plan: Callable[[], list[Write]], message: str) -> tuple[list[Write], Transaction]:
     """Planned and begun; again where an ALTER came in between. A write at a fixed version stays what it was."""
     left = ATTEMPTS_MAX
     lake.mark_warehouse()
@@ -207,14 +209,15 @@ def _begun(lake: Lake, plan: Callable[[], list[Write]], message: str) -> tuple[l
 
 
 def _attempt(
-    lake: Lake,
+    lake: Connection,
     writes: list[Write],
     txn: Transaction,
     policy: OnConflict,
     cursors: Sequence[transaction_pb2.CursorMove],
 ) -> tuple[common_pb2.Committed, dict[str, int], str]:
     stages = [
-        Stage(write.meta, write.folder, txn.txn_id, txn.tables[write.meta.table_id].read_version) for write in writes
+        Stage(write.meta, write.table.folder, txn.txn_id, txn.tables[write.meta.table_id].read_version)
+        for write in writes
     ]
     keeps_files = False
     resubmits = policy == "resubmit" and all(write.is_blind_insert for write in writes)
@@ -222,14 +225,14 @@ def _attempt(
     try:
         with txn:
             for write, stage in zip(writes, stages, strict=True):
-                tell(f"{_operation(write)} begins", **_facts(write, stage.read_version, txn.txn_id))
+                _tell(write, "begins", stage.read_version, txn.txn_id)
             with _while_staging(lake, txn, writes, stops=not resubmits):
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:
                         stage.staged = _staged(write.stage, stage)
                         _register(txn, write, stage.staged)
-                        staged = f"{_operation(write)} staged {stage.staged.rows()} rows"
-                        tell(staged, **_facts(write, stage.read_version, txn.txn_id), level=logging.DEBUG)
+                        staged = f"staged {stage.staged.rows()} rows"
+                        _tell(write, staged, stage.read_version, txn.txn_id, logging.DEBUG)
             committed = txn.commit(_changes(writes, stages), cursors)
         applied = {one.table_id for one in committed.tables if one.already_applied}
         keeps_files = not applied
@@ -245,7 +248,7 @@ def _attempt(
         if not keeps_files:
             for write, stage in zip(writes, stages, strict=True):
                 if not applied or write.meta.table_id in applied:
-                    tell(f"{_operation(write)} ends in vain", **_facts(write, stage.read_version, txn.txn_id))
+                    _tell(write, "ends in vain", stage.read_version, txn.txn_id)
                     with suppress(OSError):
                         stage.remove()
     return committed, _staged_rows(stages), txn.txn_id
@@ -263,7 +266,7 @@ def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb
 
 
 @contextmanager
-def _while_staging(lake: Lake, txn: Transaction, writes: Sequence[Write], *, stops: bool) -> Iterator[None]:
+def _while_staging(lake: Connection, txn: Transaction, writes: Sequence[Write], *, stops: bool) -> Iterator[None]:
     """Where Spark works: told that it is in vain, and seen how far it is."""
     staging = [write for write in writes if write.stage is not None]
     if not staging:
@@ -282,7 +285,7 @@ def _register(txn: Transaction, write: Write, staged: Staged) -> None:
 
 
 def _resubmit(
-    lake: Lake, writes: list[Write], lost: _Lost, message: str, cursors: Sequence[transaction_pb2.CursorMove]
+    lake: Connection, writes: list[Write], lost: _Lost, message: str, cursors: Sequence[transaction_pb2.CursorMove]
 ) -> tuple[common_pb2.Committed, str]:
     """A new transaction takes over the files of the one that lost; no byte is written again."""
     intents = [transaction_pb2.TableIntent(table_id=write.meta.table_id, operation=write.operation) for write in writes]
@@ -338,9 +341,7 @@ def _commits(
         found.append(
             Commit(name, one.version, moment, txn_id, one.rebased_over, 0 if applied else rows, attempt, applied)
         )
-        tell(
-            f"{_operation(write)} {'applied before' if applied else 'committed'}", **_facts(write, one.version, txn_id)
-        )
+        _tell(write, "applied before" if applied else "committed", one.version, txn_id)
     return found
 
 
@@ -348,8 +349,8 @@ def _operation(write: Write) -> str:
     return word(common_pb2.Operation.Name(write.operation), "OPERATION_").lower()
 
 
-def _facts(write: Write, version: int, txn_id: str) -> Facts:
-    return {"table": write.meta.name, "version": version, "txn_id": txn_id}
+def _tell(write: Write, event: str, version: int, txn_id: str, level: int = logging.INFO) -> None:
+    tell(f"{_operation(write)} {event}", table=write.meta.name, version=version, txn_id=txn_id, level=level)
 
 
 def _staged_rows(stages: Sequence[Stage]) -> dict[str, int]:

@@ -6,44 +6,32 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import types as t
 
-from metaservice.client import MetaClient, NotFoundError
+from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.arrow_shapes import ARROW
 from worker.base.errors import InputError
-from worker.base.external_paths import check_outside, plain_path
+from worker.base.external_paths import check_outside
 from worker.base.footers import check_required, data_file, list_parquet, read_footers, top_leaves
 from worker.base.schema import parse_type, quoted_if_odd
 from worker.base.storage import storage
+from worker.base.table_view import TableView
 from worker.write.blind_writes import partitions_named
 from worker.write.staging import Stage, Staged
-from worker.write.transaction import OnConflict, Write, check_policy, run_writes
-
-if TYPE_CHECKING:
-    from worker.api.lake import Lake
-    from worker.api.table import Table
+from worker.write.transaction import Write
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-WORDS: Final = {
-    pa.bool_(): "boolean",
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
+WORDS: Final = {kind: word for word, kind in ARROW.items()} | {
     pa.large_string(): "string",
-    pa.binary(): "binary",
     pa.large_binary(): "binary",
     pa.string_view(): "string",
     pa.binary_view(): "binary",
-    pa.date32(): "date",
 }
 
 
@@ -58,33 +46,18 @@ class Found:
     columns: Mapping[str, str]
 
 
-def import_parquet(lake: Lake, path: str, name: str, on_conflict: OnConflict | None, message: str) -> Table:
-    found = find_files(lake.client, plain_path(path))
-    table = table_for(lake, name, found)
-    if table.meta.primary_key:
-        raise InputError(
-            "TABLE_KEYED", f"{name} has a primary key: its files are sorted and bucketed, so insert the rows"
-        )
-    for one in found:
-        check_columns(table.meta, one)
-    policy = check_policy(on_conflict, table.meta, is_insert=True)
-
+def plan_import(table: TableView, found: Sequence[Found]) -> Write:
     def stage(stage: Stage) -> Staged:
         partitions = partitions_named(table, [one.folders for one in found])
-        entries = [
-            external_file(stage.meta, one, place)
-            for one, place in zip(found, partitions, strict=True)
-            if one.footer.num_rows
-        ]
+        entries = []
+        for one, place in zip(found, partitions, strict=True):
+            if one.footer.num_rows:
+                entries.append(data_file(stage.meta, one.path, one.footer, one.size, external=True))
+                entries[-1].partition.CopyFrom(place)
         check_required(stage.meta, entries)
         return Staged(files=entries)
 
-    def plan() -> list[Write]:
-        table.refresh()
-        return [Write(table.meta, table.folder, common_pb2.OPERATION_INSERT, stage)]
-
-    run_writes(lake, plan, policy=policy, message=message or f"import of {path}"[:200])
-    return table.refresh()
+    return Write(table, common_pb2.OPERATION_INSERT, stage)
 
 
 # -- what is there -----------------------------------------------------------------------------------------------------
@@ -163,17 +136,13 @@ def arrow_word(kind: Any, path: str) -> str:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def table_for(lake: Lake, name: str, found: Sequence[Found]) -> Table:
-    """The one of that name, or a new one with the columns of the first file and of the folders."""
-    try:
-        return lake.table(name)
-    except NotFoundError:
-        pass
+def schema_of_files(found: Sequence[Found]) -> t.StructType:
+    """The columns of the first file and of the folders."""
     first = found[0]
     schema = t.StructType([t.StructField(column, parse_type(word)) for column, word in first.columns.items()])
     for column in first.folders:
         schema.add(column, parse_type(folder_type([one.folders[column] for one in found])))
-    return lake.create_table(name, schema, partition_by=list(first.folders), if_not_exists=True)
+    return schema
 
 
 def folder_type(values: Sequence[str | None]) -> str:
@@ -197,6 +166,15 @@ def _is_date(value: str) -> bool:
         return False
 
 
+def check_files(meta: catalog_pb2.Table, found: Sequence[Found]) -> None:
+    if meta.primary_key:
+        raise InputError(
+            "TABLE_KEYED", f"{meta.name} has a primary key: its files are sorted and bucketed, so insert the rows"
+        )
+    for one in found:
+        check_columns(meta, one)
+
+
 def check_columns(meta: catalog_pb2.Table, one: Found) -> None:
     types = {column.name: column.type for column in meta.columns}
     if set(one.folders) != set(meta.partition_columns):
@@ -213,9 +191,3 @@ def check_columns(meta: catalog_pb2.Table, one: Found) -> None:
     for column in meta.columns:
         if not column.nullable and column.name not in one.columns and column.name not in one.folders:
             raise InputError("COLUMN_MISSING", f"{one.path} lacks {column.name}, which {meta.name} asks for")
-
-
-def external_file(meta: catalog_pb2.Table, one: Found, place: common_pb2.Partition) -> common_pb2.DataFile:
-    entry = data_file(meta, one.path, one.footer, one.size, external=True)
-    entry.partition.CopyFrom(place)
-    return entry

@@ -1,0 +1,70 @@
+"""A lake without its tables: the service, the warehouse, the Spark session, and what is held until it closes."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import SparkSession
+
+from metaservice.client import MetaClient
+from worker.base.pins import Pins
+from worker.base.session import active_or_new, python_hint
+from worker.base.warehouse import mark_where_proven
+
+
+class Connection:
+    """Threads may share it, as they share its Spark session."""
+
+    def __init__(self, client: MetaClient, warehouse: str, spark: SparkSession | None) -> None:
+        self.client = client
+        self.warehouse = warehouse.rstrip("/")
+        self.pins = Pins(client)
+        self._spark = spark
+        self._is_looked_at = False
+        self._is_marked = False
+        self._lock = threading.Lock()
+        self._at_close: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.warehouse!r})"
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session given, or the active one, or a new one; made when it is first needed."""
+        with self._lock:
+            if self._spark is None:
+                self._spark = active_or_new()
+            if not self._is_looked_at:
+                self._is_looked_at = True
+                if hint := python_hint(self._spark):
+                    warnings.warn(hint, stacklevel=2)
+            return self._spark
+
+    def mark_warehouse(self) -> None:
+        """Before the first write: what deletes looks for the mark that this leaves."""
+        if not self._is_marked:
+            mark_where_proven(self.client, self.warehouse)
+            self._is_marked = True
+
+    def at_close(self, work: Callable[[], None]) -> None:
+        """Called once, when the lake closes, before its connection does."""
+        self._at_close.append(work)
+
+    def close(self) -> None:
+        """Gives back what is pinned and ends the connection. The Spark session goes on."""
+        self.pins.close()
+        while self._at_close:
+            self._at_close.pop()()
+        self.client.close()

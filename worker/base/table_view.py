@@ -1,0 +1,57 @@
+"""A table as reads, writes and compactions see it: what the service said of it once, and the lake that it is in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from metaservice.client import MetaClient
+from protos.laketx.v1 import catalog_pb2
+from worker.base.connection import Connection
+from worker.base.schema import table_schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """The table as of a look at it; another look is another view."""
+
+    lake: Connection
+    meta: catalog_pb2.Table
+    _empty: dict[int, DataFrame] = field(default_factory=dict, compare=False, repr=False)  # by version of the schema
+
+    @property
+    def client(self) -> MetaClient:
+        return self.lake.client
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.lake.spark
+
+    @property
+    def name(self) -> str:
+        return self.meta.name
+
+    @property
+    def table_id(self) -> str:
+        return self.meta.table_id
+
+    @property
+    def folder(self) -> str:
+        """Where its files lie; paths of files are relative to it."""
+        return f"{self.lake.warehouse}/{self.table_id}"
+
+    def refreshed(self) -> TableView:
+        """As the service knows it now."""
+        return replace(self, meta=self.client.get_table(table_id=self.table_id))
+
+    def at(self, version: int) -> TableView:
+        """Under the schema of that version."""
+        return replace(self, meta=self.client.get_table(table_id=self.table_id, version=version))
+
+    def empty(self) -> DataFrame:
+        """No rows, of these columns: what is asked of the table is tried on it."""
+        version = self.meta.schema_version
+        if version not in self._empty:
+            self._empty[version] = self.spark.createDataFrame([], table_schema(self.meta, nullable=True))
+        return self._empty[version]
