@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_delta_spark, ensure_python, ensure_spark_35, said
 from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, interleaved, over, rows, session
+from laketx import Lake, Table, connect
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2
-from worker import Lake, Table, connect
 from worker.compact.compaction import Inputs, Options, staged
 from worker.compact.daemon import Daemon
 from worker.compact.groups import plan_groups

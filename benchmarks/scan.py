@@ -33,9 +33,9 @@ from benchmarks.spark_data import (
     session,
 )
 from benchmarks.spark_data import rows as rows_of
+from laketx import Lake, Table, connect
 from metaservice.client.ids import uuid7
 from protos.laketx.v1 import common_pb2
-from worker import Lake, Table, connect
 
 DELTAS = 10
 HUNDREDTH = "pmod(xxhash64(id, {}), 100) = 0"

@@ -24,7 +24,7 @@ from pyspark.sql import functions as sf
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_delta_spark, ensure_python, said
 from benchmarks.spark_data import FILES, ROWS, SCHEMA, interleaved, over, rows, session
-from worker import Lake, Table, connect
+from laketx import Lake, Table, connect
 
 RUNS = 3
 PARTITIONS = 3_000

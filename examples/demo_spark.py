@@ -22,9 +22,9 @@ from rich.text import Text
 
 from examples import demo_metadata
 from examples.telling import bad, chapter, console, good, say
+from laketx import Commit, ConflictError, Lake, Table, connect
 from metaservice.cli.txn import with_typed_partition
 from metaservice.cli.why import explained
-from worker import Commit, ConflictError, Lake, Table, connect
 from worker.write.transaction import OnConflict
 
 SCHEMA: Final = "id bigint, day date, status string, amount double"

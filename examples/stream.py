@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from worker import Lake, Table, connect
+from laketx import Lake, Table, connect
 
 APP_ID = "orders-from-files"
 

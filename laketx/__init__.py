@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         AlreadyExistsError,
         BlockedError,
         CommitOutcomeUnknownError,
+        ConflictError,
         CorruptError,
         DeniedError,
         ErrorKind,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     )
     from worker.api.lake import Lake, connect
     from worker.api.table import HistoryEntry, Table
-    from worker.base.errors import ConflictError, InputError
+    from worker.base.errors import InputError
     from worker.write.transaction import Commit
 
     __version__: str
@@ -64,7 +65,6 @@ __all__ = [
 
 _HOMES: Final = {
     "Commit": "worker.write.transaction",
-    "ConflictError": "worker.base.errors",
     "HistoryEntry": "worker.api.table",
     "InputError": "worker.base.errors",
     "Lake": "worker.api.lake",

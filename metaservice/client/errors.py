@@ -103,11 +103,16 @@ class CorruptError(MetaServiceError):
 
 
 class ConflictError(LakeTXError):
-    """The transaction lost a race. Nothing of it is visible."""
+    """The transaction lost a race. Nothing of it is visible. From Spark the text says to whom, and what to do.
 
-    def __init__(self, conflict: common_pb2.Conflict) -> None:
-        super().__init__(conflict.message or common_pb2.ConflictRule.Name(conflict.rule))
+    `conflict` has it as fields. `table` and `attempts` are filled in from Spark.
+    """
+
+    def __init__(self, conflict: common_pb2.Conflict, text: str = "", *, table: str = "", attempts: int = 1) -> None:
+        super().__init__(text or conflict.message or common_pb2.ConflictRule.Name(conflict.rule))
         self.conflict = conflict
+        self.table = table
+        self.attempts = attempts
 
 
 class CommitOutcomeUnknownError(LakeTXError):

@@ -32,7 +32,7 @@ CODES: Final = {
     ErrorKind.CORRUPT: code_pb2.DATA_LOSS,
 }
 RULE_SAYS: Final = {
-    Rule.OUTCOME_TABLE: "the earlier/later table lets no {mine} follow {winner} on a partition that both touch",
+    Rule.OUTCOME_TABLE: "{mine} after {winner} in the same partition conflicts (outcome table)",
     Rule.LINEAGE: "a file that the compaction read is gone",
     Rule.PROTOCOL_CHANGED: "the winner changed the table's features",
     Rule.METADATA_CHANGED: "the winner changed the schema or settings that writers rely on",

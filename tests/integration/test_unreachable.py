@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from laketx import connect
 from metaservice.client import MetaClient, UnavailableError
 from tests.integration.service import Service
-from worker import connect
 from worker.base.errors import InputError
 
 BUDGET_S = 60.0

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import Lake, connect
 from tests.spark.sessions import shared_session
-from worker import Lake, connect
 
 _numbers = itertools.count()
 

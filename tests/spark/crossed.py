@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
+from laketx import Lake, Table
 from metaservice.client import ConflictError
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import stored_rows
-from worker import Lake, Table
 from worker.compact.clustering import Order
 from worker.compact.compaction import Options, run, staged
 from worker.write.blind_writes import plan_insert, plan_overwrite

@@ -26,11 +26,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from laketx import Lake, connect
 from metaservice.client import Transaction, meta_client
 from protos.laketx.v1 import common_pb2
 from tests.spark.jobs import SCHEMA, attempt, run
 from tests.spark.sessions import small_session
-from worker import Lake, connect
 
 Command = dict[str, Any]
 BATCHES = 4

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from worker import Commit, ConflictError, Table
+from laketx import Commit, ConflictError, Table
 
 SCHEMA = "id bigint, amount bigint, day string"
 Job = dict[str, Any]

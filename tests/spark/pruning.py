@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from laketx import Lake, Table
 from protos.laketx.v1 import common_pb2
-from worker import Lake, Table
 
 NAN, INF = float("nan"), float("inf")
 REPEATS: Final = 20  # so that writers take dictionaries

@@ -17,13 +17,13 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from laketx import Lake, connect
 from tests.house.tree import ROOT
 from tests.integration.service import Service, free_address
 from tests.spark.processes import WAIT_S, wait_until
 from tests.spark.sessions import small_session
 from tests.spark.whole_session import play
 from tools.environment import FOLDER, ensure
-from worker import Lake, connect
 from worker.files.fsck import Fsck
 from worker.files.purge import Purge
 

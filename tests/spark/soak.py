@@ -25,13 +25,13 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from laketx import ConflictError, Lake, Table, connect
 from protos.laketx.v1 import common_pb2, maintenance_pb2
 from tests.integration.service import Service, free_address
 from tests.spark.oracle import Oracle, Rows, ViolationError, add_up, differences, rows_of
 from tests.spark.sessions import small_session
 from tests.spark.soak_daemons import Daemons
 from tests.spark.soak_writers import SCHEMA, Writer
-from worker import ConflictError, Lake, Table, connect
 from worker.compact.daemon import Daemon
 from worker.files.fsck import Fsck
 from worker.files.purge import Purge

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
+from laketx import Commit, Table
 from tests.spark.oracle import Key, Oracle, State, Step, adding, changing, replacing
-from worker import Commit, Table
 
 DAYS: Final = ("a", "b", "c")
 IDS: Final = 12

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from laketx import Table
 from protos.laketx.v1 import common_pb2
-from worker import Table
 
 Row = dict[str, Any]
 

@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from laketx import InputError, Lake, Table, connect
 from metaservice.client import LakeTXError, MetaServiceError
 from protos.laketx.v1 import transaction_pb2
 from tests.spark.stored import live, staged_folders, stored_rows
-from worker import InputError, Lake, Table, connect
 
 SCHEMA = "id bigint, name string not null, amount decimal(5,2), day date, at struct<zip:string>"
 _groups = count()

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from laketx import InputError, Lake
 from tests.spark.stored import staged_folders
-from worker import InputError, Lake
 
 Names = Callable[[], str]
 

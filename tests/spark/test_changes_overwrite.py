@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from worker import Lake
+from laketx import Lake
 from worker.read.changes import MODES
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
+from laketx import InputError, Lake
 from metaservice.client import AlreadyExistsError, NotFoundError, StaleError
-from worker import InputError, Lake
 
 
 def rows_of(frame: DataFrame, *columns: str) -> list[Any]:

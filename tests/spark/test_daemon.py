@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import Lake, connect
 from metaservice.client import MetaServiceError
 from metaservice.client.maintenance import claim_of
 from protos.laketx.v1 import maintenance_pb2 as pb
@@ -21,7 +22,6 @@ from tests.integration.terminal import LAKETX
 from tests.spark.crossed import MAJOR, Crossed
 from tests.spark.processes import ROOT, WAIT_S, wait_until
 from tests.spark.stored import live
-from worker import Lake, connect
 from worker.compact.compaction import Options, staged
 from worker.compact.daemon import Daemon, groups_of
 

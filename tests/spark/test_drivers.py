@@ -17,12 +17,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from laketx import Lake, Table, connect
 from protos.laketx.v1 import transaction_pb2
 from tests.spark.jobs import SCHEMA, Done, Job, State, attempt, explained, random_jobs, replay, run
 from tests.spark.processes import Cluster, Driver, Place, wait_until
 from tests.spark.reading import union
 from tests.spark.stored import staged_folders, stored_rows
-from worker import Lake, Table, connect
 
 PROFILES = ["maxcompute", "delta_serializable", "delta_write_serializable", "row_level"]
 BEGIN: State = {number: (number, "ab"[number % 2]) for number in range(8)}

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from worker import InputError, Lake, Table
+from laketx import InputError, Lake, Table
 from worker.write.export import UNFINISHED
 
 Names = Callable[[], str]

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from laketx import ConflictError, Lake, connect
 from tests.integration.terminal import STYLE
-from worker import ConflictError, Lake, connect
 from worker.base import progress
 from worker.base.progress import SWITCH, Bars, is_shown
 from worker.base.session import OWN_BAR, counting, python_hint

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from laketx import InputError, Lake, Table
 from tests.spark.stored import staged_folders
-from worker import InputError, Lake, Table
 
 Names = Callable[[], str]
 COLUMNS = "id bigint, v string, d double, t timestamp_ntz"

@@ -16,10 +16,10 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from laketx import Lake, Table
 from metaservice.client import InvalidError
 from tests.spark.reading import union
 from tests.spark.test_changes import difference
-from worker import Lake, Table
 from worker.read.changes import MODES
 from worker.write.file_imports import NO_VALUE
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import Lake, connect
 from protos.laketx.v1 import common_pb2, maintenance_pb2
 from tests.spark.crossed import CLUSTER, MAJOR, MINOR, Crossed
 from tests.spark.stored import live, row_ids
-from worker import Lake, connect
 from worker.compact.daemon import Daemon
 
 NewName = Callable[[], str]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from laketx import Lake
 from metaservice.client import ConflictError
 from protos.laketx.v1 import common_pb2
 from tests.spark.crossed import CLUSTER, MAJOR, MINOR, Crossed
-from worker import Lake
 
 NewName = Callable[[], str]
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import ConflictError, Lake, Table
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import stored_rows
-from worker import ConflictError, Lake, Table
 
 Names = Callable[[], str]
 READING = ("delta_serializable", "delta_write_serializable", "row_level")

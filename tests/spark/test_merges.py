@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import InputError, Lake, Table
 from tests.spark.stored import stored_rows
-from worker import InputError, Lake, Table
 from worker.write import merges
 
 Names = Callable[[], str]

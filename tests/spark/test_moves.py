@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from laketx import ConflictError, InputError, Lake, Table
 from metaservice.client import InvalidError, key_scope
 from tests.spark.stored import staged_folders, stored_rows
-from worker import ConflictError, InputError, Lake, Table
 
 Names = Callable[[], str]
 SCHEMA = "id bigint, v bigint, day string"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from worker import Lake, Table
+from laketx import Lake, Table
 
 Names = Callable[[], str]
 SCHEMA = "id int, s struct<a:int,in:struct<x:string>>, l array<struct<k:int>>"

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import Lake, Table
 from tests.spark import pruning
 from tests.spark.pruning import FEW_CONDITIONS, PARTS, TYPES
 from tests.spark.stored import live
-from worker import Lake, Table
 from worker.read.scan import plan
 
 Names = Callable[[], str]

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from laketx import Lake
 from protos.laketx.v1 import common_pb2
 from tests.spark.reading import Identity, LabLake, LabTable, Row, expected, open_lab, shown
 from tests.spark.stored import live
-from worker import Lake
 from worker.read import merge_on_read, scan
 from worker.read.file_scans import PATHS_ONE_BY_ONE
 

@@ -6,9 +6,9 @@ import pytest
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
+from laketx import ConflictError, Lake, Table
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import live, stored_rows
-from worker import ConflictError, Lake, Table
 from worker.write.row_level import changes_all, key_sets, ranges_of
 
 Names = Callable[[], str]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import DataFrame
 
+from laketx import Lake, Table
 from metaservice.client import ConflictError
 from tests.model import programs
 from tests.model.world import Rows
-from worker import Lake, Table
 from worker.api.multi_table import MultiTableTransaction, TableInTransaction
 
 SCHEMA = "p string, id bigint, v bigint"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from worker import Lake
+from laketx import Lake
 from worker.base.session import GROUP_PROPERTIES, job_group, with_settings
 from worker.read.file_scans import LISTED_IN_DRIVER, read_files
 from worker.write.staging import MICROSECONDS, WRITE_SETTINGS

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import InputError, Lake
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import live, stored_rows
-from worker import InputError, Lake
 from worker.write import small_writes
 
 Names = Callable[[], str]

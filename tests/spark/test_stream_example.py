@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from examples.stream import play
-from worker import Lake
+from laketx import Lake
 
 
 def test_a_batch_that_spark_repeats_is_written_once(

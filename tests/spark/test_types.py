@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from laketx import InputError, Lake, Table
 from metaservice.client import KeyScope, MetaServiceError
 from tests.spark.reading import union
 from tests.spark.stored import staged_folders
-from worker import InputError, Lake, Table
 
 Names = Callable[[], str]
 Row = dict[str, Any]

@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
+from laketx import ConflictError, InputError, Lake, Table, connect
 from metaservice.client import MetaServiceError
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import by, file_rows, live, staged_folders, stored_rows
-from worker import ConflictError, InputError, Lake, Table, connect
 from worker.base.schema import FIELD_ID
 from worker.base.table_view import TableView
 from worker.write.transaction import WriteOptions

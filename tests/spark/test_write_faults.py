@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from laketx import ConflictError, InputError, Lake, Table
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import file_rows, live, staged_folders, stored_rows
-from worker import ConflictError, InputError, Lake, Table
 from worker.write.merge_reads import of_condition
 
 Names = Callable[[], str]

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import InputError, Lake
 from metaservice.client import InvalidError
 from tests.spark.stored import live
-from worker import InputError, Lake
 from worker.base.warehouse import read_mark
 from worker.write.file_imports import folder_type, folder_values
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from laketx import InputError, Lake, Table
 from tests.spark.stored import live, row_ids, staged_folders, stored_rows
-from worker import InputError, Lake, Table
 from worker.write import row_changes
 
 Names = Callable[[], str]

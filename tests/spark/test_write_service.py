@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import Lake, connect
 from tests.integration.service import Service
 from tests.spark.stored import stored_rows
-from worker import Lake, connect
 from worker.write.transaction import OnConflict
 
 

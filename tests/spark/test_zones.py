@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from laketx import InputError, Lake, Table
 from tests.spark.stored import live
-from worker import InputError, Lake, Table
 from worker.write import small_writes
 
 Names = Callable[[], str]

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from laketx import ConflictError, InputError, Lake, Table, connect
 from protos.laketx.v1 import common_pb2
 from tests.spark.sessions import SMALL, small_session
-from worker import ConflictError, InputError, Lake, Table, connect
 from worker.base.session import counting, is_classic
 from worker.base.table_view import TableView
 from worker.read import merge_on_read

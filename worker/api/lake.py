@@ -1,6 +1,6 @@
 """The front door: a lake of tables, and Spark beside it.
 
-from worker import connect
+from laketx import connect
 
 lake = connect("./warehouse")                      # the folder's own service
 lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from metaservice.client import ConflictError as ClientConflict
-from metaservice.client import LakeTXError
+from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2
 
 NEXT_STEP: Final = {
@@ -24,14 +23,9 @@ class InputError(LakeTXError, ValueError):
         self.reason = reason
 
 
-class ConflictError(ClientConflict):
-    """The write lost a race, and nothing of it is visible. The text says to whom, by which rule, and what to do."""
-
-    def __init__(self, conflict: common_pb2.Conflict, table: str, attempts: int = 1) -> None:
-        super().__init__(conflict)
-        self.table = table
-        self.attempts = attempts
-        self.args = (conflict_text(conflict, table, attempts),)
+def lost_race(conflict: common_pb2.Conflict, table: str, attempts: int = 1) -> ConflictError:
+    """The error of a write that lost. Its text says to whom, by which rule, and what to do."""
+    return ConflictError(conflict, conflict_text(conflict, table, attempts), table=table, attempts=attempts)
 
 
 def conflict_text(conflict: common_pb2.Conflict, table: str, attempts: int) -> str:

@@ -16,10 +16,9 @@ from typing import Final
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from metaservice.client import CommitOutcomeUnknownError, LakeTXError, Transaction
-from metaservice.client import ConflictError as ClientConflict
+from metaservice.client import CommitOutcomeUnknownError, ConflictError, LakeTXError, Transaction
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
-from worker.base.errors import ConflictError
+from worker.base.errors import lost_race
 from worker.base.table_view import TableView
 from worker.base.values import moment_of, python_value
 from worker.compact import clustering
@@ -77,8 +76,8 @@ class Compaction:
             self.txn.queue(table.table_id, files)
         try:
             answer = self.txn.commit([self.change()])
-        except ClientConflict as error:
-            raise ConflictError(error.conflict, table.name) from None
+        except ConflictError as error:
+            raise lost_race(error.conflict, table.name) from None
         one = answer.tables[0]
         rows = sum(file.rows for file in files)
         moment = moment_of(answer.commit_time_us)
@@ -131,8 +130,8 @@ def staged(
                 if found.is_verified:
                     _check(table, found)
             yield found
-    except ClientConflict as error:
-        raise error if isinstance(error, ConflictError) else ConflictError(error.conflict, table.name) from None
+    except ConflictError as error:
+        raise error if error.table else lost_race(error.conflict, table.name) from None
     except CommitOutcomeUnknownError:
         unknown = True  # it may have committed
         raise

@@ -20,11 +20,10 @@ from typing import Final, Literal
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from metaservice.client import CommitOutcomeUnknownError, StaleError, Transaction
-from metaservice.client import ConflictError as ClientConflict
+from metaservice.client import CommitOutcomeUnknownError, ConflictError, StaleError, Transaction
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.connection import Connection
-from worker.base.errors import ConflictError, InputError, word
+from worker.base.errors import InputError, lost_race, word
 from worker.base.logs import tell
 from worker.base.progress import progress
 from worker.base.session import cancel_jobs, job_tag
@@ -181,7 +180,7 @@ def run_writes(
             name = _name(writes, race.conflict.table_id)
             tell("lost a race to", table=name, version=race.conflict.winner_version, txn_id=race.txn_id)
             if policy == "fail" or attempt == ATTEMPTS_MAX or (policy == "resubmit" and not may_resubmit):
-                raise ConflictError(race.conflict, name, attempt) from None
+                raise lost_race(race.conflict, name, attempt) from None
             lost = race if may_resubmit else None
             staged = staged or _staged_rows(race.stages)
     raise AssertionError("the last attempt raises")
@@ -236,7 +235,7 @@ def _attempt(
             committed = txn.commit(_changes(writes, stages), cursors)
         applied = {one.table_id for one in committed.tables if one.already_applied}
         keeps_files = not applied
-    except ClientConflict as error:
+    except ConflictError as error:
         lost = _Lost(txn.txn_id, error.conflict, stages)
         # Whoever adopts them needs them; those that nobody adopts the service sweeps.
         keeps_files = lost.adoptable and all(write.is_blind_insert for write in writes)
@@ -293,7 +292,7 @@ def _resubmit(
     with txn:
         try:
             committed = txn.commit(_changes(writes, lost.stages), cursors)
-        except ClientConflict as error:
+        except ConflictError as error:
             raise _Lost(txn.txn_id, error.conflict, lost.stages) from error
     return committed, txn.txn_id
 
@@ -322,7 +321,7 @@ def told_when_doomed(spark: SparkSession, txn: Transaction, *, stops: bool) -> I
     if txn.lost is not None:
         raise txn.lost from failure
     if stops and txn.doomed is not None:
-        raise ClientConflict(txn.doomed) from failure
+        raise ConflictError(txn.doomed) from failure
     if failure is not None:
         raise failure
 
