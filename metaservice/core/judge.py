@@ -23,11 +23,11 @@ from metaservice.core.model import (
     Operation,
     Profile,
     Rule,
-    Snapshots,
     TableMeta,
 )
 from metaservice.core.profiles import FOLLOWS, writers_look_at
 from metaservice.core.row_level import RowChange, is_calm
+from metaservice.core.snapshots import Snapshots
 from metaservice.core.whole import changes_data, is_blind
 
 

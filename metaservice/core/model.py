@@ -9,10 +9,10 @@ A table is a log of commits. Worked example, a primary-key table with one bucket
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -20,9 +20,6 @@ from metaservice.core.partitions import Partitioning
 from metaservice.core.predicates import Predicate
 from metaservice.core.properties import check_alterable, check_property_name
 from metaservice.core.schema import Column, Comment, Schema, SchemaChange, evolve
-
-if TYPE_CHECKING:
-    from metaservice.core.rows import Payloads, Written
 
 
 class Operation(IntEnum):
@@ -474,20 +471,3 @@ class CommitSummary:
     @property
     def has_time_version(self) -> bool:
         return self.logical and self.footprint.operation is not Operation.CREATE
-
-
-class Snapshots(Protocol):
-    """The table's entries at a version, as core asks for them."""
-
-    def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterable[Live]: ...
-
-    def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None: ...
-
-    def find_imports(self, path: str) -> Iterable[Live]:
-        """The live entries of an external file, by any spelling of its path."""
-
-    def wrote(self, version: int) -> Written:
-        """What the commit of a version added."""
-
-    @property
-    def payloads(self) -> Payloads: ...

@@ -32,12 +32,12 @@ from metaservice.core.model import (
     Profile,
     Removed,
     Rule,
-    Snapshots,
     TableCommit,
     TableMeta,
 )
 from metaservice.core.profiles import writers_look_at
 from metaservice.core.row_level import check_key_sets
+from metaservice.core.snapshots import Snapshots
 
 
 @dataclass(slots=True)

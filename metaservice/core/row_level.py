@@ -21,12 +21,13 @@ from typing import Final, cast
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.matching import PartitionReads, Work, leaves_of
-from metaservice.core.model import COMPACTIONS, Change, Entry, Footprint, Operation, Read, Rule, Snapshots, TableMeta
+from metaservice.core.model import COMPACTIONS, Change, Entry, Footprint, Operation, Read, Rule, TableMeta
 from metaservice.core.partitions import wire_kind
 from metaservice.core.predicates import TRUE, AllOf, Predicate, columns_of
 from metaservice.core.profiles import CLASS_OF, OpClass
 from metaservice.core.pruning import MAY_BE_TRUE, Columns, Judge, compile_judge, conjuncts, exactly
 from metaservice.core.rows import ColumnType, Hidden, Payloads, Place, Written, written_by
+from metaservice.core.snapshots import Snapshots
 
 _COST_OF_BOUNDS: Final = 100  # of reading a file's statistics, in comparisons
 
