@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from protos.laketx.v1 import common_pb2
 from worker.base.conditions import parse_condition, renamed
 from worker.base.session import find_zone
-from worker.base.xxhash import xxhash64
+from worker.base.spark_hash import xxhash64
 from worker.read import merge_on_read as mor
 from worker.read.position_blocks import blocks_of, has_bits, positions_of, together
 

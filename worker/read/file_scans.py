@@ -19,8 +19,8 @@ from pyspark.sql import types as t
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.schema import FILE, OP, ROW_ID, ROW_INDEX, quoted
 from worker.base.session import is_classic, listed_bytes, parquet_at_once, path_prefixes, with_settings
+from worker.base.spark_hash import xxhash64
 from worker.base.table_view import TableView
-from worker.base.xxhash import xxhash64
 from worker.read.file_identity import BY_NAME, ScannedFile, Told, by_path, by_size, is_plain
 from worker.read.file_layouts import Layout, Layouts
 from worker.read.float_conditions import dressed

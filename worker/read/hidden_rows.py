@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from worker.base.xxhash import signed
+from worker.base.spark_hash import signed
 from worker.read.position_blocks import BLOCK_BITS, BLOCK_WORDS, WORD_BITS, Blocks, Numbers
 
 STARTS: Final = "_laketx_starts"

@@ -25,9 +25,9 @@ from worker.base.conditions import to_wire
 from worker.base.errors import InputError
 from worker.base.field_paths import by_column, column_of
 from worker.base.schema import FILE, OP, ROW_ID, TOMBSTONE, quoted, table_schema
+from worker.base.spark_hash import xxhash64
 from worker.base.storage import storage
 from worker.base.table_view import TableView
-from worker.base.xxhash import xxhash64
 from worker.read import scan
 from worker.read.frames import frame_of
 from worker.write import casts
