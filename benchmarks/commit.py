@@ -17,7 +17,7 @@ from benchmarks.frame import ROOT, Benchmark, scale, scaled, scratch
 from benchmarks.load import data_file
 from benchmarks.peers import measure
 from benchmarks.serving import server
-from metaservice.client.ids import uuid7
+from metaservice.client import uuid7
 from metaservice.client.meta_client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
+from metaservice.client import uuid7
 from metaservice.client.errors import ConflictError
-from metaservice.client.ids import uuid7
 from metaservice.client.meta_client import MetaClient
 from protos.laketx.v1 import common_pb2, transaction_pb2
 

@@ -19,7 +19,7 @@ from benchmarks.peers.environment import ensure_python
 from benchmarks.plan_tables import FILES_A_PARTITION, ROWS, data_file, load_deep, load_history, load_wide, loader
 from benchmarks.serving import server
 from benchmarks.watch import add_embedded_rows, add_watch_rows
-from metaservice.client.ids import uuid7
+from metaservice.client import uuid7
 from metaservice.client.meta_client import MetaClient
 from protos.laketx.v1 import common_pb2
 

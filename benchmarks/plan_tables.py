@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from metaservice.client.ids import uuid7
+from metaservice.client import uuid7
 from metaservice.config import read_settings
 from metaservice.core.model import Change, Footprint, Live, Operation, Principal, TableCommit
 from metaservice.core.transaction import Txn

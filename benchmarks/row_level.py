@@ -16,8 +16,8 @@ from pyroaring import BitMap64
 
 from benchmarks.frame import Benchmark, scale, scratch
 from benchmarks.serving import server
+from metaservice.client import uuid7
 from metaservice.client.errors import ConflictError
-from metaservice.client.ids import uuid7
 from metaservice.client.meta_client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 

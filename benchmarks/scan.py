@@ -34,7 +34,7 @@ from benchmarks.spark_data import (
 )
 from benchmarks.spark_data import rows as rows_of
 from laketx import Lake, Table, connect
-from metaservice.client.ids import uuid7
+from metaservice.client import uuid7
 from protos.laketx.v1 import common_pb2
 
 DELTAS = 10

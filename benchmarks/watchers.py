@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from metaservice.client.ids import uuid7
+from metaservice.client import uuid7
 from metaservice.client.meta_client import MetaClient
 from protos.laketx.v1 import common_pb2
 

@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import resource
-import secrets
 import signal
 import sys
 import threading
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from metaservice.config import Settings
+from metaservice.ids import uuid7
 from metaservice.observe import (
     BROKEN,
     IDLE,
@@ -157,7 +157,7 @@ def build_service(
         clocks,
         settings.tasks_max,
         settings.outcome_keep_ms,
-        lambda: task_id(clocks),
+        lambda: uuid7(clocks.now_us() // 1000),  # task ids are in the order in which tasks were queued
         event,
         lambda: guard.held,
     )
@@ -180,12 +180,6 @@ def build_service(
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
     return Service(decider, calls, operators, scheduler)
-
-
-def task_id(clocks: Clocks) -> str:
-    """A UUIDv7 of now: ids are in the order in which tasks were queued."""
-    number = (clocks.now_us() // 1000) << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
-    return str(uuid.UUID(int=number))
 
 
 def _place(settings: Settings) -> Place:

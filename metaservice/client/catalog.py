@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from metaservice.client.calling import PAGE_SIZE, Caller
-from metaservice.client.ids import uuid7
+from metaservice.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc, common_pb2
 
 

@@ -27,7 +27,6 @@ from metaservice.client.errors import (
     decode_status,
 )
 from metaservice.client.heartbeat import Heartbeat
-from metaservice.client.ids import uuid7
 from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.marks import MarkCalls
 from metaservice.client.parts import PART_BYTES, in_parts, size_of
@@ -35,6 +34,7 @@ from metaservice.client.retries import Retries
 from metaservice.client.session import Session
 from metaservice.client.transaction import Transaction
 from metaservice.client.watching import watch
+from metaservice.ids import uuid7
 from protos.laketx.v1 import (
     admin_pb2,
     admin_pb2_grpc,

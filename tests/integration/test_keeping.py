@@ -7,8 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from metaservice.client import MetaClient
-from metaservice.client.ids import uuid7
+from metaservice.client import MetaClient, uuid7
 from protos.laketx.v1 import admin_pb2, catalog_pb2, common_pb2, maintenance_pb2, read_pb2, transaction_pb2
 from protos.laketx.v1.admin_pb2_grpc import AdminServiceStub
 from protos.laketx.v1.maintenance_pb2_grpc import MaintenanceServiceStub

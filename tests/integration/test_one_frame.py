@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from metaservice.client import LakeTXError, MetaClient
+from metaservice.client import LakeTXError, MetaClient, uuid7
 from metaservice.client.errors import ErrorKind, MetaServiceError
-from metaservice.client.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from tests.integration.service import data_file, service
 

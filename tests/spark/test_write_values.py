@@ -22,7 +22,7 @@ from worker.base.schema import ATOMIC, FIELD_ID, parse_type, quoted_if_odd, type
 from worker.base.storage import storage
 from worker.base.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
 from worker.write.staging import first_duplicate
-from worker.write.transaction import BACKOFF_LONGEST_S, backoff_s, check_policy
+from worker.write.transaction import check_policy
 
 PLAIN = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 ODD = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"]), min_size=1, max_size=8)
@@ -158,11 +158,6 @@ def test_policies() -> None:
     assert check_policy(None, catalog_pb2.Table(), is_insert=True) == "fail"
     with pytest.raises(InputError, match="POLICY_INVALID"):
         check_policy("again", meta, is_insert=True)
-
-
-def test_pauses_are_bounded() -> None:
-    assert [backoff_s(n, 0.0) for n in range(3)] == [0, 0, 0]
-    assert backoff_s(60, 1.0) == BACKOFF_LONGEST_S
 
 
 def test_paths_and_uris_open_the_same_files(tmp_path: Path) -> None:

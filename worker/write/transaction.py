@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, StaleError, Transaction
+from metaservice.client.retries import Backoff
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.connection import Connection
 from worker.base.errors import InputError, lost_race, word
@@ -35,8 +36,7 @@ from worker.write.staging import Stage, Staged
 OnConflict = Literal["fail", "resubmit", "rerun"]
 POLICIES: Final = ("fail", "resubmit", "rerun")
 ATTEMPTS_MAX: Final = 8
-BACKOFF_BASE_S: Final = 0.1
-BACKOFF_LONGEST_S: Final = 5.0
+BACKOFF: Final = Backoff(base_s=0.1, longest_s=5.0)
 LOOK_EVERY_S: Final = 0.2
 APP_ID_CHARS_MAX: Final = 256
 
@@ -167,7 +167,7 @@ def run_writes(
     writes: list[Write] = []
     for attempt in range(1, ATTEMPTS_MAX + 1):
         if attempt > 1:
-            time.sleep(backoff_s(attempt - 2, random.random()))
+            time.sleep(BACKOFF.delay_s(attempt - 2, random.random()))
         try:
             if lost is None:
                 writes, txn = _begun(lake, plan, message)
@@ -184,11 +184,6 @@ def run_writes(
             lost = race if may_resubmit else None
             staged = staged or _staged_rows(race.stages)
     raise AssertionError("the last attempt raises")
-
-
-def backoff_s(repeat: int, chance: float) -> float:
-    """Before repeat number `repeat`, counted from 0, with full jitter."""
-    return chance * min(BACKOFF_LONGEST_S, BACKOFF_BASE_S * 2.0**repeat)
 
 
 def _begun(lake: Connection, plan: Callable[[], list[Write]], message: str) -> tuple[list[Write], Transaction]:

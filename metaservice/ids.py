@@ -1,4 +1,4 @@
-"""Ids that the client makes: UUIDv7, so that ids sort by the time they were made."""
+"""Ids that client and service make: UUIDv7, so that ids sort by the time they were made."""
 
 from __future__ import annotations
 
