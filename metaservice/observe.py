@@ -11,10 +11,10 @@ import logging
 import sys
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
-from typing import Final, TypeVar
+from typing import Final
 
 from metaservice.core.transaction import Txn, TxnState
 from metaservice.terminal import LineFormatter
@@ -224,9 +224,6 @@ METRICS: Final = (
     START_SECONDS,
 )
 
-K = TypeVar("K")
-V = TypeVar("V")
-Labelled = Mapping[tuple[str, ...], float]  # by the values of the labels
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -244,6 +241,10 @@ class Histogram:
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+
+Value = float | Histogram
+Reading = Value | Mapping[str, Value] | Mapping[tuple[str, str], Value]  # by the values of the labels
 
 
 class DeciderMetrics:
@@ -318,74 +319,27 @@ class CallMetrics:
 
 
 class Metrics:
-    """All of them; `gauges`, and those with labels, are asked at the scrape."""
+    """All of them: where each is read at a scrape."""
 
     def __init__(self, decider: DeciderMetrics) -> None:
         self.decider = decider
-        self.calls = CallMetrics()
-        self.gauges: dict[Metric, Callable[[], float]] = {}
-        self.labelled: dict[Metric, Callable[[], Labelled]] = {}
-
-    def render(self) -> str:
-        """Prometheus's text format, version 0.0.4."""
-        decider, calls = self.decider, self.calls
-        lines: list[str] = []
-        by_label: Mapping[Metric, Mapping[str, int]] = {
-            COMMITS: decider.commits,
-            TRANSACTIONS: decider.states,
-            CONFLICTS: decider.conflicts,
-            REFUSALS: decider.refusals,
-            STREAMS: calls.streams,
+        self.calls = calls = CallMetrics()
+        self.readings: dict[Metric, Callable[[], Reading]] = {
+            COMMITS: lambda: decider.commits,
+            TRANSACTIONS: lambda: decider.states,
+            CONFLICTS: lambda: decider.conflicts,
+            REFUSALS: lambda: decider.refusals,
+            REBASED: lambda: decider.rebased,
+            REBASED_OVER: lambda: decider.rebased_over,
+            JOBS: lambda: decider.jobs,
+            GROUP_JOBS: lambda: decider.group_jobs,
+            GROUP_SECONDS: lambda: decider.group_seconds,
+            CALL_SECONDS: lambda: calls.seconds,
+            CALL_ERRORS: lambda: calls.errors,
+            STREAMS: lambda: calls.streams,
+            STREAMS_ENDED: lambda: calls.ends,
         }
-        by_two: Mapping[Metric, Mapping[tuple[str, str], int]] = {
-            CALL_ERRORS: calls.errors,
-            STREAMS_ENDED: calls.ends,
-        }
-        plain = {REBASED: decider.rebased, REBASED_OVER: decider.rebased_over, JOBS: decider.jobs}
-        histograms = {GROUP_JOBS: decider.group_jobs, GROUP_SECONDS: decider.group_seconds}
-        for metric in METRICS:
-            lines.append(f"# HELP {metric.name} {metric.says}")
-            lines.append(f"# TYPE {metric.name} {metric.kind}")
-            if metric in by_label:
-                lines += [_line(metric, (key,), value) for key, value in _copied(by_label[metric])]
-            elif metric in plain:
-                lines.append(_line(metric, (), plain[metric]))
-            elif metric in histograms:
-                lines += _histogram_lines(metric, "", histograms[metric])
-            elif metric is CALL_SECONDS:
-                for method, histogram in _copied(calls.seconds):
-                    lines += _histogram_lines(metric, f'method="{_escaped(method)}"', histogram)
-            elif metric in by_two:
-                lines += [_line(metric, key, value) for key, value in _copied(by_two[metric])]
-            elif metric in self.labelled:
-                lines += [_line(metric, key, value) for key, value in self.labelled[metric]().items()]
-            elif metric in self.gauges:
-                lines.append(_line(metric, (), self.gauges[metric]()))
-        return "\n".join(lines) + "\n"
 
 
 def _bump(counts: dict[str, int], key: str) -> None:
     counts[key] = counts.get(key, 0) + 1
-
-
-def _copied(counts: Mapping[K, V]) -> list[tuple[K, V]]:
-    """In one step of the interpreter: others change it meanwhile."""
-    return list(counts.items())
-
-
-def _line(metric: Metric, values: Sequence[str], number: float) -> str:
-    pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(metric.labels, values, strict=True))
-    return f"{metric.name}{{{pairs}}} {number}" if pairs else f"{metric.name} {number}"
-
-
-def _histogram_lines(metric: Metric, label: str, histogram: Histogram) -> Iterator[str]:
-    below, comma, braced = 0, "," if label else "", f"{{{label}}}" if label else ""
-    for bound, count in zip([*histogram.bounds, "+Inf"], list(histogram.counts), strict=True):
-        below += count
-        yield f'{metric.name}_bucket{{{label}{comma}le="{bound}"}} {below}'
-    yield f"{metric.name}_sum{braced} {histogram.total}"
-    yield f"{metric.name}_count{braced} {below}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -329,7 +329,7 @@ def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:
 def _build_exporter(settings: Settings, operators: Operators) -> Exporter | None:
     if not settings.metrics_listen:
         return None
-    exporter = Exporter(settings.metrics_listen, operators.metrics.render)
+    exporter = Exporter(settings.metrics_listen, operators.metrics)
     exporter.start()
     event(METRICS_LISTEN, listen=f"{settings.metrics_listen.rpartition(':')[0]}:{exporter.port}")
     return exporter

@@ -1,23 +1,41 @@
-"""Metrics over HTTP, on a port of their own: GET /metrics, nothing else."""
+"""Metrics over HTTP in Prometheus's text format, on a port of their own: GET /metrics, nothing else."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import accumulate
+from typing import Final
 
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from metaservice.observe import METRICS, Histogram, Metric, Metrics, Reading, Value
 from metaservice.service.failures import as_refusal
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-READ_TIMEOUT_S = 10.0
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+READ_TIMEOUT_S: Final = 10.0
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+
+
+class Collector:
+    """Reads every metric at a scrape, so counting costs nothing more than an addition."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._readings = metrics.readings
+
+    def collect(self) -> Iterator[Family]:
+        for metric in METRICS:
+            yield _family(metric, _by_labels(self._readings[metric]()))
 
 
 class Exporter:
     """Listens from the moment that it is made; `address` is host:port."""
 
-    def __init__(self, address: str, render: Callable[[], str]) -> None:
+    def __init__(self, address: str, metrics: Metrics) -> None:
         host, _, port = address.rpartition(":")
-        self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(render))
+        self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(Collector(metrics)))
         self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
@@ -30,7 +48,7 @@ class Exporter:
         self._server.server_close()
 
 
-def _handler(render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+def _handler(collector: Collector) -> type[BaseHTTPRequestHandler]:
     class Scrape(BaseHTTPRequestHandler):
         timeout = READ_TIMEOUT_S
 
@@ -39,7 +57,7 @@ def _handler(render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
                 self.send_error(404)
                 return
             try:
-                body = render().encode()
+                body = generate_latest(collector)
             except Exception as error:  # noqa: BLE001 - a store that is being opened again is no reason to end
                 self.send_error(503, explain=str(as_refusal(error)))
                 return
@@ -53,3 +71,26 @@ def _handler(render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
             """A scrape is no event."""
 
     return Scrape
+
+
+def _family(metric: Metric, values: Iterable[tuple[Sequence[str], Value]]) -> Family:
+    if metric.kind == "histogram":
+        histograms = HistogramMetricFamily(metric.name, metric.says, labels=metric.labels)
+        for labels, value in values:
+            assert isinstance(value, Histogram)
+            bounds = [*map(str, value.bounds), "+Inf"]
+            histograms.add_metric(labels, list(zip(bounds, accumulate(value.counts), strict=True)), value.total)
+        return histograms
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = kind(metric.name, metric.says, labels=metric.labels)
+    for labels, value in values:
+        assert not isinstance(value, Histogram)
+        family.add_metric(labels, value)
+    return family
+
+
+def _by_labels(reading: Reading) -> list[tuple[Sequence[str], Value]]:
+    """Copied in one step of the interpreter: others change it meanwhile."""
+    if not isinstance(reading, Mapping):
+        return [((), reading)]
+    return [((labels,) if isinstance(labels, str) else labels, value) for labels, value in list(reading.items())]

@@ -38,7 +38,6 @@ from metaservice.observe import (
     TASKS_CLAIMED,
     TASKS_DONE,
     TASKS_QUEUED,
-    Labelled,
     Metrics,
 )
 from metaservice.service.backup import Backups, Place
@@ -110,14 +109,10 @@ class Operators:
         self.quotas = QuotaUses()
         self.quotas.add(limits, {name: partial(self._use, name) for name in COUNTED})
         self.metrics = Metrics(decider.metrics)
-        self.metrics.labelled.update(
+        self.metrics.readings.update(
             {
                 QUOTA_USED: lambda: self._by_quota(lambda use: use.used, lambda use: use.principal_used),
                 QUOTA_LIMIT: lambda: self._by_quota(lambda use: use.limit, lambda use: use.principal_limit),
-            }
-        )
-        self.metrics.gauges.update(
-            {
                 START_SECONDS: lambda: self._start_us / 1e6,
                 TABLES: lambda: len(decider.state.tables),
                 OPEN_TRANSACTIONS: lambda: len(decider.state.open),
@@ -203,8 +198,10 @@ class Operators:
     def _use(self, quota: str) -> tuple[int, dict[str, int]]:
         return self._decider.state.usage.use(quota)  # after a failure it is another state
 
-    def _by_quota(self, of_all: Callable[[QuotaUse], int], of_one: Callable[[QuotaUse], int]) -> Labelled:
-        shown: dict[tuple[str, ...], float] = {}
+    def _by_quota(
+        self, of_all: Callable[[QuotaUse], int], of_one: Callable[[QuotaUse], int]
+    ) -> dict[tuple[str, str], int]:
+        shown: dict[tuple[str, str], int] = {}
         for use in self.quotas.list():
             shown[use.quota, BY_ALL] = of_all(use)
             shown[use.quota, BY_PRINCIPAL] = of_one(use)

@@ -1,8 +1,11 @@
 """Counting: what ended is counted once, text is escaped, a commit costs little."""
 
+from prometheus_client import generate_latest
+
 from metaservice.core.model import Operation, Principal
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable
-from metaservice.observe import CallMetrics, DeciderMetrics, Histogram, Metrics
+from metaservice.observe import METRICS, DeciderMetrics, Histogram, Metrics
+from metaservice.rpc.exporter import Collector
 
 
 def committed(*, rebased_over: int = 0, already_applied: bool = False) -> Txn:
@@ -36,6 +39,22 @@ def test_a_value_on_a_bound_counts_below_it() -> None:
 
 def test_labels_are_escaped() -> None:
     metrics = Metrics(DeciderMetrics())
-    metrics.calls = CallMetrics()
     metrics.calls.count_error('a"b\\c\nd', "R")
-    assert 'laketx_call_errors_total{method="a\\"b\\\\c\\nd",reason="R"} 1' in metrics.render().splitlines()
+    assert 'laketx_call_errors_total{method="a\\"b\\\\c\\nd",reason="R"} 1.0' in exposed(metrics)
+
+
+def test_a_histogram_is_exposed_as_a_running_sum() -> None:
+    metrics = Metrics(DeciderMetrics())
+    for jobs in (1, 2, 2, 5_000):
+        metrics.decider.group_jobs.observe(jobs)
+    lines = [
+        line.removeprefix("laketx_group_jobs") for line in exposed(metrics) if line.startswith("laketx_group_jobs")
+    ]
+    assert lines[:2] == ['_bucket{le="1"} 1.0', '_bucket{le="2"} 3.0']
+    assert lines[-4:] == ['_bucket{le="1024"} 3.0', '_bucket{le="+Inf"} 4.0', "_count 4.0", "_sum 5005.0"]
+
+
+def exposed(metrics: Metrics) -> list[str]:
+    """As scraped, from a service whose gauges all stand at 0."""
+    metrics.readings |= {metric: lambda: 0 for metric in METRICS if metric not in metrics.readings}
+    return generate_latest(Collector(metrics)).decode().splitlines()
