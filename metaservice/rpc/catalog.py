@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import grpc
@@ -13,7 +13,6 @@ from metaservice.rpc import answers, wire, wire_catalog
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.paging import Room, bound_start, bound_token, fitting, page_size
 from metaservice.rpc.wire_schema import column_messages
-from metaservice.service.state import TableState
 from metaservice.service.tables import Dropped
 from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc
 
@@ -32,10 +31,9 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         who = wire.principal(request.principal)
         catalog = self._calls.catalog
         if request.validate_only:
-            found = self._calls.decider.call(lambda: catalog.would_create(meta, mode))
+            table, created = self._calls.decider.call(lambda: catalog.would_create(meta, mode))
         else:
-            found = self._calls.decider.call(lambda: catalog.create_table(meta, who, mode))
-        table, created = cast(tuple[TableState, bool], found)
+            table, created = self._calls.decider.call(lambda: catalog.create_table(meta, who, mode))
         return catalog_pb2.CreateTableResponse(table=answers.table(table), created=created)
 
     def GetTable(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -119,23 +117,22 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         table_id = wire.table_id(request.table_id)
         dry = request.validate_only
         ended = self._calls.decider.call(lambda: self._calls.catalog.drop(table_id, validate_only=dry))
-        return catalog_pb2.DropTableResponse(ended_transactions=ended)  # type: ignore[arg-type]
+        return catalog_pb2.DropTableResponse(ended_transactions=ended)
 
     def UndropTable(self, request: Any, context: grpc.ServicerContext) -> Any:
         table_id = wire.table_id(request.table_id)
-        table = cast(TableState, self._calls.decider.call(lambda: self._calls.catalog.undrop(table_id)))
+        table = self._calls.decider.call(lambda: self._calls.catalog.undrop(table_id))
         return catalog_pb2.UndropTableResponse(table=answers.table(table))
 
     def CreateNamespace(self, request: Any, context: grpc.ServicerContext) -> Any:
         wanted, relaxed = wire_catalog.new_namespace(request), request.if_not_exists
         namespaces = self._calls.catalog.namespaces
-        found = self._calls.decider.call(lambda: namespaces.create(wanted, if_not_exists=relaxed))
-        namespace, created = cast(tuple[Namespace, bool], found)
+        namespace, created = self._calls.decider.call(lambda: namespaces.create(wanted, if_not_exists=relaxed))
         return catalog_pb2.CreateNamespaceResponse(namespace=_namespace(namespace), created=created)
 
     def GetNamespace(self, request: Any, context: grpc.ServicerContext) -> Any:
         name = wire_catalog.namespace_name(request.name)
-        found = cast(Namespace, self._calls.decider.call(lambda: self._calls.catalog.namespaces.get(name)))
+        found = self._calls.decider.call(lambda: self._calls.catalog.namespaces.get(name))
         return catalog_pb2.GetNamespaceResponse(namespace=_namespace(found))
 
     def ListNamespaces(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -144,7 +141,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         if after and not _is_name(after):
             raise invalid("PAGE_TOKEN_INVALID")
         listing = self._calls.catalog.namespaces.list_all
-        found = cast(list[Namespace], self._calls.decider.call(lambda: listing(after.decode(), size)))
+        found = self._calls.decider.call(lambda: listing(after.decode(), size))
         shown = list(fitting(map(_namespace, found)))
         names = [one.name for one in shown]
         is_last = len(found) < size and len(shown) == len(found)

@@ -21,7 +21,8 @@ from metaservice.core.quotas import Quota
 from metaservice.observe import CallMetrics
 from metaservice.rpc import answers
 from metaservice.rpc.activity import Activity
-from metaservice.rpc.lanes import Lane
+from metaservice.rpc.handlers import Call, Continuation, Handler, call_of
+from metaservice.rpc.lanes import Lane, Seat
 from metaservice.rpc.rates import Rates
 from metaservice.rpc.refusals import RefusalLog
 from metaservice.rpc.streams import Streams
@@ -52,7 +53,6 @@ REFUSALS_WAITING_MAX: Final = 4_096
 THREADS_READY: Final = 8  # from the start: where the system gives no thread later on, these serve
 
 
-Handler = Callable[[Iterator[bytes], grpc.ServicerContext], Any]
 Parse = Callable[[bytes], Any] | None
 
 
@@ -74,7 +74,7 @@ class Routed:
 
     __slots__ = ("_call", "experimental_thread_pool")
 
-    def __init__(self, call: Callable[[Any, grpc.ServicerContext], Any], lane: Any) -> None:
+    def __init__(self, call: Call, lane: Lane | Seat) -> None:
         self._call = call
         self.experimental_thread_pool = lane
 
@@ -151,7 +151,7 @@ class Edge(grpc.ServerInterceptor):
         self._streams = streams
         self._metrics = metrics
 
-    def intercept_service(self, continuation: Any, details: Any) -> Any:
+    def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         handler = continuation(details)
         if handler is None:
             return None
@@ -169,28 +169,28 @@ class Edge(grpc.ServerInterceptor):
             return grpc.stream_unary_rpc_method_handler(
                 Routed(self._refusing(refusal, method, call_id), self._lanes.refusals)
             )
-        kind = next(each for each in KINDS if getattr(handler, each) is not None)
-        call, encode = getattr(handler, kind), handler.response_serializer
+        call, encode = call_of(handler), handler.response_serializer
         parse = None if method == SESSION else handler.request_deserializer  # its frames have a thread that parses
         if not handler.request_streaming and not handler.response_streaming:
-            routed = Routed(self._single(call, parse, lane, method, call_id), lane)
+            routed = Routed(self._single(call, self._one(parse, lane), method, call_id), lane)
             return grpc.stream_unary_rpc_method_handler(routed, None, encode)
         take = self._many(parse) if handler.request_streaming else self._one(parse, lane)
         seat = lane.seat(principal)
         if not handler.response_streaming:
-            routed = Routed(self._received(call, take, lane, method, call_id), seat)
+            received = self._received(call, take, lane)
+            routed = Routed(self._single(received, lambda requests, _: requests, method, call_id), seat)
             return grpc.stream_unary_rpc_method_handler(routed, None, encode)
         routed = Routed(self._sent(call, take, lane, method, call_id), seat)
         return grpc.stream_stream_rpc_method_handler(routed, None, None if method in RAW_ANSWERS else encode)
 
-    def _refusing(self, refusal: MetaError, method: str, call_id: CallId) -> Handler:
+    def _refusing(self, refusal: MetaError, method: str, call_id: CallId) -> Call:
         def refused(_: Iterator[bytes], context: grpc.ServicerContext) -> None:
             self._refuse(refusal, context, method, call_id)
 
         return refused
 
-    def _single(self, call: Any, parse: Parse, lane: Lane, method: str, call_id: CallId) -> Handler:
-        take, activity = self._one(parse, lane), self._activity_of(method)
+    def _single(self, call: Call, take: Call, method: str, call_id: CallId) -> Call:
+        activity = self._activity_of(method)
 
         def single(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
             try:
@@ -204,24 +204,19 @@ class Edge(grpc.ServerInterceptor):
 
         return single
 
-    def _received(self, call: Any, take: Handler, lane: Lane, method: str, call_id: CallId) -> Handler:
+    def _received(self, call: Call, take: Call, lane: Lane) -> Call:
         """A stream of requests, one answer."""
 
         def received(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+            self._streams.open(context, lane)
             try:
-                self._activity.begin()
-                self._streams.open(context, lane)
-                try:
-                    return call(take(requests, context), context)
-                finally:
-                    self._streams.close(context)
-                    self._activity.end()
-            except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
-                self._refuse(error, context, method, call_id)
+                return call(take(requests, context), context)
+            finally:
+                self._streams.close(context)
 
         return received
 
-    def _sent(self, call: Any, take: Handler, lane: Lane, method: str, call_id: CallId) -> Handler:
+    def _sent(self, call: Call, take: Call, lane: Lane, method: str, call_id: CallId) -> Call:
         """A stream of answers: it is not idle when one was taken by the client's side."""
         activity = self._activity_of(method)
 
@@ -242,7 +237,7 @@ class Edge(grpc.ServerInterceptor):
 
         return sent
 
-    def _one(self, parse: Parse, lane: Lane) -> Handler:
+    def _one(self, parse: Parse, lane: Lane) -> Call:
         def one(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
             raw = self._streams.first(requests, context, lane)
             if raw is None:
@@ -251,7 +246,7 @@ class Edge(grpc.ServerInterceptor):
 
         return one
 
-    def _many(self, parse: Parse) -> Handler:
+    def _many(self, parse: Parse) -> Call:
         def many(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
             raws = self._streams.of(context).touching(requests)
             return map(parse, raws) if parse is not None else raws
@@ -276,6 +271,3 @@ class Edge(grpc.ServerInterceptor):
         self._log.say(error, method, call_id.request_id, call_id.principal)
         context.set_trailing_metadata((("x-request-id", call_id.request_id),))
         context.abort_with_status(rpc_status.to_status(answers.status(error)))
-
-
-KINDS: Final = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")

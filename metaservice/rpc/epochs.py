@@ -14,6 +14,7 @@ import grpc
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.transaction import HISTORY_CHANGED
+from metaservice.rpc.handlers import Call, Continuation, Handler, wrapping
 
 EXPECTED_EPOCH = "x-laketx-epoch"
 EPOCH_CHARS_MAX = 64
@@ -26,22 +27,19 @@ class Epochs(grpc.ServerInterceptor):
     def __init__(self, epoch: Callable[[], str]) -> None:
         self._epoch = epoch
 
-    def intercept_service(self, continuation: Any, details: Any) -> Any:
+    def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         handler = continuation(details)
         if handler is None or details.method.startswith("/grpc."):
             return handler
         expected = str(dict(details.invocation_metadata or ()).get(EXPECTED_EPOCH, ""))[:EPOCH_CHARS_MAX]
-        if handler.unary_unary:
-            return handler._replace(unary_unary=self._paged(handler.unary_unary, expected))
+        if not (handler.request_streaming or handler.response_streaming):
+            return wrapping(handler, lambda call: self._paged(call, expected))
         if not expected:
             return handler
-        if handler.stream_unary:
-            return handler._replace(stream_unary=self._checked(handler.stream_unary, expected))
-        if handler.unary_stream:
-            return handler._replace(unary_stream=self._streamed(handler.unary_stream, expected))
-        return handler._replace(stream_stream=self._streamed(handler.stream_stream, expected))
+        checked = self._streamed if handler.response_streaming else self._checked
+        return wrapping(handler, lambda call: checked(call, expected))
 
-    def _paged(self, call: Any, expected: str) -> Any:
+    def _paged(self, call: Call, expected: str) -> Call:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
             epoch = self._epoch()
             check_epoch(expected, epoch)
@@ -56,14 +54,14 @@ class Epochs(grpc.ServerInterceptor):
 
         return wrapped
 
-    def _checked(self, call: Any, expected: str) -> Any:
+    def _checked(self, call: Call, expected: str) -> Call:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
             check_epoch(expected, self._epoch())
             return call(request, context)
 
         return wrapped
 
-    def _streamed(self, call: Any, expected: str) -> Any:
+    def _streamed(self, call: Call, expected: str) -> Call:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
             check_epoch(expected, self._epoch())
             yield from call(request, context)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -15,8 +13,6 @@ from metaservice.service.pins import Held, PinRequest, Pins
 from metaservice.service.purge import Purge
 from protos.laketx.v1 import admin_pb2, maintenance_pb2, read_pb2
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class KeepingCalls:
@@ -26,28 +22,25 @@ class KeepingCalls:
     pins: Pins
     purge: Purge
 
-    def _ask(self, job: Callable[[], T]) -> T:
-        return cast(T, self.decider.call(job))
-
     def pin(self, request: read_pb2.PinVersionsRequest) -> read_pb2.PinVersionsResponse:
         asked = pin_request(request)
-        pin, granted_ms = self._ask(lambda: self.pins.pin(asked))
+        pin, granted_ms = self.decider.call(lambda: self.pins.pin(asked))
         tables = [read_pb2.TableVersion(table_id=table_id, version=version) for table_id, version in pin.versions]
         return read_pb2.PinVersionsResponse(tables=tables, lease_ms=granted_ms)
 
     def renew(self, request: read_pb2.RenewPinRequest) -> read_pb2.RenewPinResponse:
         identity, asked_ms = pin_id(request.pin_id), wire.count(request.lease_ms, "lease_ms")
-        return read_pb2.RenewPinResponse(lease_ms=self._ask(lambda: self.pins.renew(identity, asked_ms)))
+        return read_pb2.RenewPinResponse(lease_ms=self.decider.call(lambda: self.pins.renew(identity, asked_ms)))
 
     def unpin(self, request: read_pb2.UnpinRequest) -> read_pb2.UnpinResponse:
         identity = pin_id(request.pin_id)
-        self._ask(lambda: self.pins.unpin(identity))
+        self.decider.call(lambda: self.pins.unpin(identity))
         return read_pb2.UnpinResponse()
 
     def list_pins(self, start: str, size: int) -> tuple[list[admin_pb2.Pin], str]:
         """A page, and where the next one starts."""
         after = pin_place(start)
-        found = self._ask(lambda: self.pins.list_held(after, size))
+        found = self.decider.call(lambda: self.pins.list_held(after, size))
         shown = list(fitting(map(pin_answer, found)))
         is_last = len(found) < size and len(shown) == len(found)
         last = None if is_last else found[len(shown) - 1]
@@ -62,12 +55,12 @@ class KeepingCalls:
         size = request.page_size or limits.PAGE_SIZE_MAX
         if request.table_id:
             table_id = wire.table_id(request.table_id)
-            found = self._ask(lambda: self.purge.list_paths(table_id, start, size))
+            found = self.decider.call(lambda: self.purge.list_paths(table_id, start, size))
             shown = list(fitting(found))
             answer = maintenance_pb2.ListPurgeableResponse(paths=shown)
         else:
             after = wire.table_id(start) if start else ""
-            shown = found = self._ask(lambda: self.purge.list_tables(after, size))
+            shown = found = self.decider.call(lambda: self.purge.list_tables(after, size))
             answer = maintenance_pb2.ListPurgeableResponse(table_ids=found)
         is_last = len(found) < size and len(shown) == len(found)
         return answer, "" if is_last else shown[-1]
@@ -79,7 +72,7 @@ class KeepingCalls:
         for path in paths:
             if not path or len(path) > limits.PATH_CHARS_MAX:
                 raise invalid("PATH_INVALID", path=path[:128])
-        self._ask(lambda: self.purge.confirm(table_id, paths))
+        self.decider.call(lambda: self.purge.confirm(table_id, paths))
         return maintenance_pb2.ConfirmPurgedResponse()
 
 

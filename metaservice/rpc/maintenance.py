@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -27,8 +26,6 @@ from metaservice.service.state import TableState
 from metaservice.service.taskqueue import Wish
 from protos.laketx.v1 import maintenance_pb2 as pb
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceCalls:
@@ -38,9 +35,6 @@ class MaintenanceCalls:
     maintenance: Maintenance
     layouts: Layouts
     clocks: Clocks
-
-    def _ask(self, job: Callable[[], T]) -> T:
-        return cast(T, self.decider.call(job))
 
     def begin(self, parsed: Begin, claim: pb.TaskClaim) -> Txn:
         """On the decider's thread."""
@@ -102,7 +96,7 @@ class MaintenanceCalls:
 
     def request(self, request: pb.RequestTaskRequest) -> pb.RequestTaskResponse:
         identity, same = wire_tasks.request_id(request.request_id), wire.digest(request)
-        known = self._ask(lambda: self.maintenance.queue.of_request(identity, same))
+        known = self.decider.call(lambda: self.maintenance.queue.of_request(identity, same))
         if known:
             return pb.RequestTaskResponse(tasks=self._messages(known))
         table = self._table(request.table_id)
@@ -125,7 +119,7 @@ class MaintenanceCalls:
             groups,
         )
         plans = [] if groups else self._plans(table, operation, partitions, options)
-        tasks, left_out = self._ask(lambda: self.maintenance.queue.request(wish, plans))
+        tasks, left_out = self.decider.call(lambda: self.maintenance.queue.request(wish, plans))
         return pb.RequestTaskResponse(tasks=self._messages(tasks), left_out=left_out)
 
     def claim(self, request: pb.ClaimTaskRequest) -> pb.ClaimTaskResponse:
@@ -142,7 +136,7 @@ class MaintenanceCalls:
             task = self.maintenance.claim(claim)
             return (task, self.maintenance.inputs(task)) if task is not None else None
 
-        found = self._ask(job)
+        found = self.decider.call(job)
         if found is None:
             return pb.ClaimTaskResponse()
         task, token = self._page(*found, 0)
@@ -152,7 +146,7 @@ class MaintenanceCalls:
         identity, fence = wire_tasks.task_id(request.task_id), wire.version(request.fence, "fence")
         if not (math.isfinite(request.progress) and 0 <= request.progress <= 1):
             raise invalid("PROGRESS_INVALID", "between 0 and 1", progress=request.progress)
-        renewed = self._ask(lambda: self.maintenance.renew(identity, fence, request.progress))
+        renewed = self.decider.call(lambda: self.maintenance.renew(identity, fence, request.progress))
         return pb.RenewTaskResponse(
             lease_ms=renewed.lease_ms,
             cancelled=renewed.cancelled,
@@ -166,12 +160,14 @@ class MaintenanceCalls:
         error = wire.text(request.error, "error")
         if sum((bool(txn_id), bool(error), request.give_back)) != 1:
             raise invalid("FINISH_EMPTY", "a transaction, an error, or that the task is given back", task_id=identity)
-        task = self._ask(lambda: self.maintenance.finish(identity, fence, txn_id, error, give_back=request.give_back))
+        finish = self.maintenance.finish
+        task = self.decider.call(lambda: finish(identity, fence, txn_id, error, give_back=request.give_back))
         return pb.FinishTaskResponse(task=self._message(task))
 
     def cancel(self, request: pb.CancelTaskRequest) -> pb.CancelTaskResponse:
         identity, reason = wire_tasks.task_id(request.task_id), wire.text(request.reason, "reason", 256)
-        return pb.CancelTaskResponse(task=self._message(self._ask(lambda: self.maintenance.cancel(identity, reason))))
+        task = self.decider.call(lambda: self.maintenance.cancel(identity, reason))
+        return pb.CancelTaskResponse(task=self._message(task))
 
     def get(self, request: pb.GetTaskRequest) -> pb.GetTaskResponse:
         identity = wire_tasks.task_id(request.task_id)
@@ -180,7 +176,7 @@ class MaintenanceCalls:
             task = self.maintenance.get(identity)
             return task, self.maintenance.inputs(task)
 
-        found, inputs = self._ask(job)
+        found, inputs = self.decider.call(job)
         start = _place(bound_start(request.page_token, *_page_of(found)))
         message, token = self._page(found, inputs, start)
         return pb.GetTaskResponse(task=message, next_page_token=token)
@@ -192,7 +188,7 @@ class MaintenanceCalls:
         bound = (table_id, ",".join(str(int(state)) for state in sorted(states)))
         after = bound_start(request.page_token, "ListTasks", *bound).decode(errors="replace")
         after = wire_tasks.task_id(after) if after else ""
-        found = self._ask(lambda: self.maintenance.list(table_id, states, after, size))
+        found = self.decider.call(lambda: self.maintenance.list(table_id, states, after, size))
         book = self.decider.state.tasks
         shown = list(fitting(map(self._message, found)))
         is_last = len(found) < size and len(shown) == len(found)

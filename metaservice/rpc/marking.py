@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -15,8 +13,6 @@ from metaservice.service.decider import Decider
 from metaservice.service.marks import MarkRequest, Marks
 from protos.laketx.v1 import read_pb2
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class MarkingCalls:
@@ -25,23 +21,20 @@ class MarkingCalls:
     decider: Decider
     marks: Marks
 
-    def _ask(self, job: Callable[[], T]) -> T:
-        return cast(T, self.decider.call(job))
-
     def tagged_version(self, table_id: str, name: str) -> int:
         name = wire.mark_name(name)
-        return self._ask(lambda: self.marks.tagged_version(table_id, name))
+        return self.decider.call(lambda: self.marks.tagged_version(table_id, name))
 
     def create_tag(self, request: read_pb2.CreateTagRequest) -> read_pb2.CreateTagResponse:
         wanted = mark_request(request, comment=wire.text(request.comment, "comment"))
         return read_pb2.CreateTagResponse(
-            tag=tag_answer(self._ask(lambda: self.marks.create_tag(wanted, move=request.move)))
+            tag=tag_answer(self.decider.call(lambda: self.marks.create_tag(wanted, move=request.move)))
         )
 
     def list_tags(self, request: read_pb2.ListTagsRequest) -> read_pb2.ListTagsResponse:
         table_id, size = _table(request.table_id), page_size(request.page_size)
         after = _place(bound_start(request.page_token, "ListTags", table_id))
-        found = self._ask(lambda: self.marks.list_tags(table_id, after, size))
+        found = self.decider.call(lambda: self.marks.list_tags(table_id, after, size))
         shown = list(fitting(map(tag_answer, found)))
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else _place_text(found[len(shown) - 1])
@@ -49,14 +42,14 @@ class MarkingCalls:
 
     def drop_tag(self, request: read_pb2.DropTagRequest) -> read_pb2.DropTagResponse:
         table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
-        return read_pb2.DropTagResponse(dropped=self._ask(lambda: self.marks.drop_tag(table_id, name)))
+        return read_pb2.DropTagResponse(dropped=self.decider.call(lambda: self.marks.drop_tag(table_id, name)))
 
     def create_cursor(self, request: read_pb2.CreateCursorRequest) -> read_pb2.CreateCursorResponse:
         keep_ms = request.keep_ms
         if keep_ms and not limits.CURSOR_KEEP_MS_MIN <= keep_ms <= limits.CURSOR_KEEP_MS_MAX:
             raise invalid("COUNT_OUT_OF_RANGE", what="keep_ms", value=keep_ms)
         wanted = mark_request(request, keep_ms=keep_ms)
-        cursor, created = self._ask(lambda: self.marks.create_cursor(wanted, must_exist=request.must_exist))
+        cursor, created = self.decider.call(lambda: self.marks.create_cursor(wanted, must_exist=request.must_exist))
         return read_pb2.CreateCursorResponse(cursor=self._cursor(cursor), created=created)
 
     def advance_cursor(self, request: read_pb2.AdvanceCursorRequest) -> read_pb2.AdvanceCursorResponse:
@@ -66,12 +59,12 @@ class MarkingCalls:
         table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
         expected = wire.version(request.expected_version, "expected_version")
         move = CursorMove(table_id, name, expected, wire.version(request.version), request_id)
-        return read_pb2.AdvanceCursorResponse(cursor=self._cursor(self._ask(lambda: self.marks.advance(move))))
+        return read_pb2.AdvanceCursorResponse(cursor=self._cursor(self.decider.call(lambda: self.marks.advance(move))))
 
     def list_cursors(self, request: read_pb2.ListCursorsRequest) -> read_pb2.ListCursorsResponse:
         table_id, size = _table(request.table_id), page_size(request.page_size)
         after = _place(bound_start(request.page_token, "ListCursors", table_id))
-        found = self._ask(lambda: self.marks.list_cursors(table_id, after, size))
+        found = self.decider.call(lambda: self.marks.list_cursors(table_id, after, size))
         shown = list(fitting(cursor_answer(one, left_ms) for one, left_ms in found))
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else _place_text(found[len(shown) - 1][0])
@@ -79,7 +72,7 @@ class MarkingCalls:
 
     def drop_cursor(self, request: read_pb2.DropCursorRequest) -> read_pb2.DropCursorResponse:
         table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
-        return read_pb2.DropCursorResponse(dropped=self._ask(lambda: self.marks.drop_cursor(table_id, name)))
+        return read_pb2.DropCursorResponse(dropped=self.decider.call(lambda: self.marks.drop_cursor(table_id, name)))
 
     def _cursor(self, cursor: Cursor) -> read_pb2.Cursor:
         return cursor_answer(cursor, self.marks.left_ms(cursor))

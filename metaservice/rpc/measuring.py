@@ -10,6 +10,7 @@ import grpc
 
 from metaservice.core.errors import MetaError
 from metaservice.observe import CallMetrics
+from metaservice.rpc.handlers import Call, Continuation, Handler, wrapping
 from metaservice.service.failures import as_refusal
 
 
@@ -19,20 +20,15 @@ class Measuring(grpc.ServerInterceptor):
     def __init__(self, metrics: CallMetrics) -> None:
         self._metrics = metrics
 
-    def intercept_service(self, continuation: Any, details: Any) -> Any:
+    def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         handler = continuation(details)
         if handler is None or details.method.startswith("/grpc."):
             return handler
-        method = details.method
-        if handler.unary_unary:
-            return handler._replace(unary_unary=self._single(handler.unary_unary, method))
-        if handler.stream_unary:
-            return handler._replace(stream_unary=self._single(handler.stream_unary, method))
-        if handler.unary_stream:
-            return handler._replace(unary_stream=self._streamed(handler.unary_stream, method))
-        return handler._replace(stream_stream=self._streamed(handler.stream_stream, method))
+        method: str = details.method
+        measured = self._streamed if handler.response_streaming else self._single
+        return wrapping(handler, lambda call: measured(call, method))
 
-    def _single(self, call: Any, method: str) -> Any:
+    def _single(self, call: Call, method: str) -> Call:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Any:
             begun_ns = time.perf_counter_ns()
             try:
@@ -45,7 +41,7 @@ class Measuring(grpc.ServerInterceptor):
 
         return wrapped
 
-    def _streamed(self, call: Any, method: str) -> Any:
+    def _streamed(self, call: Call, method: str) -> Call:
         def wrapped(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
             self._metrics.count_stream(method, 1)
             try:

@@ -42,7 +42,7 @@ class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
         return self._calls.decider.call(self._calls.prepared_begin(request))
 
     def RegisterFiles(self, request_iterator: Iterable[Any], context: grpc.ServicerContext) -> Any:
-        under_way: Asked | None = None
+        under_way: Asked[transaction_pb2.RegisterFilesResponse] | None = None
         for part in request_iterator:
             job = self._register(part)  # converted while the part before is made durable
             if under_way is not None:
@@ -52,7 +52,9 @@ class TransactionServicer(transaction_pb2_grpc.TransactionServiceServicer):
             raise invalid("REGISTRATION_EMPTY", "the stream held nothing")
         return under_way.wait()
 
-    def _register(self, part: Any) -> Callable[[], Any]:
+    def _register(
+        self, part: transaction_pb2.RegisterFilesRequest
+    ) -> Callable[[], transaction_pb2.RegisterFilesResponse]:
         entries = self._calls.entries(part)
         return lambda: self._calls.register_entries(part.txn_id, part.table_id, entries)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -21,7 +20,7 @@ class WarehouseCalls:
     warehouses: Warehouses
 
     def get(self, _request: pb.GetWarehouseRequest) -> pb.GetWarehouseResponse:
-        return pb.GetWarehouseResponse(warehouse=_answer(cast(Known, self.decider.call(self.warehouses.get))))
+        return pb.GetWarehouseResponse(warehouse=_answer(self.decider.call(self.warehouses.get)))
 
     def put(self, request: pb.SetWarehouseRequest) -> pb.SetWarehouseResponse:
         if not request.location:
@@ -29,7 +28,7 @@ class WarehouseCalls:
         location = wire.text(request.location, "location", limits.PATH_CHARS_MAX)
         marked, replace = request.marked, request.replace
         known = self.decider.call(lambda: self.warehouses.put(location, marked=marked, replace=replace))
-        return pb.SetWarehouseResponse(warehouse=_answer(cast(Known, known)))
+        return pb.SetWarehouseResponse(warehouse=_answer(known))
 
 
 def _answer(known: Known) -> pb.Warehouse:

@@ -137,7 +137,6 @@ class Backups:
             begin_us = self._clocks.now_us()
             self._decider.state.store.write_out()
             moment = self._decider.call(self._stand_still)
-            assert isinstance(moment, _Moment)
             folders.move_in(self._scratch, partial)
             manifest = Manifest(
                 request_id,

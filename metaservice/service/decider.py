@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
@@ -73,7 +73,7 @@ class Mailbox(Generic[T]):
         return items
 
 
-class Asked:
+class Asked(Generic[T]):
     """A job that was handed over; its durable answer can be waited for, once."""
 
     __slots__ = ("_answer", "_done")
@@ -87,12 +87,12 @@ class Asked:
         self._answer = given[0][1]
         self._done.release()
 
-    def wait(self) -> object:
+    def wait(self) -> T:
         """Raises the refusal where it was refused."""
         self._done.acquire()
         if isinstance(self._answer, MetaError):
             raise self._answer
-        return self._answer
+        return cast(T, self._answer)
 
 
 class Decider:
@@ -127,13 +127,13 @@ class Decider:
         if not self._inbox.put(jobs):
             _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor"))
 
-    def ask(self, run: Callable[[], object]) -> Asked:
+    def ask(self, run: Callable[[], T]) -> Asked[T]:
         """Hand over one job; jobs of one thread run in their order."""
-        asked = Asked()
+        asked = Asked[T]()
         self.submit([(asked.put, None, run)])
         return asked
 
-    def call(self, run: Callable[[], object]) -> object:
+    def call(self, run: Callable[[], T]) -> T:
         """Run one job and wait for its durable answer."""
         return self.ask(run).wait()
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -125,7 +125,7 @@ class Sweeping:
     def check_paths(self, table_id: str, paths: Sequence[str]) -> tuple[list[str], list[str]]:
         """Those that are needed, and those that are on the purge list."""
         raw = keys.uuid_bytes(table_id)
-        held = cast(set[str], self._decider.call(lambda: self._held(raw, paths)))
+        held = self._decider.call(lambda: self._held(raw, paths))
         cursor = self._decider.state.store.cursor()  # after it: what was open a moment ago is held, or in the index
         left = set(paths) - held
         needed = held.union(_indexed(cursor, raw, left), find_named(cursor, raw, left))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
@@ -89,7 +89,7 @@ class Timeline:
     def list_transactions(self, fits: Callable[[Txn], bool], below: str, count: int) -> Page[Txn, str]:
         """Newest id first, from below an id on."""
         end = keys.txn_key(keys.uuid_bytes(below)) if below else prefix_end(keys.TRANSACTIONS)
-        cursor = cast(Cursor, self._decider.call(self._cursor))
+        cursor = self._decider.call(self._cursor)
         found = _page(cursor.scan_back(keys.TRANSACTIONS, end), decode_txn, fits, count)
         return Page(found.items, found.below.txn_id if found.below is not None else None)
 
