@@ -44,6 +44,7 @@ from metaservice.service.backup import Place
 from metaservice.service.catalog import Catalog
 from metaservice.service.clockguard import Uptime, unknown_uptime
 from metaservice.service.clocks import Clocks
+from metaservice.service.compactions import Compactions
 from metaservice.service.decider import Decider
 from metaservice.service.housekeeping import Housekeeping
 from metaservice.service.importing import Imports
@@ -162,7 +163,8 @@ def build_service(
         lambda: guard.held,
     )
     layouts = Layouts(decider, lambda: time.sleep(CHECK_PAUSE_S))
-    tasks = MaintenanceCalls(decider, maintenance, layouts, clocks)
+    compactions = Compactions(decider, layouts, maintenance.queue, clocks)
+    tasks = MaintenanceCalls(decider, maintenance, compactions)
     calls = Calls(
         decider,
         transactions,
@@ -174,6 +176,7 @@ def build_service(
         planning,
         marking,
         sweeping,
+        maintenance,
         tasks,
         Imports(decider, settings.external_places),
         WarehouseCalls(decider, Warehouses(decider)),

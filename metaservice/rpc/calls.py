@@ -5,15 +5,15 @@ The unary methods and the session stream share them. A job runs on the decider's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from metaservice.core import limits
 from metaservice.core.errors import MetaError, invalid
-from metaservice.core.model import Conflict, Entry, Operation, TableCommit, TableMeta
+from metaservice.core.model import Change, Conflict, Entry, Operation, TableCommit, TableMeta
 from metaservice.core.transaction import Txn
-from metaservice.rpc import answers, wire
+from metaservice.rpc import answers, wire, wire_tasks
 from metaservice.rpc.keeping import KeepingCalls
 from metaservice.rpc.maintenance import MaintenanceCalls
 from metaservice.rpc.marking import MarkingCalls
@@ -23,13 +23,14 @@ from metaservice.service import judging
 from metaservice.service.catalog import Catalog
 from metaservice.service.decider import Again, Decider
 from metaservice.service.importing import Imports
+from metaservice.service.maintenance import Maintenance
 from metaservice.service.planning import Planning
 from metaservice.service.reads import Reads
-from metaservice.service.requests import Append, Begin, Commit, Intent
+from metaservice.service.requests import Append, Begin, Commit, Counts
 from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
 from metaservice.service.waiting import Bells
-from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+from protos.laketx.v1 import common_pb2, transaction_pb2
 
 Job = Callable[[], object]
 CONVERTED_IN_TURN_MAX = 8_192  # bytes of a request: it is converted by the decider, which takes less than handing over
@@ -49,6 +50,7 @@ class Calls:
     planning: Planning
     marking: MarkingCalls
     sweeping: SweepingCalls
+    maintenance: Maintenance
     tasks: MaintenanceCalls
     imports: Imports
     warehouse: WarehouseCalls
@@ -82,7 +84,11 @@ class Calls:
     def _begin(
         self, request: transaction_pb2.BeginTransactionRequest, parsed: Begin
     ) -> transaction_pb2.BeginTransactionResponse:
-        txn = self.tasks.begin(parsed, request.task) if request.HasField("task") else self.transactions.begin(parsed)
+        if request.HasField("task"):
+            task_id, fence = wire_tasks.task_id(request.task.task_id), wire.version(request.task.fence, "fence")
+            txn = self.maintenance.begin(parsed, task_id, fence)
+        else:
+            txn = self.transactions.begin(parsed)
         return answers.begun(txn, self.transactions.lease_ms)
 
     def register(self, request: transaction_pb2.RegisterFilesRequest) -> transaction_pb2.RegisterFilesResponse:
@@ -106,7 +112,7 @@ class Calls:
         return transaction_pb2.RegisterFilesResponse(registered_files=files, registered_rows=rows)
 
     def commit(self, request: transaction_pb2.CommitTransactionRequest) -> transaction_pb2.CommitTransactionResponse:
-        return self._decide(self._commit(request.txn_id, request))
+        return self._decide(self._commit(request))
 
     def prepared_commit(self, request: transaction_pb2.CommitTransactionRequest) -> Job:
         """Any thread: a large request is converted before the decider's turn."""
@@ -115,7 +121,7 @@ class Calls:
             return partial(self.commit, request)
         try:
             metas = self._metas([one.table_id for one in request.changes])
-            parsed = self._commit(request.txn_id, request)
+            parsed = self._commit(request)
             for change in parsed.changes:
                 judging.prepare(change.reads, self.meta(change.table_id))
         except MetaError as refusal:
@@ -125,14 +131,14 @@ class Calls:
     def _decide(self, parsed: Commit) -> transaction_pb2.CommitTransactionResponse:
         """What was parsed stays parsed when judging takes more than one turn."""
         try:
-            return answers.commit_answer(self.tasks.maintenance.commit(parsed))
+            return answers.commit_answer(self.maintenance.commit(parsed))
         except Again:
             raise Again(partial(self._decide, parsed)) from None
 
     def explain(self, request: transaction_pb2.ExplainTransactionRequest) -> transaction_pb2.ExplainTransactionResponse:
-        as_commit = transaction_pb2.CommitTransactionRequest(txn_id=request.txn_id, changes=request.changes)
-        parsed = self._commit(request.txn_id, as_commit)
-        return self._explain(parsed)
+        txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))
+        changes, counts = self._changes(txn, () if txn.commit_digest else request.changes)  # one that ended is refused
+        return self._explain(Commit(txn.txn_id, changes, counts, b""))
 
     def _explain(self, parsed: Commit) -> transaction_pb2.ExplainTransactionResponse:
         try:
@@ -140,16 +146,21 @@ class Calls:
         except Again:
             raise Again(partial(self._explain, parsed)) from None
 
-    def _commit(self, txn_id: str, request: transaction_pb2.CommitTransactionRequest) -> Commit:
-        txn = self.decider.state.get_txn(wire.txn_id(txn_id))
-        if txn.commit_digest and txn.commit_digest == (same := wire.digest(request)):
-            return Commit(txn_id, (), (), same)  # a repeat, perhaps about a table that is gone by now
+    def _commit(self, request: transaction_pb2.CommitTransactionRequest) -> Commit:
+        txn, same = self.decider.state.get_txn(wire.txn_id(request.txn_id)), wire.digest(request)
+        if txn.commit_digest == same:
+            return Commit(txn.txn_id, (), (), same)  # a repeat, perhaps about a table that is gone by now
+        changes, counts = self._changes(txn, request.changes)
+        return Commit(txn.txn_id, changes, counts, same, wire.cursor_moves(request.cursors) if request.cursors else ())
+
+    def _changes(self, txn: Txn, messages: Sequence[common_pb2.Change]) -> tuple[tuple[Change, ...], Counts]:
         operations = {one.table_id: one.operation for one in txn.tables.values()}
-        parsed = wire.commit(request, self._metas([one.table_id for one in request.changes]), operations)
-        for change in parsed.changes:
+        metas = self._metas([one.table_id for one in messages])
+        changes, counts = wire.changes(messages, metas, operations, txn.txn_id)
+        for change in changes:
             if change.adds:
                 self.imports.check(change.adds)
-        return parsed
+        return changes, counts
 
     def append(self, request: transaction_pb2.AppendRequest) -> transaction_pb2.AppendResponse:
         return answers.append_answer(self.transactions.append(self._append(request)))
@@ -193,43 +204,6 @@ class Calls:
     def get_transaction(self, request: transaction_pb2.GetTransactionRequest) -> transaction_pb2.GetTransactionResponse:
         txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))
         return transaction_pb2.GetTransactionResponse(transaction=answers.transaction(txn))
-
-    def alter(self, request: catalog_pb2.AlterTableRequest) -> catalog_pb2.AlterTableResponse:
-        """A transaction of its own: begun and committed in one step."""
-        meta = self.meta(request.table_id)
-        txn_id = wire.txn_id(request.txn_id)
-        if not request.HasField("alteration"):
-            raise invalid("ALTERATION_EMPTY")
-        alteration = wire.alteration(request.alteration)
-        same = wire.digest(request)
-        state = self.decider.state
-        if state.find_txn(txn_id) is None:
-            alteration = self.catalog.with_name(alteration, meta.table_id)
-        if request.validate_only:
-            wanted = answers.table(state.get_table(meta.table_id), meta.altered(alteration))
-            return catalog_pb2.AlterTableResponse(table=wanted)
-        if state.find_txn(txn_id) is None:
-            meta.altered(alteration)  # what can't be altered so leaves no transaction behind
-        begun = Begin(
-            txn_id,
-            (Intent(meta.table_id, Operation.ALTER),),
-            wire.principal(request.principal),
-            wire.text(request.commit_message, "commit_message"),
-            same,
-            features=meta.features,
-        )
-        commit = transaction_pb2.CommitTransactionRequest(
-            txn_id=txn_id,
-            changes=[common_pb2.Change(table_id=meta.table_id, alteration=request.alteration)],
-        )
-        change = wire.change(commit.changes[0], meta, txn_id, Operation.ALTER)
-        change.alteration = alteration
-        done = Commit(txn_id, (change,), ((None, None),), wire.digest(commit))
-        txn = self.catalog.begin_and_commit(begun, done)
-        table = state.get_table(meta.table_id)
-        answer = answers.table(table, table.meta)
-        answer.head_version, answer.head_commit_time_us = table.head, table.last_time_us
-        return catalog_pb2.AlterTableResponse(table=answer, version=txn.outcomes[0].version)
 
 
 def _refuse(refusal: MetaError) -> object:

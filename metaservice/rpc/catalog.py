@@ -111,7 +111,11 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         )
 
     def AlterTable(self, request: Any, context: grpc.ServicerContext) -> Any:
-        return self._calls.decider.call(lambda: self._calls.alter(request))
+        wanted, dry = wire_catalog.alter(request), request.validate_only
+        done = self._calls.decider.call(lambda: self._calls.catalog.alter(wanted, validate_only=dry))
+        table = answers.table(done.table, done.meta)
+        table.head_version, table.head_commit_time_us = done.head, done.head_time_us
+        return catalog_pb2.AlterTableResponse(table=table, version=done.version)
 
     def DropTable(self, request: Any, context: grpc.ServicerContext) -> Any:
         table_id = wire.table_id(request.table_id)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.model import Operation
 from metaservice.core.partitions import Partitioning
-from metaservice.core.plans import TaskPlan
-from metaservice.core.policy import Options, Policy, policy_of
-from metaservice.core.schedule import is_open
 from metaservice.core.tasks import Task, TaskState
-from metaservice.core.transaction import Txn
 from metaservice.rpc import answers, wire, wire_tasks
 from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
-from metaservice.service.clocks import Clocks
+from metaservice.service.compactions import Compactions
 from metaservice.service.decider import Decider
-from metaservice.service.layouts import Layouts
 from metaservice.service.maintenance import Claim, Inputs, Maintenance
-from metaservice.service.requests import Begin
 from metaservice.service.state import TableState
 from metaservice.service.taskqueue import Wish
 from protos.laketx.v1 import maintenance_pb2 as pb
@@ -33,19 +26,13 @@ class MaintenanceCalls:
 
     decider: Decider
     maintenance: Maintenance
-    layouts: Layouts
-    clocks: Clocks
-
-    def begin(self, parsed: Begin, claim: pb.TaskClaim) -> Txn:
-        """On the decider's thread."""
-        return self.maintenance.begin(parsed, wire_tasks.task_id(claim.task_id), wire.version(claim.fence, "fence"))
+    compactions: Compactions
 
     # -- planning, on the caller's thread ------------------------------------------------------------------------------
 
     def plan(self, request: pb.PlanMaintenanceRequest) -> pb.PlanMaintenanceResponse:
         table = self._table(request.table_id)
         meta = table.durable_meta or table.meta
-        policy = policy_of(meta)
         partitions = wire_tasks.partitions(request.partitions, meta)
         size = page_size(request.page_size)
         asked = pb.PlanMaintenanceRequest()
@@ -54,40 +41,18 @@ class MaintenanceCalls:
         same = wire.digest(asked).hex()
         start = _place(bound_start(request.page_token, "PlanMaintenance", same))
         operation = wire_tasks.compaction(request.operation) if request.operation else None
-        version = table.durable
-        found = self._plans(table, operation, partitions, None)
-        priority = policy.priority if operation is None else limits.TASK_PRIORITY_REQUESTED
-        page = (wire_tasks.plan_message(one, meta, version, policy.options, priority) for one in found[start:][:size])
+        found = self.compactions.propose(table, operation, partitions)
+        page = (wire_tasks.plan_message(one, meta, found) for one in found.tasks[start:][:size])
         shown = list(fitting(page))
         following = start + len(shown)
-        more = following < len(found)
+        more = following < len(found.tasks)
         return pb.PlanMaintenanceResponse(
             tasks=shown,
             next_page_token=bound_token(str(following).encode(), "PlanMaintenance", same) if more else "",
-            tasks_in_all=len(found),
-            read_version=version,
-            held_back=self._held_back(policy) if operation is None else "",
+            tasks_in_all=len(found.tasks),
+            read_version=found.version,
+            held_back=found.held_back,
         )
-
-    def _plans(
-        self, table: TableState, operation: Operation | None, partitions: Collection[str], options: Options | None
-    ) -> list[TaskPlan]:
-        meta = table.durable_meta or table.meta
-        by_partition = policy_of(meta).by_partition
-        busy = self.decider.state.tasks.busy(meta.table_id, by_partition=by_partition)
-        if operation is not None:
-            return self.layouts.wanted(table, operation, partitions, busy, options)
-        found = self.layouts.all_tasks(table, self.clocks.now_us(), busy)
-        return [one for one in found if not partitions or one.groups[0].partition in partitions]
-
-    def _held_back(self, policy: Policy) -> str:
-        if not policy.enabled:
-            return "compaction.enabled is false"
-        if not is_open(policy.windows, self.clocks.now_us()):
-            return "outside compaction.windows"
-        if policy.order_unknown:
-            return f"compaction.cluster.order names {policy.order_unknown}, which the table hasn't got"
-        return ""
 
     def _table(self, table_id: str) -> TableState:
         return self.decider.state.get_table(wire.table_id(table_id))
@@ -96,14 +61,13 @@ class MaintenanceCalls:
 
     def request(self, request: pb.RequestTaskRequest) -> pb.RequestTaskResponse:
         identity, same = wire_tasks.request_id(request.request_id), wire.digest(request)
-        known = self.decider.call(lambda: self.maintenance.queue.of_request(identity, same))
+        known = self.compactions.of_request(identity, same)
         if known:
             return pb.RequestTaskResponse(tasks=self._messages(known))
         table = self._table(request.table_id)
         meta = table.durable_meta or table.meta
         operation = wire_tasks.compaction(request.operation)
-        policy = policy_of(meta)
-        options = wire_tasks.options(request.options, meta, policy.options)
+        options = wire_tasks.options(request.options, meta)
         groups = wire_tasks.own_groups(request.groups, meta)
         partitions = wire_tasks.partitions(request.partitions, meta)
         if groups and partitions:
@@ -118,8 +82,7 @@ class MaintenanceCalls:
             options,
             groups,
         )
-        plans = [] if groups else self._plans(table, operation, partitions, options)
-        tasks, left_out = self.decider.call(lambda: self.maintenance.queue.request(wish, plans))
+        tasks, left_out = self.compactions.request(table, wish, partitions)
         return pb.RequestTaskResponse(tasks=self._messages(tasks), left_out=left_out)
 
     def claim(self, request: pb.ClaimTaskRequest) -> pb.ClaimTaskResponse:
@@ -158,8 +121,6 @@ class MaintenanceCalls:
         identity, fence = wire_tasks.task_id(request.task_id), wire.version(request.fence, "fence")
         txn_id = wire.txn_id(request.txn_id) if request.txn_id else ""
         error = wire.text(request.error, "error")
-        if sum((bool(txn_id), bool(error), request.give_back)) != 1:
-            raise invalid("FINISH_EMPTY", "a transaction, an error, or that the task is given back", task_id=identity)
         finish = self.maintenance.finish
         task = self.decider.call(lambda: finish(identity, fence, txn_id, error, give_back=request.give_back))
         return pb.FinishTaskResponse(task=self._message(task))

@@ -51,7 +51,7 @@ from metaservice.core.properties import check_property
 from metaservice.core.types import folded
 from metaservice.rpc import wire_rows
 from metaservice.rpc.wire_schema import schema_changes
-from metaservice.service.requests import Append, Begin, Commit, Intent
+from metaservice.service.requests import Append, Begin, Counts, Intent
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
 NAME = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
@@ -476,26 +476,22 @@ def append(message: transaction_pb2.AppendRequest, meta: TableMeta) -> Append:
     return found
 
 
-def commit(
-    message: transaction_pb2.CommitTransactionRequest,
-    metas: Mapping[str, TableMeta],
-    operations: Mapping[str, Operation],
-) -> Commit:
-    identity = txn_id(message.txn_id)
-    changes, counts = [], []
-    for one in message.changes:
+def changes(
+    messages: Iterable[common_pb2.Change], metas: Mapping[str, TableMeta], operations: Mapping[str, Operation], txn: str
+) -> tuple[tuple[Change, ...], Counts]:
+    found, counts = [], []
+    for one in messages:
         meta = metas[one.table_id]
-        changes.append(change(one, meta, identity, operations.get(meta.table_id, Operation.CUSTOM)))
+        found.append(change(one, meta, txn, operations.get(meta.table_id, Operation.CUSTOM)))
         counts.append(
             (
                 one.registered_files if one.HasField("registered_files") else None,
                 one.registered_rows if one.HasField("registered_rows") else None,
             )
         )
-    if len(changes) > 1 and len({one.table_id for one in changes}) != len(changes):
+    if len(found) > 1 and len({one.table_id for one in found}) != len(found):
         raise invalid("TABLE_TWICE", "a transaction holds one change for each table")
-    moves = cursor_moves(message.cursors) if message.cursors else ()
-    return Commit(identity, tuple(changes), tuple(counts), digest(message), moves)
+    return tuple(found), tuple(counts)
 
 
 def cursor_moves(messages: Sequence[transaction_pb2.CursorMove]) -> tuple[CursorMove, ...]:

@@ -12,7 +12,8 @@ from metaservice.core.properties import check_user_property
 from metaservice.rpc import wire
 from metaservice.rpc.wire_schema import first_schema
 from metaservice.service.catalog import Mode
-from protos.laketx.v1 import catalog_pb2
+from metaservice.service.requests import Alter
+from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 MODES = {0: Mode.CREATE, 1: Mode.IF_NOT_EXISTS, 2: Mode.OR_REPLACE}
 
@@ -24,6 +25,20 @@ def create_mode(message: catalog_pb2.CreateTableRequest) -> Mode:
     if found is Mode.OR_REPLACE:
         wire.txn_id(message.request_id)
     return found
+
+
+def alter(message: catalog_pb2.AlterTableRequest) -> Alter:
+    change = common_pb2.Change(table_id=message.table_id, alteration=message.alteration)
+    as_commit = transaction_pb2.CommitTransactionRequest(txn_id=message.txn_id, changes=[change])
+    return Alter(
+        wire.txn_id(message.txn_id),
+        wire.table_id(message.table_id),
+        wire.alteration(message.alteration),
+        wire.principal(message.principal),
+        wire.text(message.commit_message, "commit_message"),
+        wire.digest(message),
+        wire.digest(as_commit),
+    )
 
 
 def new_table(message: catalog_pb2.CreateTableRequest) -> TableMeta:

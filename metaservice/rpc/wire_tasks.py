@@ -12,12 +12,13 @@ from metaservice.core.errors import invalid
 from metaservice.core.model import COMPACTIONS, Group, Live, Operation, Principal, TableMeta
 from metaservice.core.partitions import Partitioning, wire_kind
 from metaservice.core.plans import Gain, TaskPlan
-from metaservice.core.policy import Options, RowOrder
+from metaservice.core.policy import Options, RowOrder, policy_of
 from metaservice.core.predicates import SqlValue
 from metaservice.core.tasks import Task, TaskGroup, TaskState, groups_of
 from metaservice.core.types import folded
 from metaservice.rpc import answers, wire, wire_rows
 from metaservice.rpc.paging import Room
+from metaservice.service.compactions import Proposal
 from protos.laketx.v1 import common_pb2
 from protos.laketx.v1 import maintenance_pb2 as pb
 
@@ -74,8 +75,9 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
     return tuple(found)
 
 
-def options(message: pb.TaskOptions, meta: TableMeta, otherwise: Options) -> Options:
+def options(message: pb.TaskOptions, meta: TableMeta) -> Options:
     """As asked, or the table's."""
+    otherwise = policy_of(meta).options
     target = wire.count(message.file_bytes_target, "file_bytes_target", limits.FILE_COUNT_MAX)
     target = target or otherwise.file_bytes_target
     columns = tuple(message.order_columns)
@@ -174,18 +176,18 @@ def _bare(task: Task, name: str) -> pb.MaintenanceTask:
     )
 
 
-def plan_message(plan: TaskPlan, meta: TableMeta, version: int, options: Options, priority: int) -> pb.MaintenanceTask:
+def plan_message(plan: TaskPlan, meta: TableMeta, of: Proposal) -> pb.MaintenanceTask:
     """A task that isn't one yet; its inputs by path, as many as find room."""
     groups = groups_of(plan)
     found = pb.MaintenanceTask(
         table_id=meta.table_id,
         table_name=meta.name,
         operation=plan.operation,  # type: ignore[arg-type]
-        read_version=version,
+        read_version=of.version,
         reason=plan.reason,
-        priority=priority,
+        priority=of.priority,
         gain=_gain(plan.gain),
-        options=_options(options),
+        options=_options(of.options),
     )
     pieces = ((_group(one, meta.partitioning), [partial(_named, path) for path in one.inputs]) for one in groups)
     _fill(found, pieces, limits.ANSWER_ITEMS_BYTES_MAX)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from metaservice.core import limits
@@ -25,7 +25,7 @@ from metaservice.core.transaction import Txn
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.namespaces import Namespaces, check_free, table_name_in
-from metaservice.service.requests import Begin, Commit, Intent
+from metaservice.service.requests import Alter, Begin, Commit, Intent
 from metaservice.service.state import TableState
 from metaservice.service.tables import Dropped, Tables
 from metaservice.service.transactions import Transactions
@@ -39,6 +39,17 @@ class Mode(Enum):
     CREATE = "fails"
     IF_NOT_EXISTS = "takes the table that is there"
     OR_REPLACE = "empties and redefines the table that is there"
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """A table as an alteration leaves it, or would: then the head stays."""
+
+    table: TableState
+    meta: TableMeta
+    head: int
+    head_time_us: int
+    version: int = 0
 
 
 class Catalog:
@@ -134,7 +145,31 @@ class Catalog:
         change = Change(table_id, Operation.OVERWRITE, 0, scope=Scope(None), alteration=alteration)
         self.begin_and_commit(begin, Commit(wanted.table_id, (change,), ((None, None),), digest))
 
-    def with_name(self, alteration: Alteration, table_id: str) -> Alteration:
+    def alter(self, request: Alter, *, validate_only: bool) -> Altered:
+        """A transaction of its own: begun and committed in one step."""
+        table = self._decider.state.get_table(request.table_id)
+        alteration, meta = request.alteration, table.meta
+        is_new = self._decider.state.find_txn(request.txn_id) is None
+        if is_new:
+            alteration = self._with_name(alteration, request.table_id)
+        if is_new or validate_only:
+            meta = meta.altered(alteration)  # what can't be altered so leaves no transaction behind
+        if validate_only:
+            return Altered(table, meta, table.durable, table.durable_time_us)
+        begin = Begin(
+            request.txn_id,
+            (Intent(request.table_id, Operation.ALTER),),
+            request.principal,
+            request.message,
+            request.digest,
+            features=table.meta.features,
+        )
+        change = Change(request.table_id, Operation.ALTER, 0, alteration=alteration, changes_data=False, key_sets=())
+        commit = Commit(request.txn_id, (change,), ((None, None),), request.commit_digest)
+        txn = self.begin_and_commit(begin, commit)
+        return Altered(table, table.meta, table.head, table.last_time_us, txn.outcomes[0].version)
+
+    def _with_name(self, alteration: Alteration, table_id: str) -> Alteration:
         """The same; a name that the table may have, with its namespace as that is written."""
         if alteration.name is None:
             return alteration

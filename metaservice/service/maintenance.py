@@ -207,6 +207,8 @@ class Maintenance:
 
     def finish(self, task_id: str, fence: int, txn_id: str, error: str, *, give_back: bool) -> Task:
         """The end of an attempt; a repeat finds it noted."""
+        if sum((bool(txn_id), bool(error), give_back)) != 1:
+            raise invalid("FINISH_EMPTY", "a transaction, an error, or that the task is given back", task_id=task_id)
         task = self.get(task_id)
         if task.fence != fence:
             raise claim_lost(task_id, fence, task.fence, task.state)
@@ -218,10 +220,8 @@ class Maintenance:
             return self._finish_with(task, txn_id)
         if give_back:
             self._let_go(task, given_back(task))
-        elif error:
-            self._fail(task, error)
         else:
-            raise invalid("FINISH_EMPTY", "a transaction, an error, or that the task is given back", task_id=task_id)
+            self._fail(task, error)
         return self.get(task_id)
 
     def _finish_with(self, task: Task, txn_id: str) -> Task:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from metaservice.core.judge import Judging
 from metaservice.core.marks import CursorMove
-from metaservice.core.model import Change, Entry, Operation, Principal, Read
+from metaservice.core.model import Alteration, Change, Entry, Operation, Principal, Read
+
+Counts = tuple[tuple[int | None, int | None], ...]  # by change: the files and rows that were registered for it
 
 
 @dataclass(slots=True)
@@ -55,10 +57,23 @@ class Commit:
 
     txn_id: str
     changes: tuple[Change, ...]
-    counts: tuple[tuple[int | None, int | None], ...]
+    counts: Counts
     digest: bytes
     cursors: tuple[CursorMove, ...] = ()
     progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """Changes a table's definition. `commit_digest` is that of the commit which a client would send for it."""
+
+    txn_id: str
+    table_id: str
+    alteration: Alteration
+    principal: Principal
+    message: str
+    digest: bytes
+    commit_digest: bytes
 
 
 @dataclass(slots=True)
