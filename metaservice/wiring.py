@@ -33,13 +33,8 @@ from metaservice.observe import (
 )
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.exporter import Exporter
-from metaservice.rpc.keeping import KeepingCalls
-from metaservice.rpc.maintenance import MaintenanceCalls
-from metaservice.rpc.marking import MarkingCalls
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.rpc.server import Server, ServerSettings
-from metaservice.rpc.sweeping import SweepingCalls
-from metaservice.rpc.warehouse import WarehouseCalls
 from metaservice.service.backup import Place
 from metaservice.service.catalog import Catalog
 from metaservice.service.clockguard import Uptime, unknown_uptime
@@ -146,12 +141,9 @@ def build_service(
     pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room, settings.quotas)
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event, uptime)
     guard = housekeeping.guard
-    keeping = KeepingCalls(decider, pins, Purge(decider, lambda: housekeeping.halted))
-    sweeping = SweepingCalls(decider, Sweeping(decider, clocks, settings.keeping, lambda: housekeeping.halted))
     operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S), guard, settings.quotas)
     reads = Reads(decider, clocks)
     planning = Planning(decider, reads)
-    marking = MarkingCalls(decider, Marks(decider, clocks, transactions.check_room))
     maintenance = Maintenance(
         decider,
         transactions,
@@ -163,23 +155,22 @@ def build_service(
         lambda: guard.held,
     )
     layouts = Layouts(decider, lambda: time.sleep(CHECK_PAUSE_S))
-    compactions = Compactions(decider, layouts, maintenance.queue, clocks)
-    tasks = MaintenanceCalls(decider, maintenance, compactions)
     calls = Calls(
         decider,
         transactions,
         catalog,
         reads,
-        keeping,
+        pins,
+        Purge(decider, lambda: housekeeping.halted),
         Timeline(decider),
         bells,
         planning,
-        marking,
-        sweeping,
+        Marks(decider, clocks, transactions.check_room),
+        Sweeping(decider, clocks, settings.keeping, lambda: housekeeping.halted),
         maintenance,
-        tasks,
+        Compactions(decider, layouts, maintenance.queue, clocks),
         Imports(decider, settings.external_places),
-        WarehouseCalls(decider, Warehouses(decider)),
+        Warehouses(decider),
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
     return Service(decider, calls, operators, scheduler)

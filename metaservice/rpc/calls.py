@@ -8,52 +8,57 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NoReturn, TypeVar
 
 from metaservice.core import limits
 from metaservice.core.errors import MetaError, invalid
 from metaservice.core.model import Change, Conflict, Entry, Operation, TableCommit, TableMeta
 from metaservice.core.transaction import Txn
 from metaservice.rpc import answers, wire, wire_tasks
-from metaservice.rpc.keeping import KeepingCalls
-from metaservice.rpc.maintenance import MaintenanceCalls
-from metaservice.rpc.marking import MarkingCalls
-from metaservice.rpc.sweeping import SweepingCalls
-from metaservice.rpc.warehouse import WarehouseCalls
 from metaservice.service import judging
 from metaservice.service.catalog import Catalog
+from metaservice.service.compactions import Compactions
 from metaservice.service.decider import Again, Decider
 from metaservice.service.importing import Imports
 from metaservice.service.maintenance import Maintenance
+from metaservice.service.marks import Marks
+from metaservice.service.pins import Pins
 from metaservice.service.planning import Planning
+from metaservice.service.purge import Purge
 from metaservice.service.reads import Reads
 from metaservice.service.requests import Append, Begin, Commit, Counts
+from metaservice.service.sweeping import Sweeping
 from metaservice.service.timeline import Timeline
 from metaservice.service.transactions import Transactions
 from metaservice.service.waiting import Bells
+from metaservice.service.warehouse import Warehouses
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
-Job = Callable[[], object]
+T = TypeVar("T")
+Beginning = Callable[[], transaction_pb2.BeginTransactionResponse]
+Committing = Callable[[], transaction_pb2.CommitTransactionResponse]
 CONVERTED_IN_TURN_MAX = 8_192  # bytes of a request: it is converted by the decider, which takes less than handing over
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls, over the use cases."""
+    """The use cases, and the calls that jobs answer."""
 
     decider: Decider
     transactions: Transactions
     catalog: Catalog
     reads: Reads
-    keeping: KeepingCalls
+    pins: Pins
+    purge: Purge
     timeline: Timeline
     bells: Bells
     planning: Planning
-    marking: MarkingCalls
-    sweeping: SweepingCalls
+    marks: Marks
+    sweeping: Sweeping
     maintenance: Maintenance
-    tasks: MaintenanceCalls
+    compactions: Compactions
     imports: Imports
-    warehouse: WarehouseCalls
+    warehouses: Warehouses
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta
@@ -64,7 +69,7 @@ class Calls:
     def begin(self, request: transaction_pb2.BeginTransactionRequest) -> transaction_pb2.BeginTransactionResponse:
         return self._begin(request, wire.begin(request, self._metas([one.table_id for one in request.tables])))
 
-    def prepared_begin(self, request: transaction_pb2.BeginTransactionRequest) -> Job:
+    def prepared_begin(self, request: transaction_pb2.BeginTransactionRequest) -> Beginning:
         """Any thread: a large request is converted before the decider's turn."""
         if request.ByteSize() <= CONVERTED_IN_TURN_MAX:
             return partial(self.begin, request)
@@ -114,7 +119,7 @@ class Calls:
     def commit(self, request: transaction_pb2.CommitTransactionRequest) -> transaction_pb2.CommitTransactionResponse:
         return self._decide(self._commit(request))
 
-    def prepared_commit(self, request: transaction_pb2.CommitTransactionRequest) -> Job:
+    def prepared_commit(self, request: transaction_pb2.CommitTransactionRequest) -> Committing:
         """Any thread: a large request is converted before the decider's turn."""
         is_open = request.txn_id in self.decider.state.open
         if request.ByteSize() <= CONVERTED_IN_TURN_MAX or not is_open:
@@ -206,7 +211,17 @@ class Calls:
         return transaction_pb2.GetTransactionResponse(transaction=answers.transaction(txn))
 
 
-def _refuse(refusal: MetaError) -> object:
+class Servicer:
+    """Methods of a service, over the calls."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def _ask(self, job: Callable[[], T]) -> T:
+        return self._calls.decider.call(job)
+
+
+def _refuse(refusal: MetaError) -> NoReturn:
     raise refusal
 
 

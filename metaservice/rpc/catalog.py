@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
-
-import grpc
 
 from metaservice.core.errors import invalid
 from metaservice.core.model import Namespace
 from metaservice.rpc import answers, wire, wire_catalog
-from metaservice.rpc.calls import Calls
+from metaservice.rpc.calls import Servicer
+from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import Room, bound_start, bound_token, fitting, page_size
 from metaservice.rpc.wire_schema import column_messages
 from metaservice.service.tables import Dropped
-from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc
+from protos.laketx.v1 import catalog_pb2 as pb
+from protos.laketx.v1 import catalog_pb2_grpc
 
 LIVE, DROPPED = b"n", b"d"
 UUID_BYTES = 16
 
 
-class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
+class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
     """Namespaces and tables."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-
-    def CreateTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def CreateTable(self, request: pb.CreateTableRequest, context: Context) -> pb.CreateTableResponse:
         mode, meta = wire_catalog.create_mode(request), wire_catalog.new_table(request)
         who = wire.principal(request.principal)
         catalog = self._calls.catalog
         if request.validate_only:
-            table, created = self._calls.decider.call(lambda: catalog.would_create(meta, mode))
+            table, created = self._ask(lambda: catalog.would_create(meta, mode))
         else:
-            table, created = self._calls.decider.call(lambda: catalog.create_table(meta, who, mode))
-        return catalog_pb2.CreateTableResponse(table=answers.table(table), created=created)
+            table, created = self._ask(lambda: catalog.create_table(meta, who, mode))
+        return pb.CreateTableResponse(table=answers.table(table), created=created)
 
-    def GetTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.GetTableResponse:
         if bool(request.name) == bool(request.table_id):
             raise invalid("TABLE_NOT_NAMED", "give a name or an id")
         table_id = wire.table_id(request.table_id) if request.table_id else ""
@@ -50,19 +46,19 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         elif by_version:
             version = self._calls.reads.check_version(table, request.version)
             meta = self._calls.catalog.tables.at_version(table, version)
-        return catalog_pb2.GetTableResponse(table=answers.table(table, meta))
+        return pb.GetTableResponse(table=answers.table(table, meta))
 
-    def ListTables(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:
         size, namespace = page_size(request.page_size), request.namespace
         if namespace:
             wire_catalog.namespace_name(namespace)
-            self._calls.decider.call(lambda: self._calls.catalog.namespaces.get(namespace))
+            self._ask(lambda: self._calls.catalog.namespaces.get(namespace))
         filters = ("tables", namespace, str(request.include_dropped))
         start = bound_start(request.page_token, *filters)
         kind, after = start[:1], start[1:]
         if start and not _is_place(kind, after):
             raise invalid("PAGE_TOKEN_INVALID")
-        tables: list[catalog_pb2.Table] = []
+        tables: list[pb.Table] = []
         place, last_live, room = b"", "", Room()
         if kind != DROPPED:
             live, following = self._calls.catalog.tables.list_live(namespace, after.decode(), size)
@@ -82,9 +78,9 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
                 last = last if len(shown) == len(dropped) else UUID(shown[-1].table_id).bytes
                 place = DROPPED + last if last else b""
             tables += shown
-        return catalog_pb2.ListTablesResponse(tables=tables, next_page_token=bound_token(place, *filters))
+        return pb.ListTablesResponse(tables=tables, next_page_token=bound_token(place, *filters))
 
-    def ListSchemas(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def ListSchemas(self, request: pb.ListSchemasRequest, context: Context) -> pb.ListSchemasResponse:
         table, size = (
             self._calls.reads.get_table(table_id=wire.table_id(request.table_id)),
             page_size(request.page_size),
@@ -94,7 +90,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             raise invalid("PAGE_TOKEN_INVALID")
         found = self._calls.catalog.tables.list_schemas(table, int(start or b"0"), size)
         schemas = [
-            catalog_pb2.SchemaVersion(
+            pb.SchemaVersion(
                 schema_version=meta.schema_version,
                 version=version,
                 columns=column_messages(meta.columns),
@@ -105,59 +101,59 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         shown = list(fitting(schemas))
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else str(shown[-1].schema_version).encode()
-        return catalog_pb2.ListSchemasResponse(
+        return pb.ListSchemasResponse(
             schemas=shown,
             next_page_token=bound_token(place, "schemas", request.table_id),
         )
 
-    def AlterTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def AlterTable(self, request: pb.AlterTableRequest, context: Context) -> pb.AlterTableResponse:
         wanted, dry = wire_catalog.alter(request), request.validate_only
-        done = self._calls.decider.call(lambda: self._calls.catalog.alter(wanted, validate_only=dry))
+        done = self._ask(lambda: self._calls.catalog.alter(wanted, validate_only=dry))
         table = answers.table(done.table, done.meta)
         table.head_version, table.head_commit_time_us = done.head, done.head_time_us
-        return catalog_pb2.AlterTableResponse(table=table, version=done.version)
+        return pb.AlterTableResponse(table=table, version=done.version)
 
-    def DropTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def DropTable(self, request: pb.DropTableRequest, context: Context) -> pb.DropTableResponse:
         table_id = wire.table_id(request.table_id)
         dry = request.validate_only
-        ended = self._calls.decider.call(lambda: self._calls.catalog.drop(table_id, validate_only=dry))
-        return catalog_pb2.DropTableResponse(ended_transactions=ended)
+        ended = self._ask(lambda: self._calls.catalog.drop(table_id, validate_only=dry))
+        return pb.DropTableResponse(ended_transactions=ended)
 
-    def UndropTable(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def UndropTable(self, request: pb.UndropTableRequest, context: Context) -> pb.UndropTableResponse:
         table_id = wire.table_id(request.table_id)
-        table = self._calls.decider.call(lambda: self._calls.catalog.undrop(table_id))
-        return catalog_pb2.UndropTableResponse(table=answers.table(table))
+        table = self._ask(lambda: self._calls.catalog.undrop(table_id))
+        return pb.UndropTableResponse(table=answers.table(table))
 
-    def CreateNamespace(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def CreateNamespace(self, request: pb.CreateNamespaceRequest, context: Context) -> pb.CreateNamespaceResponse:
         wanted, relaxed = wire_catalog.new_namespace(request), request.if_not_exists
         namespaces = self._calls.catalog.namespaces
-        namespace, created = self._calls.decider.call(lambda: namespaces.create(wanted, if_not_exists=relaxed))
-        return catalog_pb2.CreateNamespaceResponse(namespace=_namespace(namespace), created=created)
+        namespace, created = self._ask(lambda: namespaces.create(wanted, if_not_exists=relaxed))
+        return pb.CreateNamespaceResponse(namespace=_namespace(namespace), created=created)
 
-    def GetNamespace(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def GetNamespace(self, request: pb.GetNamespaceRequest, context: Context) -> pb.GetNamespaceResponse:
         name = wire_catalog.namespace_name(request.name)
-        found = self._calls.decider.call(lambda: self._calls.catalog.namespaces.get(name))
-        return catalog_pb2.GetNamespaceResponse(namespace=_namespace(found))
+        found = self._ask(lambda: self._calls.catalog.namespaces.get(name))
+        return pb.GetNamespaceResponse(namespace=_namespace(found))
 
-    def ListNamespaces(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def ListNamespaces(self, request: pb.ListNamespacesRequest, context: Context) -> pb.ListNamespacesResponse:
         size = page_size(request.page_size)
         after = bound_start(request.page_token, "namespaces")
         if after and not _is_name(after):
             raise invalid("PAGE_TOKEN_INVALID")
         listing = self._calls.catalog.namespaces.list_all
-        found = self._calls.decider.call(lambda: listing(after.decode(), size))
+        found = self._ask(lambda: listing(after.decode(), size))
         shown = list(fitting(map(_namespace, found)))
         names = [one.name for one in shown]
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else names[-1].encode()
-        return catalog_pb2.ListNamespacesResponse(
+        return pb.ListNamespacesResponse(
             names=names, namespaces=shown, next_page_token=bound_token(place, "namespaces")
         )
 
-    def DropNamespace(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def DropNamespace(self, request: pb.DropNamespaceRequest, context: Context) -> pb.DropNamespaceResponse:
         name, dry = wire_catalog.namespace_name(request.name), request.validate_only
-        self._calls.decider.call(lambda: self._calls.catalog.namespaces.drop(name, validate_only=dry))
-        return catalog_pb2.DropNamespaceResponse()
+        self._ask(lambda: self._calls.catalog.namespaces.drop(name, validate_only=dry))
+        return pb.DropNamespaceResponse()
 
 
 def _is_name(raw: bytes) -> bool:
@@ -168,11 +164,11 @@ def _is_place(kind: bytes, after: bytes) -> bool:
     return _is_name(after) if kind == LIVE else kind == DROPPED and len(after) == UUID_BYTES
 
 
-def _namespace(one: Namespace) -> catalog_pb2.Namespace:
-    return catalog_pb2.Namespace(name=one.name, properties=one.properties, create_time_us=one.create_time_us)
+def _namespace(one: Namespace) -> pb.Namespace:
+    return pb.Namespace(name=one.name, properties=one.properties, create_time_us=one.create_time_us)
 
 
-def _dropped_table(one: Dropped) -> catalog_pb2.Table:
+def _dropped_table(one: Dropped) -> pb.Table:
     found = answers.table(one.table)
     found.drop_time_us, found.undrop_until_us = one.drop_us, one.until_us
     return found

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, cast
 
 import grpc
 
+Context: TypeAlias = grpc.ServicerContext
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Handler | None]"
 Call = Callable[[Any, grpc.ServicerContext], Any]  # the request, or the iterator of requests

@@ -1,36 +1,30 @@
-"""MaintenanceService's calls but the purge's: check, ask, convert."""
+"""MaintenanceService's methods for tasks: check, ask, convert."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.partitions import Partitioning
 from metaservice.core.tasks import Task, TaskState
 from metaservice.rpc import answers, wire, wire_tasks
+from metaservice.rpc.calls import Servicer
+from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
-from metaservice.service.compactions import Compactions
-from metaservice.service.decider import Decider
-from metaservice.service.maintenance import Claim, Inputs, Maintenance
+from metaservice.service.maintenance import Claim, Inputs
 from metaservice.service.state import TableState
 from metaservice.service.taskqueue import Wish
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 
-@dataclass(frozen=True, slots=True)
-class MaintenanceCalls:
-    """The calls, over the use cases."""
-
-    decider: Decider
-    maintenance: Maintenance
-    compactions: Compactions
+class TaskMethods(Servicer):
+    """Plans of table services, and tasks."""
 
     # -- planning, on the caller's thread ------------------------------------------------------------------------------
 
-    def plan(self, request: pb.PlanMaintenanceRequest) -> pb.PlanMaintenanceResponse:
+    def PlanMaintenance(self, request: pb.PlanMaintenanceRequest, context: Context) -> pb.PlanMaintenanceResponse:
         table = self._table(request.table_id)
         meta = table.durable_meta or table.meta
         partitions = wire_tasks.partitions(request.partitions, meta)
@@ -41,7 +35,7 @@ class MaintenanceCalls:
         same = wire.digest(asked).hex()
         start = _place(bound_start(request.page_token, "PlanMaintenance", same))
         operation = wire_tasks.compaction(request.operation) if request.operation else None
-        found = self.compactions.propose(table, operation, partitions)
+        found = self._calls.compactions.propose(table, operation, partitions)
         page = (wire_tasks.plan_message(one, meta, found) for one in found.tasks[start:][:size])
         shown = list(fitting(page))
         following = start + len(shown)
@@ -55,13 +49,13 @@ class MaintenanceCalls:
         )
 
     def _table(self, table_id: str) -> TableState:
-        return self.decider.state.get_table(wire.table_id(table_id))
+        return self._calls.decider.state.get_table(wire.table_id(table_id))
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
-    def request(self, request: pb.RequestTaskRequest) -> pb.RequestTaskResponse:
+    def RequestTask(self, request: pb.RequestTaskRequest, context: Context) -> pb.RequestTaskResponse:
         identity, same = wire_tasks.request_id(request.request_id), wire.digest(request)
-        known = self.compactions.of_request(identity, same)
+        known = self._calls.compactions.of_request(identity, same)
         if known:
             return pb.RequestTaskResponse(tasks=self._messages(known))
         table = self._table(request.table_id)
@@ -82,10 +76,10 @@ class MaintenanceCalls:
             options,
             groups,
         )
-        tasks, left_out = self.compactions.request(table, wish, partitions)
+        tasks, left_out = self._calls.compactions.request(table, wish, partitions)
         return pb.RequestTaskResponse(tasks=self._messages(tasks), left_out=left_out)
 
-    def claim(self, request: pb.ClaimTaskRequest) -> pb.ClaimTaskResponse:
+    def ClaimTask(self, request: pb.ClaimTaskRequest, context: Context) -> pb.ClaimTaskResponse:
         if len(request.table_ids) > limits.PAGE_SIZE_MAX:
             raise invalid("TABLES_INVALID", count=len(request.table_ids), most=limits.PAGE_SIZE_MAX)
         claim = Claim(
@@ -96,20 +90,20 @@ class MaintenanceCalls:
         )
 
         def job() -> tuple[Task, Inputs] | None:
-            task = self.maintenance.claim(claim)
-            return (task, self.maintenance.inputs(task)) if task is not None else None
+            task = self._calls.maintenance.claim(claim)
+            return (task, self._calls.maintenance.inputs(task)) if task is not None else None
 
-        found = self.decider.call(job)
+        found = self._ask(job)
         if found is None:
             return pb.ClaimTaskResponse()
         task, token = self._page(*found, 0)
-        return pb.ClaimTaskResponse(task=task, lease_ms=self.maintenance.lease_ms, next_page_token=token)
+        return pb.ClaimTaskResponse(task=task, lease_ms=self._calls.maintenance.lease_ms, next_page_token=token)
 
-    def renew(self, request: pb.RenewTaskRequest) -> pb.RenewTaskResponse:
+    def RenewTask(self, request: pb.RenewTaskRequest, context: Context) -> pb.RenewTaskResponse:
         identity, fence = wire_tasks.task_id(request.task_id), wire.version(request.fence, "fence")
         if not (math.isfinite(request.progress) and 0 <= request.progress <= 1):
             raise invalid("PROGRESS_INVALID", "between 0 and 1", progress=request.progress)
-        renewed = self.decider.call(lambda: self.maintenance.renew(identity, fence, request.progress))
+        renewed = self._ask(lambda: self._calls.maintenance.renew(identity, fence, request.progress))
         return pb.RenewTaskResponse(
             lease_ms=renewed.lease_ms,
             cancelled=renewed.cancelled,
@@ -117,40 +111,40 @@ class MaintenanceCalls:
             reason=renewed.reason,
         )
 
-    def finish(self, request: pb.FinishTaskRequest) -> pb.FinishTaskResponse:
+    def FinishTask(self, request: pb.FinishTaskRequest, context: Context) -> pb.FinishTaskResponse:
         identity, fence = wire_tasks.task_id(request.task_id), wire.version(request.fence, "fence")
         txn_id = wire.txn_id(request.txn_id) if request.txn_id else ""
         error = wire.text(request.error, "error")
-        finish = self.maintenance.finish
-        task = self.decider.call(lambda: finish(identity, fence, txn_id, error, give_back=request.give_back))
+        finish = self._calls.maintenance.finish
+        task = self._ask(lambda: finish(identity, fence, txn_id, error, give_back=request.give_back))
         return pb.FinishTaskResponse(task=self._message(task))
 
-    def cancel(self, request: pb.CancelTaskRequest) -> pb.CancelTaskResponse:
+    def CancelTask(self, request: pb.CancelTaskRequest, context: Context) -> pb.CancelTaskResponse:
         identity, reason = wire_tasks.task_id(request.task_id), wire.text(request.reason, "reason", 256)
-        task = self.decider.call(lambda: self.maintenance.cancel(identity, reason))
+        task = self._ask(lambda: self._calls.maintenance.cancel(identity, reason))
         return pb.CancelTaskResponse(task=self._message(task))
 
-    def get(self, request: pb.GetTaskRequest) -> pb.GetTaskResponse:
+    def GetTask(self, request: pb.GetTaskRequest, context: Context) -> pb.GetTaskResponse:
         identity = wire_tasks.task_id(request.task_id)
 
         def job() -> tuple[Task, Inputs]:
-            task = self.maintenance.get(identity)
-            return task, self.maintenance.inputs(task)
+            task = self._calls.maintenance.get(identity)
+            return task, self._calls.maintenance.inputs(task)
 
-        found, inputs = self.decider.call(job)
+        found, inputs = self._ask(job)
         start = _place(bound_start(request.page_token, *_page_of(found)))
         message, token = self._page(found, inputs, start)
         return pb.GetTaskResponse(task=message, next_page_token=token)
 
-    def list(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
+    def ListTasks(self, request: pb.ListTasksRequest, context: Context) -> pb.ListTasksResponse:
         size = page_size(request.page_size)
         states = wire_tasks.states(request.states)
         table_id = wire.table_id(request.table_id) if request.table_id else ""
         bound = (table_id, ",".join(str(int(state)) for state in sorted(states)))
         after = bound_start(request.page_token, "ListTasks", *bound).decode(errors="replace")
         after = wire_tasks.task_id(after) if after else ""
-        found = self.decider.call(lambda: self.maintenance.list(table_id, states, after, size))
-        book = self.decider.state.tasks
+        found = self._ask(lambda: self._calls.maintenance.list(table_id, states, after, size))
+        book = self._calls.decider.state.tasks
         shown = list(fitting(map(self._message, found)))
         is_last = len(found) < size and len(shown) == len(found)
         return pb.ListTasksResponse(
@@ -175,7 +169,7 @@ class MaintenanceCalls:
         return message, bound_token(str(place).encode(), *_page_of(task)) if place else ""
 
     def _table_of(self, task: Task) -> tuple[str, Partitioning | None]:
-        table = self.decider.state.tables.get(task.table_id)
+        table = self._calls.decider.state.tables.get(task.table_id)
         return (table.meta.name, table.meta.partitioning) if table is not None else ("", None)
 
 

@@ -2,92 +2,87 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.marks import Cursor, CursorMove, Tag
 from metaservice.rpc import answers, wire
+from metaservice.rpc.calls import Servicer
+from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
-from metaservice.service.decider import Decider
-from metaservice.service.marks import MarkRequest, Marks
-from protos.laketx.v1 import read_pb2
+from metaservice.service.marks import MarkRequest
+from protos.laketx.v1 import read_pb2 as pb
 
 
-@dataclass(frozen=True, slots=True)
-class MarkingCalls:
-    """The calls, over the use cases."""
+class MarkMethods(Servicer):
+    """Tags and cursors."""
 
-    decider: Decider
-    marks: Marks
-
-    def tagged_version(self, table_id: str, name: str) -> int:
+    def _tagged_version(self, table_id: str, name: str) -> int:
         name = wire.mark_name(name)
-        return self.decider.call(lambda: self.marks.tagged_version(table_id, name))
+        return self._ask(lambda: self._calls.marks.tagged_version(table_id, name))
 
-    def create_tag(self, request: read_pb2.CreateTagRequest) -> read_pb2.CreateTagResponse:
+    def CreateTag(self, request: pb.CreateTagRequest, context: Context) -> pb.CreateTagResponse:
         wanted = mark_request(request, comment=wire.text(request.comment, "comment"))
-        return read_pb2.CreateTagResponse(
-            tag=tag_answer(self.decider.call(lambda: self.marks.create_tag(wanted, move=request.move)))
+        return pb.CreateTagResponse(
+            tag=tag_answer(self._ask(lambda: self._calls.marks.create_tag(wanted, move=request.move)))
         )
 
-    def list_tags(self, request: read_pb2.ListTagsRequest) -> read_pb2.ListTagsResponse:
+    def ListTags(self, request: pb.ListTagsRequest, context: Context) -> pb.ListTagsResponse:
         table_id, size = _table(request.table_id), page_size(request.page_size)
         after = _place(bound_start(request.page_token, "ListTags", table_id))
-        found = self.decider.call(lambda: self.marks.list_tags(table_id, after, size))
+        found = self._ask(lambda: self._calls.marks.list_tags(table_id, after, size))
         shown = list(fitting(map(tag_answer, found)))
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else _place_text(found[len(shown) - 1])
-        return read_pb2.ListTagsResponse(tags=shown, next_page_token=bound_token(place, "ListTags", table_id))
+        return pb.ListTagsResponse(tags=shown, next_page_token=bound_token(place, "ListTags", table_id))
 
-    def drop_tag(self, request: read_pb2.DropTagRequest) -> read_pb2.DropTagResponse:
+    def DropTag(self, request: pb.DropTagRequest, context: Context) -> pb.DropTagResponse:
         table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
-        return read_pb2.DropTagResponse(dropped=self.decider.call(lambda: self.marks.drop_tag(table_id, name)))
+        return pb.DropTagResponse(dropped=self._ask(lambda: self._calls.marks.drop_tag(table_id, name)))
 
-    def create_cursor(self, request: read_pb2.CreateCursorRequest) -> read_pb2.CreateCursorResponse:
+    def CreateCursor(self, request: pb.CreateCursorRequest, context: Context) -> pb.CreateCursorResponse:
         keep_ms = request.keep_ms
         if keep_ms and not limits.CURSOR_KEEP_MS_MIN <= keep_ms <= limits.CURSOR_KEEP_MS_MAX:
             raise invalid("COUNT_OUT_OF_RANGE", what="keep_ms", value=keep_ms)
         wanted = mark_request(request, keep_ms=keep_ms)
-        cursor, created = self.decider.call(lambda: self.marks.create_cursor(wanted, must_exist=request.must_exist))
-        return read_pb2.CreateCursorResponse(cursor=self._cursor(cursor), created=created)
+        cursor, created = self._ask(lambda: self._calls.marks.create_cursor(wanted, must_exist=request.must_exist))
+        return pb.CreateCursorResponse(cursor=self._cursor(cursor), created=created)
 
-    def advance_cursor(self, request: read_pb2.AdvanceCursorRequest) -> read_pb2.AdvanceCursorResponse:
+    def AdvanceCursor(self, request: pb.AdvanceCursorRequest, context: Context) -> pb.AdvanceCursorResponse:
         request_id = request.request_id
         if not wire.CANONICAL_UUID.match(request_id):
             raise invalid("REQUEST_ID_INVALID", "a UUID in lower case", request_id=request_id[:64])
         table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
         expected = wire.version(request.expected_version, "expected_version")
         move = CursorMove(table_id, name, expected, wire.version(request.version), request_id)
-        return read_pb2.AdvanceCursorResponse(cursor=self._cursor(self.decider.call(lambda: self.marks.advance(move))))
+        return pb.AdvanceCursorResponse(cursor=self._cursor(self._ask(lambda: self._calls.marks.advance(move))))
 
-    def list_cursors(self, request: read_pb2.ListCursorsRequest) -> read_pb2.ListCursorsResponse:
+    def ListCursors(self, request: pb.ListCursorsRequest, context: Context) -> pb.ListCursorsResponse:
         table_id, size = _table(request.table_id), page_size(request.page_size)
         after = _place(bound_start(request.page_token, "ListCursors", table_id))
-        found = self.decider.call(lambda: self.marks.list_cursors(table_id, after, size))
+        found = self._ask(lambda: self._calls.marks.list_cursors(table_id, after, size))
         shown = list(fitting(cursor_answer(one, left_ms) for one, left_ms in found))
         is_last = len(found) < size and len(shown) == len(found)
         place = b"" if is_last else _place_text(found[len(shown) - 1][0])
-        return read_pb2.ListCursorsResponse(cursors=shown, next_page_token=bound_token(place, "ListCursors", table_id))
+        return pb.ListCursorsResponse(cursors=shown, next_page_token=bound_token(place, "ListCursors", table_id))
 
-    def drop_cursor(self, request: read_pb2.DropCursorRequest) -> read_pb2.DropCursorResponse:
+    def DropCursor(self, request: pb.DropCursorRequest, context: Context) -> pb.DropCursorResponse:
         table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
-        return read_pb2.DropCursorResponse(dropped=self.decider.call(lambda: self.marks.drop_cursor(table_id, name)))
+        return pb.DropCursorResponse(dropped=self._ask(lambda: self._calls.marks.drop_cursor(table_id, name)))
 
-    def _cursor(self, cursor: Cursor) -> read_pb2.Cursor:
-        return cursor_answer(cursor, self.marks.left_ms(cursor))
+    def _cursor(self, cursor: Cursor) -> pb.Cursor:
+        return cursor_answer(cursor, self._calls.marks.left_ms(cursor))
 
 
 def mark_request(
-    message: read_pb2.CreateTagRequest | read_pb2.CreateCursorRequest, *, comment: str = "", keep_ms: int = 0
+    message: pb.CreateTagRequest | pb.CreateCursorRequest, *, comment: str = "", keep_ms: int = 0
 ) -> MarkRequest:
     version = wire.version(message.version) if message.HasField("version") else None
     who = wire.principal(message.principal)
     return MarkRequest(wire.table_id(message.table_id), wire.mark_name(message.name), version, who, comment, keep_ms)
 
 
-def tag_answer(tag: Tag) -> read_pb2.Tag:
-    return read_pb2.Tag(
+def tag_answer(tag: Tag) -> pb.Tag:
+    return pb.Tag(
         table_id=tag.table_id,
         name=tag.name,
         version=tag.version,
@@ -97,8 +92,8 @@ def tag_answer(tag: Tag) -> read_pb2.Tag:
     )
 
 
-def cursor_answer(cursor: Cursor, left_ms: int) -> read_pb2.Cursor:
-    return read_pb2.Cursor(
+def cursor_answer(cursor: Cursor, left_ms: int) -> pb.Cursor:
+    return pb.Cursor(
         table_id=cursor.table_id,
         name=cursor.name,
         version=cursor.version,

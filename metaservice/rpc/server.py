@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 from metaservice.core import quotas
 from metaservice.core.quotas import Quota
 from metaservice.rpc.activity import Activity
-from metaservice.rpc.admin import OperatorServicer
+from metaservice.rpc.admin import AdminServicer
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.catalog import CatalogServicer
 from metaservice.rpc.edge import Edge, Lanes
@@ -119,7 +119,7 @@ class Server:
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)
         read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), self._server)
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(OperatorServicer(calls, operators), self._server)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls, operators), self._server)
         self._health = Health(SERVICES, Liveness(calls.decider), self._streams)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if settings.reflection:

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.rpc import wire
-from metaservice.service.decider import Decider
-from metaservice.service.warehouse import Known, Warehouses
+from metaservice.rpc.calls import Servicer
+from metaservice.rpc.handlers import Context
+from metaservice.service.warehouse import Known
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 
-@dataclass(frozen=True, slots=True)
-class WarehouseCalls:
-    """The calls, over the use cases."""
+class WarehouseMethods(Servicer):
+    """The warehouse."""
 
-    decider: Decider
-    warehouses: Warehouses
+    def GetWarehouse(self, request: pb.GetWarehouseRequest, context: Context) -> pb.GetWarehouseResponse:
+        return pb.GetWarehouseResponse(warehouse=_answer(self._ask(self._calls.warehouses.get)))
 
-    def get(self, _request: pb.GetWarehouseRequest) -> pb.GetWarehouseResponse:
-        return pb.GetWarehouseResponse(warehouse=_answer(self.decider.call(self.warehouses.get)))
-
-    def put(self, request: pb.SetWarehouseRequest) -> pb.SetWarehouseResponse:
+    def SetWarehouse(self, request: pb.SetWarehouseRequest, context: Context) -> pb.SetWarehouseResponse:
         if not request.location:
             raise invalid("PATH_INVALID", "a warehouse has a location")
         location = wire.text(request.location, "location", limits.PATH_CHARS_MAX)
         marked, replace = request.marked, request.replace
-        known = self.decider.call(lambda: self.warehouses.put(location, marked=marked, replace=replace))
+        known = self._ask(lambda: self._calls.warehouses.put(location, marked=marked, replace=replace))
         return pb.SetWarehouseResponse(warehouse=_answer(known))
 
 
