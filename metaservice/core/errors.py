@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from metaservice.core.sentences import SENTENCES
+
 
 class ErrorKind(Enum):
     """What the caller does next."""
@@ -30,7 +32,7 @@ class MetaError(Exception):
         self.kind = kind
         self.reason = reason
         self.facts = {name: str(value) for name, value in facts.items()}
-        self.message = message or reason.replace("_", " ").lower()
+        self.message = message or SENTENCES.get(reason, "") or reason.replace("_", " ").lower()
         super().__init__(f"{reason}: {self.message} {self.facts or ''}")
 
 

@@ -88,7 +88,7 @@ def test_lines_of_the_log_name_table_transaction_and_version(
         ("insert begins", table.name, 1),
         ("insert committed", table.name, 2),
         ("delete begins", table.name, 1),
-        ("delete ends in vain", table.name, 1),
+        ("delete rolled back", table.name, 1),
         ("lost a race to", table.name, 2),
     ]
     assert (

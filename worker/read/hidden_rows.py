@@ -145,7 +145,7 @@ def form_of(files: Sequence[Span]) -> Form:
 
 
 def _modulus(numbers: Numbers) -> int:
-    """Of which all numbers, different as they are, leave different remainders; of that size each seventh will do."""
+    """The smallest modulus, from a quarter of the square of their count on, with distinct remainders."""
     modulus = max(len(numbers), len(numbers) ** 2 // 4)
     while len(np.unique(numbers % modulus)) < len(numbers):
         modulus += 1

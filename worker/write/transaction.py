@@ -242,7 +242,7 @@ def _attempt(
         if not keeps_files:
             for write, stage in zip(writes, stages, strict=True):
                 if not applied or write.meta.table_id in applied:
-                    _tell(write, "ends in vain", stage.read_version, txn.txn_id)
+                    _tell(write, "rolled back", stage.read_version, txn.txn_id)
                     with suppress(OSError):
                         stage.remove()
     return committed, _staged_rows(stages), txn.txn_id
@@ -261,7 +261,7 @@ def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb
 
 @contextmanager
 def _while_staging(lake: Connection, txn: Transaction, writes: Sequence[Write], *, stops: bool) -> Iterator[None]:
-    """Where Spark works: told that it is in vain, and seen how far it is."""
+    """While Spark works: show progress, and cancel its jobs once the write can no longer commit."""
     staging = [write for write in writes if write.stage is not None]
     if not staging:
         yield
