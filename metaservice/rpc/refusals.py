@@ -6,8 +6,9 @@ import json
 import logging
 import threading
 import time
-from collections import OrderedDict
 from typing import Final
+
+from cachetools import LRUCache
 
 from metaservice.core.errors import MetaError
 from metaservice.observe import REFUSED
@@ -32,7 +33,7 @@ class RefusalLog:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+        self._seen: LRUCache[tuple[str, str], _Seen] = LRUCache(KINDS_MAX)
 
     def say(self, error: MetaError, method: str, request_id: str, principal: str) -> None:
         suppressed = self._next((error.reason, principal))
@@ -54,9 +55,6 @@ class RefusalLog:
             if seen is None or now_s - seen.since_s > WINDOW_S:
                 suppressed = seen.suppressed if seen is not None else 0
                 seen = self._seen[kind] = _Seen(now_s)
-                self._seen.move_to_end(kind)
-                if len(self._seen) > KINDS_MAX:
-                    self._seen.popitem(last=False)
             if seen.lines >= LINES_PER_WINDOW:
                 seen.suppressed += 1
                 return None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import grpc
+from cachetools import LRUCache
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import CommitSummary
@@ -62,7 +63,7 @@ class Watches:
         self._mutex = threading.Lock()
         self._open = 0
         self._opened = 0
-        self._encoded: OrderedDict[str, Encoded] = OrderedDict()
+        self._encoded: LRUCache[str, Encoded] = LRUCache(TABLES_CACHED_MAX)
 
     def stop(self) -> None:
         """End them all, and refuse others."""
@@ -122,9 +123,6 @@ class Watches:
             return self._join(table, after, to, Encoded())
         with self._mutex:
             encoded = self._encoded.setdefault(table.meta.table_id, Encoded())
-            self._encoded.move_to_end(table.meta.table_id)
-            if len(self._encoded) > TABLES_CACHED_MAX:
-                self._encoded.popitem(last=False)
         with encoded.mutex:
             return self._join(table, after, to, encoded)
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple, Protocol
+
+from cachetools import LRUCache
 
 from metaservice.core import limits
 from metaservice.core.errors import BrokenInvariantError, ErrorKind, MetaError, invalid
@@ -111,31 +113,23 @@ class StatsMemory:
     """What the statistics of the partitions planned last say. Threads share it."""
 
     def __init__(self, files_max: int = limits.PLAN_FILES_REMEMBERED_MAX) -> None:
-        self._files_max = files_max
-        self._parts: OrderedDict[_Part, _Snapshot] = OrderedDict()
-        self._files = 0
+        self._parts: LRUCache[_Part, _Snapshot] = LRUCache(files_max, getsizeof=_files)
         self._lock = Lock()
 
     def recall(self, part: _Part) -> _Snapshot | None:
         with self._lock:
-            found = self._parts.get(part)
-            if found is not None:
-                self._parts.move_to_end(part)
-            return found
+            return self._parts.get(part)
 
     def keep(self, part: _Part, snapshot: _Snapshot) -> None:
         """The newest of a partition."""
-        with self._lock:
+        with self._lock, suppress(ValueError):  # larger than all the room
             before = self._parts.get(part)
-            if before is not None:
-                if before.version >= snapshot.version:
-                    return
-                self._files -= len(before.entries)
-            self._parts[part] = snapshot
-            self._files += len(snapshot.entries)
-            while self._files > self._files_max:
-                _, oldest = self._parts.popitem(last=False)
-                self._files -= len(oldest.entries)
+            if before is None or before.version < snapshot.version:
+                self._parts[part] = snapshot
+
+
+def _files(snapshot: _Snapshot) -> int:
+    return max(1, len(snapshot.entries))  # an empty one takes room too
 
 
 class Planning:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from metaservice.core.model import Idle
 from metaservice.core.varint import varint
+from metaservice.service.planning import StatsMemory, _Seen, _Snapshot
 from metaservice.store import keys
 from protos.laketx.v1 import common_pb2
 
@@ -37,3 +38,20 @@ def test_a_span_is_met_by_the_versions_that_it_holds(added: int, held: int, vers
 def test_numbers_are_written_as_protobuf_does(number: int) -> None:
     written = common_pb2.LiveEntry(added_version=number).SerializeToString()
     assert written == (b"\x20" + varint(number) if number else b"")
+
+
+def test_statistics_are_remembered_while_there_is_room() -> None:
+    memory = StatsMemory(files_max=3)
+    memory.keep((b"t", "old", None), snapshot(files=2))
+    memory.keep((b"t", "large", None), snapshot(files=4))
+    assert memory.recall((b"t", "large", None)) is None
+    assert memory.recall((b"t", "old", None)) is not None  # what never fits pushes nothing out
+    memory.keep((b"t", "new", None), snapshot(files=2))
+    assert memory.recall((b"t", "old", None)) is None
+    memory.keep((b"t", "new", None), snapshot(files=1, version=6))
+    assert memory.recall((b"t", "new", None)) == snapshot(files=2)  # a reader of an older version takes nothing back
+
+
+def snapshot(*, files: int, version: int = 7) -> _Snapshot:
+    seen = _Seen(b"", 0, is_delete_set=False, row=())
+    return _Snapshot(version, {(0, str(file)): seen for file in range(files)})
