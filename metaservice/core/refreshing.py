@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from metaservice.core.change_checks import check_inputs
 from metaservice.core.compaction import plan_bucket
 from metaservice.core.errors import MetaError, invalid
 from metaservice.core.model import Change, Group, Operation, TableMeta
 from metaservice.core.plans import Ages, Bucket, Gain, GroupPlan, PlanFile, TaskPlan
 from metaservice.core.policy import Policy
-from metaservice.core.rebase import check_inputs
 from metaservice.core.snapshots import Snapshots
 from metaservice.core.tasks import Task, TaskGroup
 

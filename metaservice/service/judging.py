@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from itertools import islice
 
 from metaservice.core import limits, whole
+from metaservice.core.change_checks import check
 from metaservice.core.judge import Judging, Mine
 from metaservice.core.matching import PartitionReads, Paused, Work, condition_of, too_costly
 from metaservice.core.model import Change, Conflict, Operation, Profile, Read, TableMeta
-from metaservice.core.rebase import check, lineage_lost
+from metaservice.core.rebase import lineage_lost
 from metaservice.core.row_level import file_tests_of
 from metaservice.core.transaction import Look, Txn, TxnTable
 from metaservice.service.decider import Again

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metaservice.core import limits, quotas, whole
+from metaservice.core.change_checks import check
 from metaservice.core.clock import next_commit_time
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.judge import advice_for
@@ -24,7 +25,7 @@ from metaservice.core.model import (
     TableCommit,
 )
 from metaservice.core.quotas import Quota
-from metaservice.core.rebase import Author, check, commit_on_top
+from metaservice.core.rebase import Author, commit_on_top
 from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable, check_open, check_txn_age
 from metaservice.service.adopting import adopt, check_staged
 from metaservice.service.clocks import Clocks

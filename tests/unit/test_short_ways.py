@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from metaservice.core.change_checks import check_change, is_blind_insert
 from metaservice.core.errors import MetaError
 from metaservice.core.judge import Judging, Mine
 from metaservice.core.model import (
@@ -23,7 +24,7 @@ from metaservice.core.model import (
     TableMeta,
 )
 from metaservice.core.partitions import Partitioning
-from metaservice.core.rebase import Author, check_change, commit_any, decide, is_blind_insert
+from metaservice.core.rebase import Author, commit_any, decide
 from metaservice.core.rows import NOTHING_KNOWN, UNKNOWN_WRITTEN, Payloads, Written
 
 WHO = Principal("tests", "")
