@@ -69,7 +69,7 @@ class Planner:
 
     def again(self) -> float:
         """Seconds until the best tasks are known."""
-        table = self._decider.state.get_table(self._table_id)
+        table = self._decider.state.get_table(self._table_id).view()
         start = time.perf_counter()
         found, _ = self._layouts.best(table, time.time_ns() // 1_000, TASKS, frozenset())
         taken_s = time.perf_counter() - start

@@ -131,7 +131,7 @@ def build_service(
         maintenance.tick()
         housekeeping.tick()
 
-    bells = Bells(lambda: decider.state.tables)
+    bells = Bells(lambda: decider.state.views)
     decider = Decider(open_state.again, tick, fail_stop, bells.ring)
     transactions = Transactions(
         decider, clocks, settings.lease_ms, settings.outcome_keep_ms, settings.reserve_bytes, settings.quotas

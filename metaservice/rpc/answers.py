@@ -13,7 +13,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import CommitSummary, Conflict, Live, Principal, Rule, TableCommit, TableMeta
 from metaservice.core.transaction import Txn, TxnState
 from metaservice.rpc.wire_schema import column_messages
-from metaservice.service.state import TableState
+from metaservice.service.views import TableView
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 
 DOMAIN: Final = "laketx"
@@ -200,9 +200,9 @@ def transaction(txn: Txn) -> transaction_pb2.Transaction:
     )
 
 
-def table(state: TableState, meta: TableMeta | None = None) -> catalog_pb2.Table:
-    """With its newest durable metadata, or with that of a version."""
-    meta = meta or state.durable_meta or state.meta
+def table(view: TableView, meta: TableMeta | None = None) -> catalog_pb2.Table:
+    """With its newest metadata, or with that of a version."""
+    meta = meta or view.meta
     return catalog_pb2.Table(
         table_id=meta.table_id,
         name=meta.name,
@@ -215,8 +215,8 @@ def table(state: TableState, meta: TableMeta | None = None) -> catalog_pb2.Table
         comment=meta.comment,
         features=sorted(meta.features),
         schema_version=meta.schema_version,
-        head_version=state.durable,
-        head_commit_time_us=state.durable_time_us,
+        head_version=view.head,
+        head_commit_time_us=view.time_us,
         create_time_us=meta.create_time_us,
     )
 

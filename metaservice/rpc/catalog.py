@@ -109,9 +109,7 @@ class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
     def AlterTable(self, request: pb.AlterTableRequest, context: Context) -> pb.AlterTableResponse:
         wanted, dry = wire_catalog.alter(request), request.validate_only
         done = self._ask(lambda: self._calls.catalog.alter(wanted, validate_only=dry))
-        table = answers.table(done.table, done.meta)
-        table.head_version, table.head_commit_time_us = done.head, done.head_time_us
-        return pb.AlterTableResponse(table=table, version=done.version)
+        return pb.AlterTableResponse(table=answers.table(done.table), version=done.version)
 
     def DropTable(self, request: pb.DropTableRequest, context: Context) -> pb.DropTableResponse:
         table_id = wire.table_id(request.table_id)

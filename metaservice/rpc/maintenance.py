@@ -14,8 +14,8 @@ from metaservice.rpc.calls import Servicer
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
 from metaservice.service.maintenance import Claim, Inputs
-from metaservice.service.state import TableState
 from metaservice.service.taskqueue import Wish
+from metaservice.service.views import TableView
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 
@@ -26,7 +26,7 @@ class TaskMethods(Servicer):
 
     def PlanMaintenance(self, request: pb.PlanMaintenanceRequest, context: Context) -> pb.PlanMaintenanceResponse:
         table = self._table(request.table_id)
-        meta = table.durable_meta or table.meta
+        meta = table.meta
         partitions = wire_tasks.partitions(request.partitions, meta)
         size = page_size(request.page_size)
         asked = pb.PlanMaintenanceRequest()
@@ -48,8 +48,8 @@ class TaskMethods(Servicer):
             held_back=found.held_back,
         )
 
-    def _table(self, table_id: str) -> TableState:
-        return self._calls.decider.state.get_table(wire.table_id(table_id))
+    def _table(self, table_id: str) -> TableView:
+        return self._calls.reads.get_table(table_id=wire.table_id(table_id))
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ class TaskMethods(Servicer):
         if known:
             return pb.RequestTaskResponse(tasks=self._messages(known))
         table = self._table(request.table_id)
-        meta = table.durable_meta or table.meta
+        meta = table.meta
         operation = wire_tasks.compaction(request.operation)
         options = wire_tasks.options(request.options, meta)
         groups = wire_tasks.own_groups(request.groups, meta)
@@ -169,7 +169,7 @@ class TaskMethods(Servicer):
         return message, bound_token(str(place).encode(), *_page_of(task)) if place else ""
 
     def _table_of(self, task: Task) -> tuple[str, Partitioning | None]:
-        table = self._calls.decider.state.tables.get(task.table_id)
+        table = self._calls.decider.state.views.find(task.table_id)
         return (table.meta.name, table.meta.partitioning) if table is not None else ("", None)
 
 

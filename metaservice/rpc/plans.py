@@ -23,7 +23,7 @@ from metaservice.rpc import answers, wire
 from metaservice.rpc.paging import Room
 from metaservice.service.planning import Explanation, Increment, Planning, Scan, Wanted
 from metaservice.service.reads import Reads
-from metaservice.service.state import TableState
+from metaservice.service.views import TableView
 from protos.laketx.v1 import common_pb2, read_pb2
 
 MODES: Final = (
@@ -194,7 +194,7 @@ def changes(
     return _changes(found, to)
 
 
-def _on_partitions(request: read_pb2.PlanChangesRequest, table: TableState) -> Predicate:
+def _on_partitions(request: read_pb2.PlanChangesRequest, table: TableView) -> Predicate:
     if not request.HasField("predicate"):
         return TRUE
     return partition_part(wire.predicate(request.predicate, table.meta), table.meta.partitioning.names)

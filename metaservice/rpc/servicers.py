@@ -20,7 +20,7 @@ from metaservice.rpc.sweeping import PurgeMethods, SweepMethods
 from metaservice.rpc.warehouse import WarehouseMethods
 from metaservice.rpc.watching import Watches
 from metaservice.service.decider import Asked
-from metaservice.service.state import TableState
+from metaservice.service.views import TableView
 from protos.laketx.v1 import maintenance_pb2_grpc, read_pb2, read_pb2_grpc, transaction_pb2_grpc
 from protos.laketx.v1 import transaction_pb2 as pb
 
@@ -99,7 +99,7 @@ class ReadServicer(PinMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
         super().__init__(calls)
         self._watches = watches
 
-    def _table(self, table_id: str) -> TableState:
+    def _table(self, table_id: str) -> TableView:
         return self._calls.reads.get_table(table_id=wire.table_id(table_id))
 
     def ResolveVersion(

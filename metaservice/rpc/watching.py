@@ -22,7 +22,7 @@ from metaservice.core.model import CommitSummary
 from metaservice.rpc import answers, wire
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.streams import Streams
-from metaservice.service.state import TableState
+from metaservice.service.views import TableView
 from metaservice.service.waiting import Waiter
 from protos.laketx.v1 import read_pb2
 
@@ -74,8 +74,8 @@ class Watches:
         table = self._calls.reads.get_table(table_id=table_id)
         if after < -1:
             raise invalid("VERSION_INVALID", what="after_version", value=after)
-        if after > table.durable:
-            raise invalid("VERSION_IN_FUTURE", version=after, head=table.durable)
+        if after > table.head:
+            raise invalid("VERSION_IN_FUTURE", version=after, head=table.head)
         self._calls.timeline.check_kept(table, after + 1)
         with self._mutex:
             self._open += 1
@@ -88,7 +88,7 @@ class Watches:
             with self._mutex:
                 self._open -= 1
 
-    def _watch(self, table: TableState, after: int, pace: float, context: grpc.ServicerContext) -> Iterator[bytes]:
+    def _watch(self, table: TableView, after: int, pace: float, context: grpc.ServicerContext) -> Iterator[bytes]:
         waiter, bells, table_id = Waiter(), self._calls.bells, table.meta.table_id
         context.add_callback(waiter.wake)
         stream = self._streams.of(context)
@@ -96,9 +96,9 @@ class Watches:
         while context.is_active() and not stream.over:
             if bells.stopping:
                 raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor")
-            found = self._find(table_id)
-            table = found or table
-            to = table.durable if found is not None else table.head  # a table that is gone has had its last commit
+            found = self._calls.decider.state.views.find(table_id)
+            table = found if found is not None else self._last(table)
+            to = table.head
             rests = after < to
             while after < to and context.is_active():
                 frame, after = self._frame(table, after, to)
@@ -110,14 +110,11 @@ class Watches:
             else:
                 bells.wait(waiter, table_id, after)
 
-    def _find(self, table_id: str) -> TableState | None:
-        """None where the table was dropped, durably."""
-        decider = self._calls.decider
-        if table_id not in decider.state.tables:
-            decider.call(lambda: None)  # what was decided before it is durable once it is answered
-        return decider.state.tables.get(table_id)
+    def _last(self, table: TableView) -> TableView:
+        """A dropped table with all its commits: the last ones may have come with the drop."""
+        return self._calls.decider.call(lambda: self._calls.catalog.tables.find_last(table))
 
-    def _frame(self, table: TableState, after: int, to: int) -> tuple[bytes, int]:
+    def _frame(self, table: TableView, after: int, to: int) -> tuple[bytes, int]:
         """The next commits, and the last of them."""
         if to - after > FRAME_VERSIONS_MAX:
             return self._join(table, after, to, Encoded())
@@ -126,7 +123,7 @@ class Watches:
         with encoded.mutex:
             return self._join(table, after, to, encoded)
 
-    def _join(self, table: TableState, after: int, to: int, encoded: Encoded) -> tuple[bytes, int]:
+    def _join(self, table: TableView, after: int, to: int, encoded: Encoded) -> tuple[bytes, int]:
         frames: list[bytes] = []
         size_bytes = 0
         source: Iterator[CommitSummary] | None = None

@@ -83,7 +83,7 @@ class Backups:
             self._check_room()
             if validate_only:
                 state = self._decider.state
-                return Done(target, state.store.size_bytes(), len(state.tables), state.history.epoch)
+                return Done(target, state.store.size_bytes(), len(state.views), state.history.epoch)
             return self._make(target, request_id)
         finally:
             self._one.release()

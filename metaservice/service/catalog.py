@@ -29,6 +29,7 @@ from metaservice.service.requests import Alter, Begin, Commit, Intent
 from metaservice.service.state import TableState
 from metaservice.service.tables import Dropped, Tables
 from metaservice.service.transactions import Transactions
+from metaservice.service.views import TableView
 from metaservice.store import keys
 from metaservice.store.records import encode_commit, encode_table
 
@@ -45,10 +46,7 @@ class Mode(Enum):
 class Altered:
     """A table as an alteration leaves it, or would: then the head stays."""
 
-    table: TableState
-    meta: TableMeta
-    head: int
-    head_time_us: int
+    table: TableView
     version: int = 0
 
 
@@ -62,7 +60,7 @@ class Catalog:
         self.namespaces = Namespaces(decider, clocks)
         self.tables = Tables(decider)
 
-    def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableState, bool]:
+    def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableView, bool]:
         """The table, and whether it was made by this request."""
         state = self._decider.state
         there = state.names.find(meta.name)
@@ -70,10 +68,10 @@ class Catalog:
         if mode is Mode.CREATE or there is None or known:
             if not known:
                 check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
-            return self.create(meta, principal), True
+            return self.create(meta, principal).view(), True
         if mode is Mode.OR_REPLACE:
             self._replace(state.tables[there], meta, principal)
-        return state.tables[there], False
+        return state.tables[there].view(), False
 
     def create(self, meta: TableMeta, principal: Principal) -> TableState:
         """Version 0 of a table; the same request again gets the same table."""
@@ -95,25 +93,25 @@ class Catalog:
         state.batch.put(keys.table_key(raw, 0), encode_table(meta))
         state.batch.put(keys.commit_key(raw, 0), encode_commit(commit, txn))
         state.batch.put(keys.time_key(raw, time_us), keys.encode_version(0))
-        table = TableState(raw, meta, 0, time_us, -1, 0)
+        table = TableState(raw, meta, 0, time_us)
         state.tables[meta.table_id] = table
         state.names[meta.name] = meta.table_id
         state.remember(table, footprint)
         state.changed.add(meta.table_id)
         return table
 
-    def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableState, bool]:
+    def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableView, bool]:
         """What `create_table` would answer; nothing is done."""
         state = self._decider.state
         there = state.names.find(meta.name)
         if mode is Mode.CREATE or there is None:
             check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
             meta = self._checked(meta)
-            return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0, 0, 0), True
+            return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0).view(), True
         table = state.tables[there]
         if mode is Mode.OR_REPLACE:
-            return replace(table, durable_meta=replaced(table.meta, meta)), False
-        return table, False
+            return table.view()._replace(meta=replaced(table.meta, meta)), False
+        return table.view(), False
 
     def _checked(self, meta: TableMeta) -> TableMeta:
         """With its namespace as that is written."""
@@ -155,7 +153,7 @@ class Catalog:
         if is_new or validate_only:
             meta = meta.altered(alteration)  # what can't be altered so leaves no transaction behind
         if validate_only:
-            return Altered(table, meta, table.durable, table.durable_time_us)
+            return Altered(table.view()._replace(meta=meta))
         begin = Begin(
             request.txn_id,
             (Intent(request.table_id, Operation.ALTER),),
@@ -167,7 +165,7 @@ class Catalog:
         change = Change(request.table_id, Operation.ALTER, 0, alteration=alteration, changes_data=False, key_sets=())
         commit = Commit(request.txn_id, (change,), ((None, None),), request.commit_digest)
         txn = self.begin_and_commit(begin, commit)
-        return Altered(table, table.meta, table.head, table.last_time_us, txn.outcomes[0].version)
+        return Altered(table.view(), txn.outcomes[0].version)
 
     def _with_name(self, alteration: Alteration, table_id: str) -> Alteration:
         """The same; a name that the table may have, with its namespace as that is written."""
@@ -199,13 +197,14 @@ class Catalog:
         ended = self._transactions.end_for_drop(table_id)
         del state.names[table.meta.name]
         del state.tables[table_id]
+        state.changed.add(table_id)
         return ended
 
-    def undrop(self, table_id: str) -> TableState:
+    def undrop(self, table_id: str) -> TableView:
         """The table with its history, under its name; a live one is answered as it is."""
         state = self._decider.state
         if table_id in state.tables:
-            return state.tables[table_id]
+            return state.tables[table_id].view()
         dropped = self._get_dropped(table_id)
         name, now_us = dropped.table.meta.name, self._clocks.now_us()
         if now_us >= dropped.until_us:
@@ -222,14 +221,13 @@ class Catalog:
             raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name.partition(".")[0])
         if len(state.tables) >= limits.TABLES_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
-        table = dropped.table
-        table.durable, table.durable_time_us = -1, 0
+        table = state.load_table(dropped.table.raw_id)
         state.batch.delete(keys.dropped_key(table.raw_id))
         state.batch.put(keys.name_key(name), table.raw_id)
         state.tables[table_id] = table
         state.names[name] = table_id
         state.changed.add(table_id)
-        return table
+        return table.view()
 
     def _get_dropped(self, table_id: str) -> Dropped:
         state = self._decider.state

@@ -14,8 +14,8 @@ from metaservice.core.tasks import Task
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.layouts import Layouts
-from metaservice.service.state import TableState
 from metaservice.service.taskqueue import TaskQueue, Wish
+from metaservice.service.views import TableView
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Compactions:
         self._queue = queue
         self._clocks = clocks
 
-    def propose(self, table: TableState, operation: Operation | None, partitions: Collection[str]) -> Proposal:
+    def propose(self, table: TableView, operation: Operation | None, partitions: Collection[str]) -> Proposal:
         """What an operator gets who wants the operation, or what the policy wants; no partitions: all of them."""
-        policy, version = policy_of(table.durable_meta or table.meta), table.durable
+        policy, version = policy_of(table.meta), table.head
         tasks = self._plans(table, policy, operation, partitions)
         if operation is not None:
             return Proposal(version, tasks, policy.options, limits.TASK_PRIORITY_REQUESTED, "")
@@ -50,15 +50,15 @@ class Compactions:
         """The tasks that a request made before, whatever has become of its table."""
         return self._decider.call(lambda: self._queue.of_request(request_id, digest))
 
-    def request(self, table: TableState, wish: Wish, partitions: Collection[str]) -> tuple[list[Task], int]:
+    def request(self, table: TableView, wish: Wish, partitions: Collection[str]) -> tuple[list[Task], int]:
         """Queue what an operator wants; the tasks, and how many found no room."""
-        policy = policy_of(table.durable_meta or table.meta)
+        policy = policy_of(table.meta)
         plans = [] if wish.groups else self._plans(table, policy, wish.operation, partitions, wish.options)
         return self._decider.call(lambda: self._queue.request(wish, plans))
 
     def _plans(
         self,
-        table: TableState,
+        table: TableView,
         policy: Policy,
         operation: Operation | None,
         partitions: Collection[str],

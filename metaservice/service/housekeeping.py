@@ -32,6 +32,7 @@ from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.pins import Pins
 from metaservice.service.state import TableState
+from metaservice.service.views import TableView
 from metaservice.store import keys
 from metaservice.store.imports import forget_import
 from metaservice.store.port import StoreUnusable, prefix_end
@@ -176,18 +177,19 @@ class Housekeeping:
     def _move_horizons(self, now_us: int) -> Steps:
         moved = False
         for table_id in list(self._state.tables):
-            table = self._state.tables.get(table_id)
+            table, view = self._state.tables.get(table_id), self._state.views.find(table_id)
             self._room -= 1
-            if table is not None and table.oldest < table.durable:
-                moved = self._move_horizon(table, now_us) or moved
+            if table is not None and view is not None and view.oldest < view.head:
+                moved = self._move_horizon(table, view, now_us) or moved
             yield
         if moved:  # the next tick finds it durable
             self._room = 0
             yield
 
-    def _move_horizon(self, table: TableState, now_us: int) -> bool:
+    def _move_horizon(self, table: TableState, view: TableView, now_us: int) -> bool:
+        """By what is durable: the version that was current then, and how long versions are kept."""
         progress = self._progress_of(table)
-        retain = retain_us(table.meta.properties)
+        retain = retain_us(view.meta.properties)
         if progress.retain_us == retain and now_us < progress.still_us:
             return False
         self._room -= 1
@@ -195,7 +197,7 @@ class Housekeeping:
         times, since = keys.times_prefix(table.raw_id), keys.time_key(table.raw_id, max(now_us - retain, -1) + 1)
         current = next(iter(cursor.scan_back(times, since)), None)
         later = next(iter(cursor.scan(since, prefix_end(times))), None)
-        oldest = min(keys.decode_version(current[1]), table.durable) if current is not None else 0
+        oldest = min(keys.decode_version(current[1]), view.head) if current is not None else 0
         state = self._state
         wanted = state.marks.held_from(table.meta.table_id, now_us, state.history.epoch)
         if wanted is not None and wanted < oldest:
@@ -204,6 +206,7 @@ class Housekeeping:
             if table.meta.table_id in self._tables_restoring():
                 return False  # its target is named at its commit: all that can be read must stay
             table.oldest = oldest
+            self._state.changed.add(table.meta.table_id)
             self._state.batch.put(keys.oldest_key(table.raw_id), keys.encode_version(oldest))
             return True
         if later is not None:
@@ -419,6 +422,7 @@ class Housekeeping:
             return
         floor_us = decode_commit(first).footprint.time_us
         table.trimmed = max(table.trimmed, floor)
+        self._state.changed.add(table_id)
         table.last_metadata_version = max(table.last_metadata_version, floor)
         yield from self._delete(keys.commit_key(raw, progress.trimmed), keys.commit_key(raw, floor))
         yield from self._delete(keys.chunk_key(raw, progress.trimmed, 0), keys.chunk_key(raw, floor, 0))

@@ -26,7 +26,8 @@ from metaservice.core.model import Operation, TableMeta
 from metaservice.core.plans import Ages, Bucket, BucketPlan, TaskPlan, Wait
 from metaservice.core.policy import Age, Options, Policy, policy_of
 from metaservice.service.decider import Decider
-from metaservice.service.state import TableState, load_commit_footprint
+from metaservice.service.state import load_commit_footprint
+from metaservice.service.views import TableView
 from metaservice.store import keys
 from metaservice.store.layout import read_bucket, scan_counts, scan_partitions
 from metaservice.store.port import Cursor, prefix_end
@@ -218,20 +219,20 @@ class Layouts:
     def find(self, table_id: str) -> Layout | None:
         return self._layouts.get(table_id)
 
-    def best(self, table: TableState, now_us: int, count: int, busy: Busy) -> tuple[list[TaskPlan], bool]:
+    def best(self, table: TableView, now_us: int, count: int, busy: Busy) -> tuple[list[TaskPlan], bool]:
         """The best plans that nobody works on, and whether there may be more."""
         layout = self._refresh(table, now_us)
         with layout.lock:
             found = layout.best(count, busy, self._looking(layout, table))
             return found, bool(count) and (len(found) == count or bool(layout.guesses))
 
-    def all_tasks(self, table: TableState, now_us: int, busy: Busy) -> list[TaskPlan]:
+    def all_tasks(self, table: TableView, now_us: int, busy: Busy) -> list[TaskPlan]:
         layout = self._refresh(table, now_us)
         with layout.lock:
             self._look_at_guesses(layout, table)
             return layout.all_tasks(busy)
 
-    def _look_at_guesses(self, layout: Layout, table: TableState) -> None:
+    def _look_at_guesses(self, layout: Layout, table: TableView) -> None:
         """At all of them; where they are many, by reading through the table."""
         if len(layout.guesses) <= LOOKS_MAX:
             look = self._looking(layout, table)
@@ -246,19 +247,19 @@ class Layouts:
                 self._pause()
         layout.guesses.clear()  # what is left is empty by now
 
-    def _looking(self, layout: Layout, table: TableState) -> Callable[[str], None]:
+    def _looking(self, layout: Layout, table: TableView) -> Callable[[str], None]:
         cursor = self._decider.state.store.cursor()
         return lambda partition: self._look_again(layout, table, cursor, partition, set(), layout.version)
 
-    def _refresh(self, table: TableState, now_us: int) -> Layout:
+    def _refresh(self, table: TableView, now_us: int) -> Layout:
         """The layout at what is durable; its lock is not held."""
-        meta = table.durable_meta or table.meta
+        meta = table.meta
         layout = self._layouts.get(meta.table_id)
         if layout is None or (layout.meta is not meta and layout.policy != policy_of(meta)):
             layout = self._layouts[meta.table_id] = Layout(meta, policy_of(meta))
         with layout.lock:
             layout.meta = meta
-            version, cursor = table.durable, self._decider.state.store.cursor()
+            version, cursor = table.head, self._decider.state.store.cursor()
             layout.ages = ages_at(cursor, table, layout.policy, now_us)
             dirty = self._dirty(layout, table, cursor, version)
             if dirty is None:
@@ -272,14 +273,15 @@ class Layouts:
             layout.version = version
         return layout
 
-    def _dirty(self, layout: Layout, table: TableState, cursor: Cursor, version: int) -> Dirty | None:
+    def _dirty(self, layout: Layout, table: TableView, cursor: Cursor, version: int) -> Dirty | None:
         """Where commits changed something since; None where the table has to be looked at as a whole."""
         if layout.version < 0 or not 0 <= version - layout.version <= limits.LAYOUT_COMMITS_MAX:
             return None
         found: Dirty = {}
         for each in range(layout.version + 1, version + 1):
             try:
-                footprint = table.footprints.get(each) or load_commit_footprint(cursor, table.raw_id, each)
+                remembered = self._decider.state.find_footprint(table.meta.table_id, each)
+                footprint = remembered or load_commit_footprint(cursor, table.raw_id, each)
             except MetaError:  # retired meanwhile
                 return None
             if not layout.policy.keyed:
@@ -292,7 +294,7 @@ class Layouts:
                 found.setdefault(gone.partition, set()).add(gone.bucket)
         return found
 
-    def _look_at_all(self, layout: Layout, table: TableState, cursor: Cursor, version: int) -> None:
+    def _look_at_all(self, layout: Layout, table: TableView, cursor: Cursor, version: int) -> None:
         layout.clear()
         policy = layout.policy
         found = scan_counts(cursor, table.raw_id, policy.file_bytes_target, policy.options.row_order, version)
@@ -311,7 +313,7 @@ class Layouts:
         heapq.heapify(layout.guessed)
 
     def _look_again(
-        self, layout: Layout, table: TableState, cursor: Cursor, partition: str, buckets: set[int], version: int
+        self, layout: Layout, table: TableView, cursor: Cursor, partition: str, buckets: set[int], version: int
     ) -> None:
         order = layout.policy.options.row_order
         held = layout.looks.get(partition)
@@ -329,11 +331,11 @@ class Layouts:
         layout.look_at(buckets[0].partition if buckets else partition, plans)
 
     def wanted(
-        self, table: TableState, operation: Operation, partitions: Collection[str], busy: Busy, options: Options | None
+        self, table: TableView, operation: Operation, partitions: Collection[str], busy: Busy, options: Options | None
     ) -> list[TaskPlan]:
         """What an operator gets who wants an operation now, whatever the thresholds; no partitions: all of them."""
-        policy = policy_of(table.durable_meta or table.meta).wanting(operation, options)
-        cursor, version = self._decider.state.store.cursor(), table.durable
+        policy = policy_of(table.meta).wanting(operation, options)
+        cursor, version = self._decider.state.store.cursor(), table.head
         found: list[TaskPlan] = []
         order = policy.options.row_order
         for partition in partitions or (None,):
@@ -347,7 +349,7 @@ class Layouts:
         return sorted(found, key=by_gain)
 
 
-def ages_at(cursor: Cursor, table: TableState, policy: Policy, now_us: int) -> Ages:
+def ages_at(cursor: Cursor, table: TableView, policy: Policy, now_us: int) -> Ages:
     """Up to which version entries are of each age. Below what is trimmed nobody knows: that is older than retention."""
     times = keys.times_prefix(table.raw_id)
     found: list[int] = []

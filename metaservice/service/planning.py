@@ -24,7 +24,7 @@ from metaservice.core.predicates import TRUE, Predicate, truth
 from metaservice.core.pruning import NO_PRUNING, Pruning, Row, Test, choose, conjuncts, exactly, leading_values
 from metaservice.service.decider import Decider
 from metaservice.service.reads import Reads, Resolved
-from metaservice.service.state import TableState
+from metaservice.service.views import TableView
 from metaservice.store import keys
 from metaservice.store.plan_records import (
     StoredEntry,
@@ -140,33 +140,34 @@ class Planning:
         self._reads = reads
         self._memory = StatsMemory()
 
-    def scan(self, table: TableState, wanted: Wanted) -> Scan:
+    def scan(self, table: TableView, wanted: Wanted) -> Scan:
         cursor = self._decider.state.store.cursor()
-        self._decider.state.check_retained(table, wanted.version)
+        self._decider.state.check_readable(table, wanted.version)
         return Scan(table, cursor, wanted, self._memory)
 
-    def _check_whole(self, table: TableState, version: int) -> None:
+    def _check_whole(self, table: TableView, version: int) -> None:
         """An increment needs all that came after its begin: a version that only a pin holds is not enough."""
-        if version < table.oldest:
+        oldest = self._decider.state.views.oldest(table)
+        if version < oldest:
             raise MetaError(
                 ErrorKind.GONE,
                 "VERSION_RETIRED",
                 "what followed the version is no longer kept",
                 version=version,
-                oldest=table.oldest,
+                oldest=oldest,
             )
 
-    def resolve_commits_ago(self, table: TableState, count: int) -> Resolved:
+    def resolve_commits_ago(self, table: TableView, count: int) -> Resolved:
         """The logical commit that lies so many before the newest one."""
         if not 0 <= count <= limits.COMMITS_AGO_MAX:
             raise invalid("COMMITS_AGO_INVALID", asked=count, most=limits.COMMITS_AGO_MAX)
-        head = table.durable
+        head = table.head
         cursor = self._decider.state.store.cursor()
         version = _logical_before(cursor, table.raw_id, head, count)
-        self._decider.state.check_retained(table, version)
+        self._decider.state.check_readable(table, version)
         return Resolved(version, self._reads.commit(table, version).footprint.time_us)
 
-    def log(self, table: TableState, after: int, to: int, on_partitions: Predicate) -> Iterator[Increment]:
+    def log(self, table: TableView, after: int, to: int, on_partitions: Predicate) -> Iterator[Increment]:
         """The logical commits in (after, to], in order."""
         cursor = self._decider.state.store.cursor()
         self._check_whole(table, after)
@@ -178,7 +179,7 @@ class Planning:
             removed = [entry for entry in _removed(cursor, table.raw_id, version) if matches(entry.partition)]
             yield Increment(decode_commit(raw), added, removed)
 
-    def difference(self, table: TableState, after: int, to: int, on_partitions: Predicate) -> Increment:
+    def difference(self, table: TableView, after: int, to: int, on_partitions: Predicate) -> Increment:
         """What only the snapshot at `to` holds, and what only the one at `after` does."""
         cursor = self._decider.state.store.cursor()
         self._check_whole(table, after)
@@ -202,7 +203,7 @@ class Planning:
 class _Matches:
     """Whether a condition holds for a partition, asked once each."""
 
-    def __init__(self, table: TableState, on_partitions: Predicate) -> None:
+    def __init__(self, table: TableView, on_partitions: Predicate) -> None:
         self._partitioning = table.meta.partitioning
         self._predicate = on_partitions
         self._known: dict[str, bool] = {}
@@ -286,7 +287,7 @@ def _removed(cursor: Cursor, raw_id: bytes, version: int) -> Iterator[StoredEntr
 class Scan:
     """A plan under way: `entries` once, for one thread; the explanation is complete after it."""
 
-    def __init__(self, table: TableState, cursor: Cursor, wanted: Wanted, memory: StatsMemory) -> None:
+    def __init__(self, table: TableView, cursor: Cursor, wanted: Wanted, memory: StatsMemory) -> None:
         self.version = wanted.version
         self.explanation = Explanation()
         self._raw_id = table.raw_id
@@ -294,10 +295,11 @@ class Scan:
         self._cursor = cursor
         self._wanted = wanted
         self._memory = memory
-        self._head = max(table.head, 1)  # read after the cursor was made: nothing it sees is newer
-        past = keys.past_from(self._raw_id, wanted.version + 1)
         self._is_narrow = False
-        self._has_past = next(iter(cursor.scan(past, prefix_end(keys.past_prefix(self._raw_id)))), None) is not None
+        past = keys.past_from(self._raw_id, wanted.version + 1), prefix_end(keys.past_prefix(self._raw_id))
+        last = next(iter(cursor.scan_back(*past)), None)
+        self._has_past = last is not None
+        self._removed_max = keys.removed_of_past(last[0]) if last is not None else 0  # of all that the cursor sees
 
     def entries(self) -> Iterator[StoredEntry]:
         wanted = self._wanted
@@ -404,7 +406,7 @@ class Scan:
         if not self._has_past:
             return
         partition_bytes = len(partition.encode())
-        for start, end in keys.span_ranges(raw_id, partition, version, self._head):
+        for start, end in keys.span_ranges(raw_id, partition, version, self._removed_max):
             for key, _ in cursor.scan(start, end):
                 removed, added, tail = keys.decode_span(key, partition_bytes)
                 if added <= version:

@@ -10,7 +10,8 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import CommitSummary, Live
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
-from metaservice.service.state import TableState, live_entries
+from metaservice.service.state import live_entries
+from metaservice.service.views import TableView
 from metaservice.store import keys
 from metaservice.store.records import decode_commit
 
@@ -32,40 +33,34 @@ class Reads:
         self._decider = decider
         self._clocks = clocks
 
-    def get_table(self, *, name: str = "", table_id: str = "") -> TableState:
+    def get_table(self, *, name: str = "", table_id: str = "") -> TableView:
         state = self._decider.state
+        table = state.views.find_by_name(name) if name else state.views.find(table_id)
+        if table is not None:
+            return table
         if name:
-            found = state.names.find(name)
-            if found is None:
-                raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=name)
-            table_id = found
-        table = state.get_table(table_id)
-        shown = table.durable_meta
-        if name and shown is not None and shown.name.lower() != name.lower():  # a rename that is not durable yet
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=name)
-        if table.durable < 0:
-            raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
-        return table
+        raise state.no_table(table_id)
 
-    def check_version(self, table: TableState, version: int | None) -> int:
+    def check_version(self, table: TableView, version: int | None) -> int:
         if version is None:
-            return table.durable
-        if version > table.durable:
-            raise invalid("VERSION_IN_FUTURE", version=version, head=table.durable)
+            return table.head
+        if version > table.head:
+            raise invalid("VERSION_IN_FUTURE", version=version, head=table.head)
         if version < 0:
             raise invalid("VERSION_INVALID", version=version)
-        self._decider.state.check_retained(table, version)
+        self._decider.state.check_readable(table, version)
         return version
 
-    def resolve_version(self, table: TableState, version: int | None) -> Resolved:
+    def resolve_version(self, table: TableView, version: int | None) -> Resolved:
         version = self.check_version(table, version)
         return Resolved(version, self.commit(table, version).footprint.time_us)
 
-    def resolve_time(self, table: TableState, time_us: int) -> Resolved:
+    def resolve_time(self, table: TableView, time_us: int) -> Resolved:
         """On the decider's thread: no later commit gets a time at or below the one answered."""
         state = self._decider.state
         state.flush()
-        read_us = min(time_us, max(self._clocks.now_us(), table.last_time_us))
+        read_us = min(time_us, max(self._clocks.now_us(), state.get_table(table.meta.table_id).last_time_us))
         start = keys.times_prefix(table.raw_id)
         if read_us < 0:
             raise invalid("TIME_INVALID", time_us=time_us)
@@ -75,8 +70,8 @@ class Reads:
                 ErrorKind.GONE,
                 "VERSION_RETIRED",
                 "the table keeps no version that old",
-                oldest=table.oldest,
-                oldest_time_us=self.commit(table, table.oldest).footprint.time_us,
+                oldest=(oldest := state.views.oldest(table)),
+                oldest_time_us=self.commit(table, oldest).footprint.time_us,
             )
         state.answered_us = max(state.answered_us, read_us)
         if state.answered_us > state.ceiling_us:
@@ -86,17 +81,18 @@ class Reads:
         cut = time_us > read_us
         return Resolved(version, commit_us, read_us, cut)
 
-    def commit(self, table: TableState, version: int) -> CommitSummary:
+    def commit(self, table: TableView, version: int) -> CommitSummary:
         raw = self._decider.state.store.get(keys.commit_key(table.raw_id, version))
         if raw is None:
-            self._decider.state.check_retained(table, version)  # it may have been retired just now
+            self._decider.state.check_readable(table, version)  # it may have been retired just now
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
         return decode_commit(raw)
 
-    def _is_kept(self, table: TableState, version: int) -> bool:
-        return version >= table.oldest or self._decider.state.is_held(table.meta.table_id, version)
+    def _is_kept(self, table: TableView, version: int) -> bool:
+        state = self._decider.state
+        return version >= state.views.oldest(table) or state.is_held(table.meta.table_id, version)
 
-    def list_files(self, table: TableState, version: int) -> Iterator[Live]:
+    def list_files(self, table: TableView, version: int) -> Iterator[Live]:
         cursor = self._decider.state.store.cursor()
-        self._decider.state.check_retained(table, version)
+        self._decider.state.check_readable(table, version)
         return live_entries(cursor, table.raw_id, version)

@@ -21,8 +21,8 @@ from metaservice.observe import SCHEDULE_FAILED
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.layouts import Layouts, free
-from metaservice.service.state import TableState
 from metaservice.service.taskqueue import TaskQueue
+from metaservice.service.views import TableView
 from metaservice.store import keys
 
 AGES_LOOK_MS = 10_000
@@ -84,10 +84,10 @@ class Scheduler:
 
     def round(self) -> None:
         """Look at every table once."""
-        tables = self._decider.state.tables
-        for table_id in list(tables):
-            table = tables.get(table_id)
-            if table is None or table.durable < 0:
+        views = self._decider.state.views
+        for table_id in views.table_ids():
+            table = views.find(table_id)
+            if table is None:
                 continue
             try:
                 self._look_at(table)
@@ -95,15 +95,15 @@ class Scheduler:
                 self._report(SCHEDULE_FAILED, table_id=table_id, error=error.reason)
             if self._stop.is_set():
                 return
-        self._forget([table_id for table_id in self._watches if table_id not in tables])
+        self._forget([table_id for table_id in self._watches if table_id not in views])
 
     def _forget(self, table_ids: list[str]) -> None:
         self._layouts.drop(table_ids)
         for table_id in table_ids:
             del self._watches[table_id]
 
-    def _look_at(self, table: TableState) -> None:
-        meta = table.durable_meta or table.meta
+    def _look_at(self, table: TableView) -> None:
+        meta = table.meta
         table_id = meta.table_id
         watch = self._watches.get(table_id)
         if watch is None or watch.meta is not meta:
@@ -117,7 +117,7 @@ class Scheduler:
         if watch.pending:
             self._queue_pending(table_id, watch)
         layout = self._layouts.find(table_id)
-        if layout is not None and layout.version == table.durable and now_ms < watch.due_ms:
+        if layout is not None and layout.version == table.head and now_ms < watch.due_ms:
             return
         if now_ms < watch.rest_ms:
             return
@@ -138,7 +138,7 @@ class Scheduler:
         book = self._decider.state.tasks
         return min(limits.TASKS_PER_TABLE_MAX - len(book.of_table(table_id)), limits.TASKS_MAX - len(book.tasks))
 
-    def _fire(self, table: TableState, watch: Watch, now_us: int) -> None:
+    def _fire(self, table: TableView, watch: Watch, now_us: int) -> None:
         """Plan what the schedule says, once for all the times that have passed."""
         table_id = watch.meta.table_id
         if watch.next_us >= 0 and now_us < watch.next_us:

@@ -1,7 +1,7 @@
 """What the decider knows: tables, open transactions, and the batch that the next sync makes durable.
 
-Everything here belongs to the decider's thread, apart from what readers may look at: `tables` (their metadata and
-durable heads). A restart builds the same state from the store; leases start anew then.
+Everything here belongs to the decider's thread, apart from what readers may look at: `views`, the tables as they are
+durable. A restart builds the same state from the store; leases start anew then.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from metaservice.service.names import AnyCase
 from metaservice.service.pinbook import PinBook
 from metaservice.service.taskbook import TaskBook
 from metaservice.service.usage import Usage, staged_bytes
+from metaservice.service.views import TableView, Views
 from metaservice.service.written import WrittenKept
 from metaservice.store import imports, keys, upkeep
 from metaservice.store.history import read_history
@@ -41,7 +42,7 @@ from metaservice.store.records import (
 
 @dataclass(slots=True)
 class TableState:
-    """A table as the decider sees it; `durable` is what readers see.
+    """A table as the decider sees it; readers have a `TableView`.
 
     `oldest` is the horizon: versions below it are kept only where somebody holds them. Below `trimmed` lies no commit.
     """
@@ -50,16 +51,17 @@ class TableState:
     meta: TableMeta
     head: int
     last_time_us: int
-    durable: int
-    durable_time_us: int
     next_row_id: int = 1
     dropped: bool = False
     footprints: OrderedDict[int, Footprint] = field(default_factory=OrderedDict)
     last_metadata_version: int = 0
     oldest: int = 0
     trimmed: int = 0
-    durable_meta: TableMeta | None = None
     idle: Idle = field(default_factory=Idle)
+
+    def view(self) -> TableView:
+        """For readers, who may see it once it is durable: a job's answer may hold it."""
+        return TableView(self.raw_id, self.meta, self.head, self.last_time_us, self.oldest, self.trimmed)
 
 
 def live_entries(
@@ -154,6 +156,7 @@ class State:
         self.batch = Batch()
         self.dirty = False
         self.tables: dict[str, TableState] = {}
+        self.views = Views()
         self.names: AnyCase[str] = AnyCase()
         self.namespaces: AnyCase[Namespace] = AnyCase()
         self.open: dict[str, Txn] = {}
@@ -194,6 +197,7 @@ class State:
             table = self._load_table(cursor, raw_id)
             self.newest_us = max(self.newest_us, table.last_time_us)
             self.tables[table.meta.table_id] = table
+            self.views.publish(table.view())
             self.names[key[len(keys.NAMES) :].decode()] = table.meta.table_id
             namespace, dot, _ = table.meta.name.partition(".")
             if dot and namespace not in self.namespaces:  # of before namespaces were kept
@@ -220,7 +224,7 @@ class State:
         key, raw_version = next(iter(cursor.scan_back(times, prefix_end(times))))
         head, time_us = keys.decode_version(raw_version), keys.decode_version(key[-8:])
         raw_row = cursor.get(keys.row_id_key(raw_id))
-        table = TableState(raw_id, decode_table(raw), head, time_us, head, time_us)
+        table = TableState(raw_id, decode_table(raw), head, time_us)
         table.next_row_id = keys.decode_version(raw_row) if raw_row is not None else 1
         table.last_metadata_version = head
         raw_oldest = cursor.get(keys.oldest_key(raw_id))
@@ -229,7 +233,6 @@ class State:
             commits = keys.commits_prefix(raw_id)
             first, _ = next(iter(cursor.scan(commits, prefix_end(commits))))
             table.trimmed = keys.decode_version(first[-8:])
-        table.durable_meta = table.meta
         raw_idle = cursor.get(keys.idle_key(raw_id, head))
         if raw_idle is not None:
             table.idle = Idle(head, keys.decode_version(raw_idle))
@@ -299,10 +302,11 @@ class State:
             self.dirty = False
         for table_id in self.changed:
             table = self.tables.get(table_id)
-            if table is not None:
-                table.durable, table.durable_time_us = table.head, table.last_time_us
-                self.newest_us = max(self.newest_us, table.last_time_us)
-                table.durable_meta = table.meta
+            if table is None:
+                self.views.withdraw(table_id)
+                continue
+            self.newest_us = max(self.newest_us, table.last_time_us)
+            self.views.publish(table.view())
         self.changed.clear()
 
     def snapshots(self, table: TableState) -> StoreSnapshots:
@@ -330,12 +334,19 @@ class State:
         return any(table is not None and table.read_version == version for table in tables)
 
     def check_retained(self, table: TableState, version: int) -> None:
-        """Refuse a version that is no longer kept.
+        """Refuse a version that is no longer kept."""
+        self._check_retained(table.meta.table_id, version, table.oldest)
 
-        Any thread; readers take their cursor first: what is kept at a moment after that is whole in it.
+    def check_readable(self, table: TableView, version: int) -> None:
+        """The same for readers, on any thread.
+
+        They take their cursor first: what is kept at a moment after that is whole in it.
         """
-        if version < table.oldest and not self.is_held(table.meta.table_id, version):
-            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=table.oldest)
+        self._check_retained(table.meta.table_id, version, self.views.oldest(table))
+
+    def _check_retained(self, table_id: str, version: int, oldest: int) -> None:
+        if version < oldest and not self.is_held(table_id, version):
+            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=oldest)
 
     def mark_restored(self, table: TableState, added: Iterable[Live]) -> None:
         """Count what a RESTORE brought back: an entry is dead when all its lives are over, not with the first.
@@ -466,6 +477,11 @@ class State:
         if version < table.trimmed:
             raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=table.oldest)
         return table.footprints.get(version) or self._footprint(table, version)
+
+    def find_footprint(self, table_id: str, version: int) -> Footprint | None:
+        """One that is remembered. Any thread."""
+        table = self.tables.get(table_id)
+        return table.footprints.get(version) if table is not None else None
 
     def _footprint(self, table: TableState, version: int) -> Footprint:
         self.flush()

@@ -12,7 +12,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.model import TableMeta
 from metaservice.core.properties import integer_property
 from metaservice.service.decider import Decider
-from metaservice.service.state import TableState
+from metaservice.service.views import TableView
 from metaservice.store import keys
 from metaservice.store.port import Cursor, prefix_end
 from metaservice.store.records import decode_table
@@ -24,7 +24,7 @@ HOUR_US = 3_600_000_000
 class Dropped:
     """A dropped table, and until when it can be brought back."""
 
-    table: TableState
+    table: TableView
     drop_us: int
 
     @property
@@ -38,16 +38,16 @@ class Tables:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
 
-    def list_live(self, namespace: str, after: str, count: int) -> tuple[list[tuple[str, TableState]], str]:
+    def list_live(self, namespace: str, after: str, count: int) -> tuple[list[tuple[str, TableView]], str]:
         """Live ones by name, and the name after which to go on; empty at the end.
 
         There may be fewer than asked for, though more follow: some come and go while this looks.
         """
         state = self._decider.state
         prefix = f"{state.namespaces.as_written(namespace) or namespace}." if namespace else ""
-        names = nsmallest(count, (name for name in list(state.names) if name > after and name.startswith(prefix)))
-        found = [(name, state.tables.get(state.names.get(name, ""))) for name in names]
-        live = [(name, table) for name, table in found if table is not None and table.durable >= 0]
+        names = nsmallest(count, (name for name in state.views.names() if name > after and name.startswith(prefix)))
+        found = [(name, state.views.find_by_name(name)) for name in names]
+        live = [(name, table) for name, table in found if table is not None]
         return live, names[-1] if len(names) == count else ""
 
     def list_dropped(self, namespace: str, after: bytes, count: int) -> tuple[list[Dropped], bytes]:
@@ -76,13 +76,23 @@ class Tables:
         prefix = keys.table_prefix(raw_id)
         if next(iter(state.store.cursor().scan(prefix, prefix_end(prefix))), None) is None:
             return None
-        return Dropped(state.load_table(raw_id), keys.decode_version(raw[:8]))
+        return Dropped(state.load_table(raw_id).view(), keys.decode_version(raw[:8]))
+
+    def find_last(self, table: TableView) -> TableView:
+        """A dropped table as it was in the end, as far as it is still there. On the decider's thread."""
+        state = self._decider.state
+        state.flush()
+        raw = state.store.get(keys.dropped_key(table.raw_id))
+        if raw is None or state.is_purge_begun(table.raw_id):
+            return table
+        dropped = self.find_dropped(table.raw_id, raw)
+        return dropped.table if dropped is not None else table
 
     def wait_for_durable(self) -> None:
         """What was read before is durable after."""
         self._decider.call(lambda: None)
 
-    def at_version(self, table: TableState, version: int) -> TableMeta:
+    def at_version(self, table: TableView, version: int) -> TableMeta:
         """Its metadata as of a version that is durable."""
         cursor = self._decider.state.store.cursor()
         prefix = keys.table_prefix(table.raw_id)
@@ -90,9 +100,9 @@ class Tables:
             return decode_table(raw)
         raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
 
-    def at_schema_version(self, table: TableState, schema_version: int) -> TableMeta:
+    def at_schema_version(self, table: TableView, schema_version: int) -> TableMeta:
         """The metadata that came with a schema version."""
-        newest = (table.durable_meta or table.meta).schema_version
+        newest = table.meta.schema_version
         if not 1 <= schema_version <= newest:
             raise invalid("SCHEMA_VERSION_INVALID", asked=schema_version, newest=newest)
         cursor = self._decider.state.store.cursor()
@@ -101,15 +111,15 @@ class Tables:
                 return meta
         raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", schema_version=schema_version)
 
-    def list_schemas(self, table: TableState, after: int, count: int) -> list[tuple[int, TableMeta]]:
+    def list_schemas(self, table: TableView, after: int, count: int) -> list[tuple[int, TableMeta]]:
         """Each schema version with the version that made it, oldest first."""
-        newest = (table.durable_meta or table.meta).schema_version
+        newest = table.meta.schema_version
         cursor = self._decider.state.store.cursor()
         found = (one for one in _schemas(cursor, table, after + 1) if one[1].schema_version <= newest)
         return list(islice(found, count))
 
 
-def _schemas(cursor: Cursor, table: TableState, first: int) -> Iterator[tuple[int, TableMeta]]:
+def _schemas(cursor: Cursor, table: TableView, first: int) -> Iterator[tuple[int, TableMeta]]:
     """From a schema version on. The first one came with the table: its oldest record has it."""
     if first <= 1:
         metas = keys.table_prefix(table.raw_id)

@@ -15,7 +15,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.model import CommitSummary, Operation
 from metaservice.core.transaction import Txn
 from metaservice.service.decider import Decider
-from metaservice.service.state import TableState
+from metaservice.service.views import TableView
 from metaservice.store import keys
 from metaservice.store.port import Cursor, prefix_end
 from metaservice.store.records import decode_summary, decode_txn
@@ -68,17 +68,16 @@ class Timeline:
         self._decider = decider
 
     def list_versions(
-        self, table: TableState, wanted: VersionFilter, below: int | None, count: int
+        self, table: TableView, wanted: VersionFilter, below: int | None, count: int
     ) -> Page[CommitSummary, int]:
         """Newest first, from below a version on, down to the oldest that is kept."""
-        durable = table.durable
         cursor = self._decider.state.store.cursor()
-        oldest = table.oldest
+        oldest = self._decider.state.views.oldest(table)
         if below is not None and below < oldest:
             raise _retired(below, oldest)
         lowest, highest = _range(cursor, table.raw_id, wanted)
         lowest = max(lowest, oldest)
-        highest = min(highest, durable, durable if below is None else below - 1)
+        highest = min(highest, table.head, table.head if below is None else below - 1)
         if highest < lowest:
             return Page([], None)
         start, end = keys.commit_key(table.raw_id, lowest), keys.commit_key(table.raw_id, highest + 1)
@@ -93,7 +92,7 @@ class Timeline:
         found = _page(cursor.scan_back(keys.TRANSACTIONS, end), decode_txn, fits, count)
         return Page(found.items, found.below.txn_id if found.below is not None else None)
 
-    def follow(self, table: TableState, after: int, to: int) -> Iterator[CommitSummary]:
+    def follow(self, table: TableView, after: int, to: int) -> Iterator[CommitSummary]:
         """The commits in (after, to], in order, none missing; `to` is durable."""
         cursor = self._decider.state.store.cursor()
         start, end = keys.commit_key(table.raw_id, after + 1), keys.commit_key(table.raw_id, to + 1)
@@ -106,14 +105,14 @@ class Timeline:
         if after < to:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=after + 1)
 
-    def check_kept(self, table: TableState, version: int) -> None:
+    def check_kept(self, table: TableView, version: int) -> None:
         """GONE where the commit is no longer there."""
         store = self._decider.state.store
-        if version > table.durable or store.get(keys.commit_key(table.raw_id, version)) is not None:
+        if version > table.head or store.get(keys.commit_key(table.raw_id, version)) is not None:
             return
         start = keys.commit_key(table.raw_id, version)
         found = next(iter(store.cursor().scan(start, prefix_end(keys.commits_prefix(table.raw_id)))), None)
-        oldest = keys.decode_version(found[0][-8:]) if found is not None else table.durable + 1
+        oldest = keys.decode_version(found[0][-8:]) if found is not None else table.head + 1
         raise _retired(version, oldest)
 
     def _cursor(self) -> Cursor:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from metaservice.service.state import TableState
+from metaservice.service.views import Views
 
 
 class Waiter:
@@ -33,8 +33,8 @@ class Waiter:
 class Bells:
     """Who waits for which table to go beyond which version."""
 
-    def __init__(self, tables: Callable[[], Mapping[str, TableState]]) -> None:
-        self._tables = tables
+    def __init__(self, views: Callable[[], Views]) -> None:
+        self._views = views
         self._waiting: dict[Waiter, tuple[str, int]] = {}
         self._mutex = threading.Lock()
         self._bell = Waiter()
@@ -66,8 +66,8 @@ class Bells:
         self._bell.wake()
 
     def _due(self, table_id: str, version: int) -> bool:
-        table = self._tables().get(table_id)
-        return self.stopping or table is None or table.durable > version
+        table = self._views().find(table_id)
+        return self.stopping or table is None or table.head > version
 
     def _run(self) -> None:
         while True:

@@ -160,6 +160,12 @@ def past_key(table: bytes, removed: int, partition: str, bucket: int, path: str)
     return past_from(table, removed) + partition.encode() + b"\x00" + struct.pack(">I", bucket) + path.encode()
 
 
+def removed_of_past(key: bytes) -> int:
+    """The version that took the entry out."""
+    removed: int = _Q.unpack_from(key, 17)[0]
+    return removed
+
+
 def path_of_live(key: bytes) -> str:
     return key[key.index(b"\x00", 17) + 5 :].decode()
 
@@ -189,10 +195,10 @@ def span_key(table: bytes, added: int, removed: int, partition: str, bucket: int
     return node + _Q.pack(removed) + _Q.pack(added) + struct.pack(">I", bucket) + path.encode()
 
 
-def span_ranges(table: bytes, partition: str, version: int, head: int) -> Iterator[tuple[bytes, bytes]]:
+def span_ranges(table: bytes, partition: str, version: int, removed_max: int) -> Iterator[tuple[bytes, bytes]]:
     """Where the spans lie that may hold a version; those found still have to be asked when they were added."""
     start = span_partition(table, partition)
-    for level in range(max(1, head.bit_length()) + 1):
+    for level in range(max(1, removed_max.bit_length()) + 1):
         node = start + bytes([level]) + _Q.pack(version >> level)
         yield node + _Q.pack(version + 1), node + b"\xff" * 8
 

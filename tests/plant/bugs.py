@@ -37,7 +37,7 @@ SEND_EARLY = """            for sink, given in answers.items():
             self._tick()
 """
 SET_HEAD = "        table.head, table.last_time_us = commit.version, commit.time_us\n"
-SET_DURABLE = "        table.durable = commit.version\n"
+PUBLISH_EARLY = "        state.views.publish(table.view())\n"
 
 PUT_OPEN = '            self.batch.put(keys.open_key(raw), b"")\n'
 
@@ -107,7 +107,17 @@ BUGS = (
     Bug(
         "readers see the head before it is durable",
         SERVICE + "transactions.py",
-        ((SET_HEAD, SET_HEAD + SET_DURABLE),),
+        ((SET_HEAD, SET_HEAD + PUBLISH_EARLY),),
+    ),
+    Bug(
+        "retention goes by hours that are not durable yet",
+        SERVICE + "housekeeping.py",
+        (("retain_us(view.meta.properties)", "retain_us(table.meta.properties)"),),
+    ),
+    Bug(
+        "a plan looks for what was taken out up to the durable head alone",
+        SERVICE + "planning.py",
+        (("partition, version, self._removed_max)", "partition, version, self._wanted.version)"),),
     ),
     Bug(
         "row ids start again after a restart",

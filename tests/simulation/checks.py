@@ -186,8 +186,15 @@ class Checker:
             check(table is not None or not log.commits, "a table that was created stays", table_id)
             if table is None:
                 continue
+            view = state.views.find(table_id)
             head = len(log.commits) - 1
-            check(table.durable == table.head == head, "the head is the log's end", table.durable, table.head, head)
+            check(
+                view is not None and view.head == table.head == head,
+                "the head is the log's end",
+                view,
+                table.head,
+                head,
+            )
             if fresh:
                 self._compare(state, raw_id, log, head)
 

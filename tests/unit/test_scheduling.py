@@ -20,6 +20,7 @@ from metaservice.service.requests import Append, Begin, Commit, Intent
 from metaservice.service.scheduling import REST_TIMES, Scheduler
 from metaservice.service.state import State, TableState
 from metaservice.service.transactions import Transactions
+from metaservice.service.views import TableView
 from metaservice.store.memory import MemoryStore
 from tests.simulation.world import START_US, Clock
 
@@ -112,8 +113,13 @@ class Lake:
     def tasks(self) -> list[Task]:
         return list(self.decider.state.tasks.tasks.values())
 
+    def view(self, table: TableState) -> TableView:
+        found = self.decider.state.views.find(table.meta.table_id)
+        assert found is not None
+        return found
+
     def plans(self, layouts: Layouts, table: TableState) -> list[TaskPlan]:
-        return layouts.all_tasks(table, self.clock.us, frozenset())
+        return layouts.all_tasks(self.view(table), self.clock.us, frozenset())
 
 
 def _never(error: BaseException) -> None:
@@ -249,8 +255,8 @@ def test_a_full_queue_is_not_looked_at_all_the_time(lake: Lake) -> None:
     table = lake.create(minor_files="2")
     for _ in range(2):
         lake.insert(table)
-    assert lake.layouts.best(table, lake.clock.us, 0, frozenset()) == ([], False)
-    found, has_more = lake.layouts.best(table, lake.clock.us, 2, frozenset())
+    assert lake.layouts.best(lake.view(table), lake.clock.us, 0, frozenset()) == ([], False)
+    found, has_more = lake.layouts.best(lake.view(table), lake.clock.us, 2, frozenset())
     assert (len(found), has_more) == (1, False)
 
 
@@ -261,10 +267,10 @@ def test_what_is_guessed_at_first_is_all_planned_in_the_end(lake: Lake) -> None:
         for _ in range(2 + (partition == "p=007")):
             lake.insert(table, partition, 0, MIB)
     layouts, busy = Layouts(lake.decider, lambda: None), set[tuple[str, int]]()
-    (first,), has_more = layouts.best(table, lake.clock.us, 1, busy)
+    (first,), has_more = layouts.best(lake.view(table), lake.clock.us, 1, busy)
     assert (first.groups[0].partition, has_more) == ("p=007", True)  # where there is most to gain
     while has_more:
-        found, has_more = layouts.best(table, lake.clock.us, 50, busy)
+        found, has_more = layouts.best(lake.view(table), lake.clock.us, 50, busy)
         busy.update(plan.groups[0].place for plan in found)
     assert busy == {(partition, 0) for partition in partitions}
     every = lake.plans(Layouts(lake.decider, lambda: None), table)
