@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from metaservice.core.errors import invalid
 from metaservice.core.model import Operation
 from metaservice.core.transaction import Txn, TxnState
 from metaservice.rpc import wire
 from metaservice.service.timeline import VersionFilter
-from protos.laketx.v1 import read_pb2
+from protos.laketx.v1 import read_pb2, transaction_pb2
 
 OPERATIONS = {int(one): one for one in Operation}
 
@@ -33,7 +32,7 @@ def version_filter(message: read_pb2.VersionFilter) -> VersionFilter:
     return found
 
 
-def txn_filter(request: Any) -> Callable[[Txn], bool]:
+def txn_filter(request: transaction_pb2.ListTransactionsRequest) -> Callable[[Txn], bool]:
     if request.state and request.state not in wire.TRANSACTION_STATES:
         raise invalid("STATE_INVALID", state=request.state)
     state = TxnState(request.state) if request.state else None

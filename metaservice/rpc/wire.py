@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
 from uuid import UUID
 
+from google.protobuf.message import Message
 from pyroaring import BitMap64
 
 from metaservice.core import limits
@@ -66,7 +66,7 @@ TRANSACTION_STATES = range(1, 6)
 NO_FEATURES: frozenset[str] = frozenset()
 
 
-def digest(message: Any) -> bytes:
+def digest(message: Message) -> bytes:
     return blake2b(message.SerializeToString(deterministic=True), digest_size=16).digest()
 
 

@@ -129,7 +129,7 @@ class Decider:
 
     def ask(self, run: Callable[[], T]) -> Asked[T]:
         """Hand over one job; jobs of one thread run in their order."""
-        asked = Asked[T]()
+        asked: Asked[T] = Asked()
         self.submit([(asked.put, None, run)])
         return asked
 
