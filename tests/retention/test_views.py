@@ -68,7 +68,8 @@ def test_plans_know_columns_by_their_durable_names(rig: Rig, ask: Callable[[Rig,
 def test_a_plan_finds_what_a_commit_takes_out_that_is_not_durable_yet(rig: Rig) -> None:
     for name in "abc":
         rig.insert(name)
-    decide(rig, Operation.OVERWRITE)  # version 4 is the first of a higher level of the index of spans
+    decide(rig, Operation.ALTER, RENAMED)
+    decide(rig, Operation.OVERWRITE)  # spans from before version 4 to version 5 lie on a higher level of their index
     found = Planning(rig.decider, rig.reads).scan(rig.reads.get_table(table_id=rig.table_id), Wanted(3)).entries()
     assert len(list(found)) == 3
 
