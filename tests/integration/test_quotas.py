@@ -138,15 +138,15 @@ def test_every_quota_is_shown_with_what_is_used_of_it(tmp_path: Path) -> None:
         assert ["transactions", "2", "9", "2", "5", "tests"] in rows
         assert ["watchers", "1", "7", "1", "6", "ana"] in rows
         samples = scrape(metrics)
-        assert samples['laketx_quota_used{quota="pins",by="all"}'] == 0
-        assert samples['laketx_quota_used{quota="transactions",by="principal"}'] == 2
+        assert samples['laketx_quota_used{by="all",quota="pins"}'] == 0
+        assert samples['laketx_quota_used{by="principal",quota="transactions"}'] == 2
 
 
 def check_samples(samples: Mapping[str, float], name: str, use: admin_pb2.QuotaUse) -> None:
     """The metrics say the same; what was asked in the last second is another second's."""
-    limits = [samples[f'laketx_quota_limit{{quota="{name}",by="{by}"}}'] for by in ("all", "principal")]
+    limits = [samples[f'laketx_quota_limit{{by="{by}",quota="{name}"}}'] for by in ("all", "principal")]
     assert limits == [use.limit, use.principal_limit]
-    used = [samples[f'laketx_quota_used{{quota="{name}",by="{by}"}}'] for by in ("all", "principal")]
+    used = [samples[f'laketx_quota_used{{by="{by}",quota="{name}"}}'] for by in ("all", "principal")]
     assert name == quotas.REQUESTS or used == [use.used, use.principal_used]
 
 
