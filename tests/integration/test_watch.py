@@ -31,6 +31,7 @@ class Watcher:
 
     def start(self) -> "Watcher":
         self.client = MetaClient(self.address)
+        self.client.reach()  # a service that was there is waited for longer than one that never was
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
         return self
