@@ -106,10 +106,10 @@ def end_service(home: Path) -> None:
     pid = int(json.loads((home / "server.json").read_text(encoding="utf-8"))["pid"])
     with (home / "server.lock").open() as lock:
         try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # it runs, so its number is nobody else's
             os.kill(pid, signal.SIGTERM)
-        except ProcessLookupError:
-            return
-        fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def masked(session: str) -> str:

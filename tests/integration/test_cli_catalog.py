@@ -1,6 +1,5 @@
 """`laketx` on namespaces, tables, conditions, changes, watches, pins and folders, against a real service."""
 
-import fcntl
 import json
 import os
 import re
@@ -24,6 +23,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from tests.conformance.server import stop
 from tests.integration.service import Service
 from tests.integration.terminal import DEADLINE_S, Ended, Shell, in_one_process, interrupt
+from tools.gen_session import end_service
 
 DAY = (date(2026, 11, 21) - date(1970, 1, 1)).days
 Run = Callable[..., Ended]
@@ -440,11 +440,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "lake"
     path.mkdir()
     yield path
-    home = path / "_laketx"
-    pid = int(json.loads((home / "server.json").read_text(encoding="utf-8"))["pid"])
-    with (home / "server.lock").open() as lock:
-        os.kill(pid, signal.SIGTERM)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    end_service(path / "_laketx")
 
 
 def test_a_folder_instead_of_a_server(lake: Lake, here: Run, folder: Path) -> None:

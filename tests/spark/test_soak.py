@@ -58,7 +58,7 @@ def test_two_minutes_of_soak(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.soak", "--minutes", "2", "--seed", "7", "--json", str(shown)]
     clean = {name: text for name, text in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
+    assert done.returncode == 0, f"{done.stdout[:6000]}\n…\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
     counts = Counter(json.loads(shown.read_text()))
     assert min(counts[what] for what in ("kills", "compactions", "purged", "reads", "increments", "audits")) > 0, counts
     assert counts["violations"] == 0
