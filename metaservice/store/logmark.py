@@ -28,6 +28,7 @@ _FORMAT: Final = struct.Struct("<8sIQQQ")
 _MAGIC: Final = b"laketx-1"
 _CHECK: Final = struct.Struct("<I")
 _SIZE: Final = _FORMAT.size + _CHECK.size
+_LOOKS_MAX: Final = 100  # for the newest log
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,10 @@ class LogMark:
         self._inode = 0
         self._sequence = self._log_bytes = -1
         self._file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._text: mmap.mmap | None = None
         try:
             os.ftruncate(self._file, _SIZE)
+            os.posix_fallocate(self._file, 0, _SIZE)  # a full disk is an error here, and a signal behind the mapping
             self._text = mmap.mmap(self._file, _SIZE)
             self.note(sequence)
             self._sync()
@@ -112,6 +115,9 @@ class LogMark:
             self._find_log()
 
     def close(self) -> None:
+        text, self._text = self._text, None
+        if text is not None:
+            text.close()
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
@@ -125,16 +131,20 @@ class LogMark:
         return found.st_size if found.st_ino == self._inode else -1
 
     def _find_log(self) -> int:
-        newest = _newest_log(self._folder)
-        path = self._folder / _log_name(newest)
-        try:
-            found = path.stat()
-        except OSError:
-            raise self._gone() from None
-        if newest < self._log or not self._is_in_folder():
-            raise self._gone()
-        self._log, self._log_path, self._inode = newest, str(path), found.st_ino
-        return found.st_size
+        """RocksDB may begin a log and delete an older one while the folder is listed: then it is listed again."""
+        for _ in range(_LOOKS_MAX):
+            newest = _newest_log(self._folder)
+            path = self._folder / _log_name(newest)
+            if not self._is_in_folder():
+                break
+            try:
+                found = path.stat()
+            except OSError:
+                continue
+            if newest >= self._log:
+                self._log, self._log_path, self._inode = newest, str(path), found.st_ino
+                return found.st_size
+        raise self._gone()
 
     def _is_in_folder(self) -> bool:
         """Whether the mark in the folder is the one that is open: of an open file the inode's number never changes."""
@@ -151,9 +161,11 @@ class LogMark:
 
     def _write(self, sequence: int, log: int, log_bytes: int) -> None:
         body = _FORMAT.pack(_MAGIC, self._identity, sequence, log, log_bytes)
+        assert self._text is not None
         self._text[:] = body + _check(body)
 
     def _sync(self) -> None:
+        assert self._text is not None
         self._text.flush()
         os.fsync(self._file)
 

@@ -140,6 +140,24 @@ def test_a_log_that_was_closed_and_one_that_followed_it_are_missed(store: RocksS
     assert refused.value.reason == port.STORE_DAMAGED
 
 
+def test_a_log_that_is_deleted_while_the_folder_is_listed_is_not_missed(
+    store: RocksStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB begins the next one and deletes this one, between the listing and the look at it."""
+    put(store, 1)
+    listed = logmark._newest_log
+    looks = iter([1_000_000, -1])  # of which no file is there
+    monkeypatch.setattr(logmark, "_newest_log", lambda folder: next(looks, None) or listed(folder))
+    store._mark._inode = 0
+    store.sync()
+    put(store, 2)
+    store.sync()
+    monkeypatch.undo()
+    mark = logmark.read_mark(store._path)
+    assert mark is not None
+    assert mark.log == int(log_of(store._path).stem)
+
+
 def test_after_a_clean_close_no_log_is_needed(store: RocksStore) -> None:
     put(store, 1)
     store.close()
