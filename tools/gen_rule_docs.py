@@ -36,11 +36,11 @@ def follows() -> str:
     rows = [
         (
             each.value,
-            "all" if STANDS[each] == set(OpClass) else "; ".join(c.value for c in OpClass if c in STANDS[each]),
+            "any class" if STANDS[each] == set(OpClass) else "; ".join(c.value for c in OpClass if c in STANDS[each]),
         )
         for each in OpClass
     ]
-    return _table(("my class", "I commit where the earlier winners on my partitions are"), rows)
+    return _table(("class", "commits if every winner on its partitions is one of"), rows)
 
 
 def outcome_table() -> str:
@@ -60,7 +60,7 @@ def row_meetings() -> str:
 
 def row_checks() -> str:
     """What "judged by rows" means, in order."""
-    return _table(("check", "I lose where", "conflict"), [(one.name, one.says, f"`{one.rule.name}`") for one in CHECKS])
+    return _table(("check", "conflict if", "rule"), [(one.name, one.says, f"`{one.rule.name}`") for one in CHECKS])
 
 
 def properties() -> str:
@@ -70,12 +70,12 @@ def properties() -> str:
     quiet = sorted(one.name for one in PROPERTIES if not (one.binds_writers or one.is_fixed))
     rows = [
         ("writer properties", _code(writers), "conflicts with every change"),
-        ("quiet properties", _code([*quiet, f"{USER_PREFIX}*"]), "conflicts with nobody"),
+        ("quiet properties", _code([*quiet, f"{USER_PREFIX}*"]), "conflicts with nothing"),
         ("fixed properties", _code(fixed), "is refused (`PROPERTY_FIXED`)"),
         (
             "features",
             _code(sorted(profiles.FEATURES)),
-            "`delta_…`: conflicts with every change where one is turned off; else with every change",
+            "conflicts with every change; under `delta_…` only with changes of features, unless one is turned off",
         ),
     ]
     return _table(("what", "names", "changing it"), rows)

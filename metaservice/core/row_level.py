@@ -33,13 +33,13 @@ _COST_OF_BOUNDS: Final = 100  # of reading a file's statistics, in comparisons
 
 
 class Meeting(Enum):
-    """What becomes of me where an earlier one of some class is a winner."""
+    """How a change meets a winner, by the classes of both."""
 
     PASSES = "commits"
     ROWS = "judged by rows"
-    SCOPE = "conflict where it read or hides rows in the winner's scope"
-    READS = "commits where it read nothing; else judged by scope and rows"
-    LINEAGE = "conflict where they share an input"
+    SCOPE = "conflict if it reads or hides rows in the winner's scope"
+    READS = "commits if it read nothing; otherwise judged by scope and rows"
+    LINEAGE = "conflict if they share an input"
 
 
 _USERS: Final = {
@@ -358,7 +358,7 @@ def _read_keys(me: RowChange, reading: _Reading, theirs: Written) -> Found | Non
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One way to lose by rows."""
+    """One of the checks by rows; the first that fails names the conflict."""
 
     name: str
     rule: Rule
@@ -370,19 +370,19 @@ CHECKS: Final = (
     Check(
         "same row",
         Rule.CONCURRENT_ROW_CHANGE,
-        "the winner hid or replaced a row that I hide or replace",
+        "the winner hid or replaced a row that this change hides or replaces",
         _same_rows,
     ),
     Check(
         "new rows",
         Rule.CONCURRENT_APPEND,
-        "the winner's new rows or images (not tombstones) may match a condition that I read with",
+        "the winner's new rows or images (not tombstones) may match a condition of this change's reads",
         _new_rows,
     ),
     Check(
         "read rows",
         Rule.CONCURRENT_DELETE_READ,
-        "the winner hid rows in a file that may hold what I read and don't change",
+        "the winner hid rows in a file that may hold rows that this change reads and leaves alone",
         _read_rows,
     ),
 )
