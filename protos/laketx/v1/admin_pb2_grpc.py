@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """Shows and keeps the service's health.
+    """Status, backup and checks, for operators.
     """
 
     def __init__(self, channel):
@@ -68,46 +68,46 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """Shows and keeps the service's health.
+    """Status, backup and checks, for operators.
     """
 
     def GetStatus(self, request, context):
-        """The service in numbers.
+        """Returns the state of the service in numbers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPins(self, request, context):
-        """Who keeps which versions readable.
+        """Lists pins, oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Backup(self, request, context):
-        """Copies the store to a folder while commits go on.
+        """Copies the store to a folder while commits continue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Check(self, request, context):
-        """Replays the log against the index and reports differences.
+        """Replays the log, compares it with the index and reports differences.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleasePurge(self, request, context):
-        """Lets the purge begin again, which waits since the store was restored from a backup.
+        """Releases the purge, which waits after a restore from a backup.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ConfirmClock(self, request, context):
-        """Says that the wall clock is right, which jumped: outcomes, old versions and files go again when they are due.
+        """Confirms the wall clock after a jump: outcomes, old versions and files are removed again when they are due.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,7 +155,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """Shows and keeps the service's health.
+    """Status, backup and checks, for operators.
     """
 
     @staticmethod

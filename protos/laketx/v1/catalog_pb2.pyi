@@ -27,21 +27,25 @@ class _CreateMode:
 class _CreateModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CreateMode.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     CREATE_MODE_UNSPECIFIED: _CreateMode.ValueType  # 0
-    """It fails."""
+    """Fail."""
     CREATE_MODE_IF_NOT_EXISTS: _CreateMode.ValueType  # 1
-    """It answers with the table that is there, whatever it looks like."""
+    """Return the existing table, whatever its definition."""
     CREATE_MODE_OR_REPLACE: _CreateMode.ValueType  # 2
-    """It empties and redefines the table that is there, in one commit; partition columns, key and buckets must be the same."""
+    """Empty and redefine the existing table, in one commit. Partition columns, key, its scope and buckets must stay the
+    same.
+    """
 
 class CreateMode(_CreateMode, metaclass=_CreateModeEnumTypeWrapper):
-    """What a creation does where the name is taken."""
+    """What to do if the name is taken."""
 
 CREATE_MODE_UNSPECIFIED: CreateMode.ValueType  # 0
-"""It fails."""
+"""Fail."""
 CREATE_MODE_IF_NOT_EXISTS: CreateMode.ValueType  # 1
-"""It answers with the table that is there, whatever it looks like."""
+"""Return the existing table, whatever its definition."""
 CREATE_MODE_OR_REPLACE: CreateMode.ValueType  # 2
-"""It empties and redefines the table that is there, in one commit; partition columns, key and buckets must be the same."""
+"""Empty and redefine the existing table, in one commit. Partition columns, key, its scope and buckets must stay the
+same.
+"""
 Global___CreateMode: _TypeAlias = CreateMode  # noqa: Y015
 
 @_typing.final
@@ -57,18 +61,20 @@ class Column(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     NESTED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name: anything without control characters, up to 128."""
+    """Name: any text without control characters, up to 128 characters."""
     type: _builtins.str
-    """Type in Spark's words, for example "bigint" or "decimal(10,2)"."""
+    """Type in Spark's syntax, for example "bigint" or "decimal(10,2)"."""
     nullable: _builtins.bool
-    """False where NULL is refused."""
+    """False for NOT NULL."""
     column_id: _builtins.int
-    """Set by the server: stays through renames."""
+    """Set by the server: the column's id, which stays through renames."""
     comment: _builtins.str
-    """For people."""
+    """A comment for people."""
     @_builtins.property
     def nested(self) -> _containers.RepeatedCompositeFieldContainer[Global___NestedField]:
-        """Set by the server: ids inside a nested type, by path, for example "address.zip", "element", "key", "value"."""
+        """Set by the server: ids of the fields inside a nested type, by path, for example "address.zip", "element", "key",
+        "value".
+        """
 
     def __init__(
         self,
@@ -97,9 +103,9 @@ class NestedField(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     FIELD_ID_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Its path below the column; a name that is not plain letters, digits and _ stands in backticks."""
+    """Its path below the column. A name with other characters than letters, digits and _ is quoted with backticks."""
     field_id: _builtins.int
-    """Its id, from the same numbers as columns'."""
+    """Its id, from the same sequence as column ids."""
     def __init__(
         self,
         *,
@@ -161,23 +167,23 @@ class Table(_message.Message):
     name: _builtins.str
     """"table" or "namespace.table"."""
     buckets: _builtins.int
-    """Buckets of a primary-key table; 0 in an append table."""
+    """Number of buckets of a primary-key table; 0 in an append table."""
     profile: _builtins.str
-    """Which rules judge its commits: maxcompute, delta_serializable, delta_write_serializable or row_level."""
+    """The rules for its commits: maxcompute, delta_serializable, delta_write_serializable or row_level."""
     comment: _builtins.str
-    """For people."""
+    """A comment for people."""
     schema_version: _builtins.int
-    """Set by the server: version of the schema."""
+    """Set by the server: the schema version."""
     head_version: _builtins.int
-    """Set by the server: newest ID version."""
+    """Set by the server: the newest ID version."""
     head_commit_time_us: _builtins.int
     """Set by the server: commit time of the head."""
     create_time_us: _builtins.int
-    """Set by the server."""
+    """Set by the server: the creation time."""
     drop_time_us: _builtins.int
-    """Set by the server, for a dropped table: when."""
+    """Set by the server for a dropped table: the time of the drop."""
     undrop_until_us: _builtins.int
-    """Set by the server, for a dropped table: until when it can be brought back."""
+    """Set by the server for a dropped table: the time until which it can be undropped."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:
         """Columns."""
@@ -188,7 +194,7 @@ class Table(_message.Message):
 
     @_builtins.property
     def primary_key(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of the key columns; empty: an append table."""
+        """Names of the key columns; empty for an append table."""
 
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -196,7 +202,7 @@ class Table(_message.Message):
 
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Features that readers and writers need."""
+        """Features that readers and writers must support."""
 
     def __init__(
         self,
@@ -235,7 +241,7 @@ Global___Table: _TypeAlias = Table  # noqa: Y015
 
 @_typing.final
 class CreateTableRequest(_message.Message):
-    """Makes a table."""
+    """Request of CreateTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -245,18 +251,20 @@ class CreateTableRequest(_message.Message):
     MODE_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The client's own UUID: the same request again gets the same answer; also the table's id."""
+    """A UUID, chosen by the client: the same request again returns the same answer. It is also the table's id."""
     mode: Global___CreateMode.ValueType
-    """Where the name is taken. With OR_REPLACE the request_id is a UUIDv7: also the replacement's transaction id."""
+    """What to do if the name is taken. With OR_REPLACE the request_id must be a UUIDv7; it is also the replacement's
+    transaction id.
+    """
     validate_only: _builtins.bool
-    """Only checks: answers with the table as it would be."""
+    """Validate only; return the table as it would be."""
     @_builtins.property
     def table(self) -> Global___Table:
-        """The table, what the server sets left out."""
+        """The table, without the fields that the server sets."""
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who."""
+        """Who makes the call."""
 
     def __init__(
         self,
@@ -277,17 +285,17 @@ Global___CreateTableRequest: _TypeAlias = CreateTableRequest  # noqa: Y015
 
 @_typing.final
 class CreateTableResponse(_message.Message):
-    """The table made."""
+    """Answer of CreateTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLE_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
-    """False where a table of the name was there before."""
+    """False if a table of that name existed."""
     @_builtins.property
     def table(self) -> Global___Table:
-        """It."""
+        """The table."""
 
     def __init__(
         self,
@@ -305,7 +313,7 @@ Global___CreateTableResponse: _TypeAlias = CreateTableResponse  # noqa: Y015
 
 @_typing.final
 class GetTableRequest(_message.Message):
-    """Asks for a table."""
+    """Request of GetTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -314,13 +322,13 @@ class GetTableRequest(_message.Message):
     SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name; or:"""
+    """Its name; or"""
     table_id: _builtins.str
-    """Its id."""
+    """its id."""
     schema_version: _builtins.int
-    """Its metadata as of a schema version; or:"""
+    """Return its metadata as of a schema version; or"""
     version: _builtins.int
-    """Its metadata as of an ID version; neither: the newest."""
+    """as of an ID version; neither: the newest."""
     def __init__(
         self,
         *,
@@ -346,14 +354,14 @@ Global___GetTableRequest: _TypeAlias = GetTableRequest  # noqa: Y015
 
 @_typing.final
 class GetTableResponse(_message.Message):
-    """A table."""
+    """Answer of GetTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def table(self) -> Global___Table:
-        """It."""
+        """The table."""
 
     def __init__(
         self,
@@ -370,7 +378,7 @@ Global___GetTableResponse: _TypeAlias = GetTableResponse  # noqa: Y015
 
 @_typing.final
 class ListSchemasRequest(_message.Message):
-    """Asks for the schemas of a table."""
+    """Request of ListSchemas."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -380,9 +388,9 @@ class ListSchemasRequest(_message.Message):
     table_id: _builtins.str
     """The table."""
     page_size: _builtins.int
-    """At most so many; 0: 100."""
+    """The most items to return; 0: 100."""
     page_token: _builtins.str
-    """From the answer before."""
+    """The token of the previous answer."""
     def __init__(
         self,
         *,
@@ -400,7 +408,7 @@ Global___ListSchemasRequest: _TypeAlias = ListSchemasRequest  # noqa: Y015
 
 @_typing.final
 class SchemaVersion(_message.Message):
-    """A version of a table's schema."""
+    """A schema version of a table."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -411,14 +419,14 @@ class SchemaVersion(_message.Message):
     schema_version: _builtins.int
     """The schema version, as files and transactions name it."""
     version: _builtins.int
-    """The ID version from which on it was the newest."""
+    """The first ID version with this schema."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:
         """Columns."""
 
     @_builtins.property
     def primary_key(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of the key columns then."""
+        """Names of the key columns at that version."""
 
     def __init__(
         self,
@@ -438,17 +446,17 @@ Global___SchemaVersion: _TypeAlias = SchemaVersion  # noqa: Y015
 
 @_typing.final
 class ListSchemasResponse(_message.Message):
-    """Schemas."""
+    """Answer of ListSchemas."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SCHEMAS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end."""
+    """Empty on the last page."""
     @_builtins.property
     def schemas(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]:
-        """Oldest first."""
+        """The schemas, oldest first."""
 
     def __init__(
         self,
@@ -466,7 +474,7 @@ Global___ListSchemasResponse: _TypeAlias = ListSchemasResponse  # noqa: Y015
 
 @_typing.final
 class ListTablesRequest(_message.Message):
-    """Asks for tables."""
+    """Request of ListTables."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -475,13 +483,13 @@ class ListTablesRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     INCLUDE_DROPPED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most so many; 0: 100."""
+    """The most items to return; 0: 100."""
     page_token: _builtins.str
-    """From the answer before."""
+    """The token of the previous answer."""
     namespace: _builtins.str
-    """Only of this namespace; empty: of all, and those of none."""
+    """Only tables of this namespace; empty: all tables, including those in no namespace."""
     include_dropped: _builtins.bool
-    """Dropped ones that can be brought back too, after the others."""
+    """Also list dropped tables that can be undropped, after the others."""
     def __init__(
         self,
         *,
@@ -500,17 +508,17 @@ Global___ListTablesRequest: _TypeAlias = ListTablesRequest  # noqa: Y015
 
 @_typing.final
 class ListTablesResponse(_message.Message):
-    """Tables."""
+    """Answer of ListTables."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end."""
+    """Empty on the last page."""
     @_builtins.property
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___Table]:
-        """They."""
+        """The tables."""
 
     def __init__(
         self,
@@ -528,7 +536,7 @@ Global___ListTablesResponse: _TypeAlias = ListTablesResponse  # noqa: Y015
 
 @_typing.final
 class AlterTableRequest(_message.Message):
-    """Alters a table."""
+    """Request of AlterTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -539,20 +547,20 @@ class AlterTableRequest(_message.Message):
     COMMIT_MESSAGE_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
-    """The client's own UUIDv7: the transaction id of the alteration."""
+    """A UUIDv7, chosen by the client: the transaction id of the alteration."""
     table_id: _builtins.str
     """The table."""
     commit_message: _builtins.str
-    """What for."""
+    """The commit message."""
     validate_only: _builtins.bool
-    """Only checks: answers with the table as it would be, and no version."""
+    """Validate only; return the table as it would be, and no version."""
     @_builtins.property
     def alteration(self) -> _common_pb2.Alteration:
-        """What changes."""
+        """The changes."""
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who."""
+        """Who makes the call."""
 
     def __init__(
         self,
@@ -574,17 +582,17 @@ Global___AlterTableRequest: _TypeAlias = AlterTableRequest  # noqa: Y015
 
 @_typing.final
 class AlterTableResponse(_message.Message):
-    """How it ended."""
+    """Answer of AlterTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLE_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     version: _builtins.int
-    """The version that it got."""
+    """The version of the change."""
     @_builtins.property
     def table(self) -> Global___Table:
-        """The table after it."""
+        """The table after the change."""
 
     def __init__(
         self,
@@ -602,7 +610,7 @@ Global___AlterTableResponse: _TypeAlias = AlterTableResponse  # noqa: Y015
 
 @_typing.final
 class DropTableRequest(_message.Message):
-    """Drops a table."""
+    """Request of DropTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -612,10 +620,10 @@ class DropTableRequest(_message.Message):
     table_id: _builtins.str
     """The table."""
     validate_only: _builtins.bool
-    """Only checks."""
+    """Validate only; change nothing."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who."""
+        """Who makes the call."""
 
     def __init__(
         self,
@@ -634,13 +642,13 @@ Global___DropTableRequest: _TypeAlias = DropTableRequest  # noqa: Y015
 
 @_typing.final
 class DropTableResponse(_message.Message):
-    """The table is dropped."""
+    """Answer of DropTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENDED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     ended_transactions: _builtins.int
-    """Open transactions that ended with it, or would."""
+    """Number of open transactions that ended with it, or would end."""
     def __init__(
         self,
         *,
@@ -656,7 +664,7 @@ Global___DropTableResponse: _TypeAlias = DropTableResponse  # noqa: Y015
 
 @_typing.final
 class UndropTableRequest(_message.Message):
-    """Brings a table back."""
+    """Request of UndropTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -678,14 +686,14 @@ Global___UndropTableRequest: _TypeAlias = UndropTableRequest  # noqa: Y015
 
 @_typing.final
 class UndropTableResponse(_message.Message):
-    """The table is back."""
+    """Answer of UndropTable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def table(self) -> Global___Table:
-        """It."""
+        """The table."""
 
     def __init__(
         self,
@@ -702,7 +710,7 @@ Global___UndropTableResponse: _TypeAlias = UndropTableResponse  # noqa: Y015
 
 @_typing.final
 class CreateNamespaceRequest(_message.Message):
-    """Makes a namespace."""
+    """Request of CreateNamespace."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -733,9 +741,9 @@ class CreateNamespaceRequest(_message.Message):
     name: _builtins.str
     """Its name."""
     request_id: _builtins.str
-    """The client's own UUID: the same request again gets the same answer. Optional."""
+    """A UUID, chosen by the client: the same request again returns the same answer. Optional."""
     if_not_exists: _builtins.bool
-    """Answers with the namespace that is there."""
+    """Return an existing namespace instead of failing."""
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Properties, under "user."."""
@@ -758,17 +766,17 @@ Global___CreateNamespaceRequest: _TypeAlias = CreateNamespaceRequest  # noqa: Y0
 
 @_typing.final
 class CreateNamespaceResponse(_message.Message):
-    """The namespace is made."""
+    """Answer of CreateNamespace."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAMESPACE_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
-    """False where it was there before."""
+    """False if it existed."""
     @_builtins.property
     def namespace(self) -> Global___Namespace:
-        """It."""
+        """The namespace."""
 
     def __init__(
         self,
@@ -816,7 +824,7 @@ class Namespace(_message.Message):
     name: _builtins.str
     """Its name."""
     create_time_us: _builtins.int
-    """When it was made; 0: not known."""
+    """When it was created; 0: unknown."""
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Properties."""
@@ -838,7 +846,7 @@ Global___Namespace: _TypeAlias = Namespace  # noqa: Y015
 
 @_typing.final
 class GetNamespaceRequest(_message.Message):
-    """Asks for a namespace."""
+    """Request of GetNamespace."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -860,14 +868,14 @@ Global___GetNamespaceRequest: _TypeAlias = GetNamespaceRequest  # noqa: Y015
 
 @_typing.final
 class GetNamespaceResponse(_message.Message):
-    """A namespace."""
+    """Answer of GetNamespace."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAMESPACE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def namespace(self) -> Global___Namespace:
-        """It."""
+        """The namespace."""
 
     def __init__(
         self,
@@ -884,16 +892,16 @@ Global___GetNamespaceResponse: _TypeAlias = GetNamespaceResponse  # noqa: Y015
 
 @_typing.final
 class ListNamespacesRequest(_message.Message):
-    """Asks for namespaces."""
+    """Request of ListNamespaces."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most so many; 0: 100."""
+    """The most items to return; 0: 100."""
     page_token: _builtins.str
-    """From the answer before."""
+    """The token of the previous answer."""
     def __init__(
         self,
         *,
@@ -910,7 +918,7 @@ Global___ListNamespacesRequest: _TypeAlias = ListNamespacesRequest  # noqa: Y015
 
 @_typing.final
 class ListNamespacesResponse(_message.Message):
-    """Namespaces."""
+    """Answer of ListNamespaces."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -918,14 +926,14 @@ class ListNamespacesResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     NAMESPACES_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end."""
+    """Empty on the last page."""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Their names."""
 
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___Namespace]:
-        """They, in the order of the names."""
+        """The namespaces, in the order of their names."""
 
     def __init__(
         self,
@@ -944,7 +952,7 @@ Global___ListNamespacesResponse: _TypeAlias = ListNamespacesResponse  # noqa: Y0
 
 @_typing.final
 class DropNamespaceRequest(_message.Message):
-    """Drops a namespace."""
+    """Request of DropNamespace."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -953,7 +961,7 @@ class DropNamespaceRequest(_message.Message):
     name: _builtins.str
     """Its name."""
     validate_only: _builtins.bool
-    """Only checks."""
+    """Validate only; change nothing."""
     def __init__(
         self,
         *,
@@ -970,7 +978,7 @@ Global___DropNamespaceRequest: _TypeAlias = DropNamespaceRequest  # noqa: Y015
 
 @_typing.final
 class DropNamespaceResponse(_message.Message):
-    """The namespace is dropped."""
+    """Answer of DropNamespace."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

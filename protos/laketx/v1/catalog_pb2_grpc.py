@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CatalogServiceStub:
-    """Makes, finds and alters tables.
+    """Creates, finds and alters tables.
     """
 
     def __init__(self, channel):
@@ -93,74 +93,74 @@ class CatalogServiceStub:
 
 
 class CatalogServiceServicer:
-    """Makes, finds and alters tables.
+    """Creates, finds and alters tables.
     """
 
     def CreateTable(self, request, context):
-        """Makes a table. Its version 0 is the creation.
+        """Creates a table. Version 0 is its creation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTable(self, request, context):
-        """One table, by name or id.
+        """Returns a table, by name or id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTables(self, request, context):
-        """Tables, by name.
+        """Lists tables, by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSchemas(self, request, context):
-        """Schema versions of a table, oldest first.
+        """Lists the schema versions of a table, oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AlterTable(self, request, context):
-        """Alters columns, properties, profile, comment or features, as a commit of its own.
+        """Alters columns, properties, profile, comment, features or the name, in a commit of its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DropTable(self, request, context):
-        """Drops a table; its open transactions end.
+        """Drops a table. Its open transactions end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndropTable(self, request, context):
-        """Brings a dropped table back, inside retention.
+        """Brings a dropped table back, within its retention.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateNamespace(self, request, context):
-        """Makes a namespace.
+        """Creates a namespace.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetNamespace(self, request, context):
-        """One namespace.
+        """Returns a namespace.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListNamespaces(self, request, context):
-        """Namespaces, by name.
+        """Lists namespaces, by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -240,7 +240,7 @@ def add_CatalogServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CatalogService:
-    """Makes, finds and alters tables.
+    """Creates, finds and alters tables.
     """
 
     @staticmethod

@@ -27,65 +27,65 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CatalogServiceStub:
-    """Makes, finds and alters tables."""
+    """Creates, finds and alters tables."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CatalogServiceAsyncStub: ...
     CreateTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.CreateTableRequest, _catalog_pb2.CreateTableResponse]
-    """Makes a table. Its version 0 is the creation."""
+    """Creates a table. Version 0 is its creation."""
     GetTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.GetTableRequest, _catalog_pb2.GetTableResponse]
-    """One table, by name or id."""
+    """Returns a table, by name or id."""
     ListTables: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListTablesRequest, _catalog_pb2.ListTablesResponse]
-    """Tables, by name."""
+    """Lists tables, by name."""
     ListSchemas: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListSchemasRequest, _catalog_pb2.ListSchemasResponse]
-    """Schema versions of a table, oldest first."""
+    """Lists the schema versions of a table, oldest first."""
     AlterTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.AlterTableRequest, _catalog_pb2.AlterTableResponse]
-    """Alters columns, properties, profile, comment or features, as a commit of its own."""
+    """Alters columns, properties, profile, comment, features or the name, in a commit of its own."""
     DropTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropTableRequest, _catalog_pb2.DropTableResponse]
-    """Drops a table; its open transactions end."""
+    """Drops a table. Its open transactions end."""
     UndropTable: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.UndropTableRequest, _catalog_pb2.UndropTableResponse]
-    """Brings a dropped table back, inside retention."""
+    """Brings a dropped table back, within its retention."""
     CreateNamespace: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.CreateNamespaceRequest, _catalog_pb2.CreateNamespaceResponse]
-    """Makes a namespace."""
+    """Creates a namespace."""
     GetNamespace: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.GetNamespaceRequest, _catalog_pb2.GetNamespaceResponse]
-    """One namespace."""
+    """Returns a namespace."""
     ListNamespaces: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListNamespacesRequest, _catalog_pb2.ListNamespacesResponse]
-    """Namespaces, by name."""
+    """Lists namespaces, by name."""
     DropNamespace: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropNamespaceRequest, _catalog_pb2.DropNamespaceResponse]
     """Drops an empty namespace."""
 
 @_typing.type_check_only
 class CatalogServiceAsyncStub(CatalogServiceStub):
-    """Makes, finds and alters tables."""
+    """Creates, finds and alters tables."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.CreateTableRequest, _catalog_pb2.CreateTableResponse]  # type: ignore[assignment]
-    """Makes a table. Its version 0 is the creation."""
+    """Creates a table. Version 0 is its creation."""
     GetTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.GetTableRequest, _catalog_pb2.GetTableResponse]  # type: ignore[assignment]
-    """One table, by name or id."""
+    """Returns a table, by name or id."""
     ListTables: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListTablesRequest, _catalog_pb2.ListTablesResponse]  # type: ignore[assignment]
-    """Tables, by name."""
+    """Lists tables, by name."""
     ListSchemas: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListSchemasRequest, _catalog_pb2.ListSchemasResponse]  # type: ignore[assignment]
-    """Schema versions of a table, oldest first."""
+    """Lists the schema versions of a table, oldest first."""
     AlterTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.AlterTableRequest, _catalog_pb2.AlterTableResponse]  # type: ignore[assignment]
-    """Alters columns, properties, profile, comment or features, as a commit of its own."""
+    """Alters columns, properties, profile, comment, features or the name, in a commit of its own."""
     DropTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropTableRequest, _catalog_pb2.DropTableResponse]  # type: ignore[assignment]
-    """Drops a table; its open transactions end."""
+    """Drops a table. Its open transactions end."""
     UndropTable: _aio.UnaryUnaryMultiCallable[_catalog_pb2.UndropTableRequest, _catalog_pb2.UndropTableResponse]  # type: ignore[assignment]
-    """Brings a dropped table back, inside retention."""
+    """Brings a dropped table back, within its retention."""
     CreateNamespace: _aio.UnaryUnaryMultiCallable[_catalog_pb2.CreateNamespaceRequest, _catalog_pb2.CreateNamespaceResponse]  # type: ignore[assignment]
-    """Makes a namespace."""
+    """Creates a namespace."""
     GetNamespace: _aio.UnaryUnaryMultiCallable[_catalog_pb2.GetNamespaceRequest, _catalog_pb2.GetNamespaceResponse]  # type: ignore[assignment]
-    """One namespace."""
+    """Returns a namespace."""
     ListNamespaces: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListNamespacesRequest, _catalog_pb2.ListNamespacesResponse]  # type: ignore[assignment]
-    """Namespaces, by name."""
+    """Lists namespaces, by name."""
     DropNamespace: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropNamespaceRequest, _catalog_pb2.DropNamespaceResponse]  # type: ignore[assignment]
     """Drops an empty namespace."""
 
 class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Makes, finds and alters tables."""
+    """Creates, finds and alters tables."""
 
     @_abc_1.abstractmethod
     def CreateTable(
@@ -93,7 +93,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.CreateTableRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.CreateTableResponse, _abc.Awaitable[_catalog_pb2.CreateTableResponse]]:
-        """Makes a table. Its version 0 is the creation."""
+        """Creates a table. Version 0 is its creation."""
 
     @_abc_1.abstractmethod
     def GetTable(
@@ -101,7 +101,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.GetTableRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.GetTableResponse, _abc.Awaitable[_catalog_pb2.GetTableResponse]]:
-        """One table, by name or id."""
+        """Returns a table, by name or id."""
 
     @_abc_1.abstractmethod
     def ListTables(
@@ -109,7 +109,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.ListTablesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.ListTablesResponse, _abc.Awaitable[_catalog_pb2.ListTablesResponse]]:
-        """Tables, by name."""
+        """Lists tables, by name."""
 
     @_abc_1.abstractmethod
     def ListSchemas(
@@ -117,7 +117,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.ListSchemasRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.ListSchemasResponse, _abc.Awaitable[_catalog_pb2.ListSchemasResponse]]:
-        """Schema versions of a table, oldest first."""
+        """Lists the schema versions of a table, oldest first."""
 
     @_abc_1.abstractmethod
     def AlterTable(
@@ -125,7 +125,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.AlterTableRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.AlterTableResponse, _abc.Awaitable[_catalog_pb2.AlterTableResponse]]:
-        """Alters columns, properties, profile, comment or features, as a commit of its own."""
+        """Alters columns, properties, profile, comment, features or the name, in a commit of its own."""
 
     @_abc_1.abstractmethod
     def DropTable(
@@ -133,7 +133,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.DropTableRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.DropTableResponse, _abc.Awaitable[_catalog_pb2.DropTableResponse]]:
-        """Drops a table; its open transactions end."""
+        """Drops a table. Its open transactions end."""
 
     @_abc_1.abstractmethod
     def UndropTable(
@@ -141,7 +141,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.UndropTableRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.UndropTableResponse, _abc.Awaitable[_catalog_pb2.UndropTableResponse]]:
-        """Brings a dropped table back, inside retention."""
+        """Brings a dropped table back, within its retention."""
 
     @_abc_1.abstractmethod
     def CreateNamespace(
@@ -149,7 +149,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.CreateNamespaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.CreateNamespaceResponse, _abc.Awaitable[_catalog_pb2.CreateNamespaceResponse]]:
-        """Makes a namespace."""
+        """Creates a namespace."""
 
     @_abc_1.abstractmethod
     def GetNamespace(
@@ -157,7 +157,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.GetNamespaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.GetNamespaceResponse, _abc.Awaitable[_catalog_pb2.GetNamespaceResponse]]:
-        """One namespace."""
+        """Returns a namespace."""
 
     @_abc_1.abstractmethod
     def ListNamespaces(
@@ -165,7 +165,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.ListNamespacesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.ListNamespacesResponse, _abc.Awaitable[_catalog_pb2.ListNamespacesResponse]]:
-        """Namespaces, by name."""
+        """Lists namespaces, by name."""
 
     @_abc_1.abstractmethod
     def DropNamespace(

@@ -27,33 +27,33 @@ class _TaskState:
 class _TaskStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     TASK_STATE_UNSPECIFIED: _TaskState.ValueType  # 0
-    """Not given."""
+    """Not set."""
     TASK_STATE_QUEUED: _TaskState.ValueType  # 1
-    """Waits for a worker, perhaps until a back-off is over."""
+    """Waits for a worker, possibly until a back-off ends."""
     TASK_STATE_CLAIMED: _TaskState.ValueType  # 2
     """A worker holds it."""
     TASK_STATE_DONE: _TaskState.ValueType  # 3
     """Its transaction committed."""
     TASK_STATE_FAILED: _TaskState.ValueType  # 4
-    """Failed so often that an alarm is raised. It is still handed out, at the longest back-off."""
+    """Failed so often that it raises an alarm. It is still handed out, at the longest back-off."""
     TASK_STATE_CANCELLED: _TaskState.ValueType  # 5
-    """Called off, or of no use any more."""
+    """Cancelled, or no longer useful."""
 
 class TaskState(_TaskState, metaclass=_TaskStateEnumTypeWrapper):
     """State of a task."""
 
 TASK_STATE_UNSPECIFIED: TaskState.ValueType  # 0
-"""Not given."""
+"""Not set."""
 TASK_STATE_QUEUED: TaskState.ValueType  # 1
-"""Waits for a worker, perhaps until a back-off is over."""
+"""Waits for a worker, possibly until a back-off ends."""
 TASK_STATE_CLAIMED: TaskState.ValueType  # 2
 """A worker holds it."""
 TASK_STATE_DONE: TaskState.ValueType  # 3
 """Its transaction committed."""
 TASK_STATE_FAILED: TaskState.ValueType  # 4
-"""Failed so often that an alarm is raised. It is still handed out, at the longest back-off."""
+"""Failed so often that it raises an alarm. It is still handed out, at the longest back-off."""
 TASK_STATE_CANCELLED: TaskState.ValueType  # 5
-"""Called off, or of no use any more."""
+"""Cancelled, or no longer useful."""
 Global___TaskState: _TypeAlias = TaskState  # noqa: Y015
 
 class _RowOrder:
@@ -63,9 +63,9 @@ class _RowOrder:
 class _RowOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RowOrder.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ROW_ORDER_UNSPECIFIED: _RowOrder.ValueType  # 0
-    """As they come."""
+    """No order."""
     ROW_ORDER_SORT: _RowOrder.ValueType  # 1
-    """By the columns, one after the other."""
+    """By the columns, in order."""
     ROW_ORDER_ZORDER: _RowOrder.ValueType  # 2
     """Along a Z-order curve over the columns."""
 
@@ -73,16 +73,16 @@ class RowOrder(_RowOrder, metaclass=_RowOrderEnumTypeWrapper):
     """How clustering orders rows."""
 
 ROW_ORDER_UNSPECIFIED: RowOrder.ValueType  # 0
-"""As they come."""
+"""No order."""
 ROW_ORDER_SORT: RowOrder.ValueType  # 1
-"""By the columns, one after the other."""
+"""By the columns, in order."""
 ROW_ORDER_ZORDER: RowOrder.ValueType  # 2
 """Along a Z-order curve over the columns."""
 Global___RowOrder: _TypeAlias = RowOrder  # noqa: Y015
 
 @_typing.final
 class TaskOptions(_message.Message):
-    """How a task's outputs are to be written."""
+    """How to write a task's outputs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -90,9 +90,9 @@ class TaskOptions(_message.Message):
     ORDER_FIELD_NUMBER: _builtins.int
     ORDER_COLUMNS_FIELD_NUMBER: _builtins.int
     file_bytes_target: _builtins.int
-    """Size of a file that the worker aims at, in bytes; in a request 0: the table's."""
+    """Target size of a file in bytes; in a request 0: the table's."""
     order: Global___RowOrder.ValueType
-    """Order of the rows; in a request not given: the table's."""
+    """Order of the rows; in a request not set: the table's."""
     @_builtins.property
     def order_columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Columns of the order."""
@@ -114,8 +114,8 @@ Global___TaskOptions: _TypeAlias = TaskOptions  # noqa: Y015
 
 @_typing.final
 class TaskGroup(_message.Message):
-    """One bucket's part of a task. In append tables the bucket is 0. Where a page has no room for all its inputs, the next
-    page begins with a group of the same place that holds more of them.
+    """The part of a task in one bucket (0 in append tables). If a page has no room for all inputs, the next page begins
+    with a group of the same bucket that contains more of them.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -131,11 +131,11 @@ class TaskGroup(_message.Message):
     bucket: _builtins.int
     """Bucket of the inputs."""
     delete_sets_left_out: _builtins.bool
-    """The delete sets are too large for an answer: ask for a plan of the partition at the task's read version."""
+    """The delete sets are too large for an answer: plan a scan of the partition at the task's read version."""
     files: _builtins.int
     """Number of inputs."""
     rows: _builtins.int
-    """Their rows, hidden ones included."""
+    """Their rows, including hidden ones."""
     bytes: _builtins.int
     """Their bytes."""
     @_builtins.property
@@ -144,7 +144,7 @@ class TaskGroup(_message.Message):
 
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LiveEntry]:
-        """Files that are replaced, without their statistics, by data version; empty in lists of tasks."""
+        """Files to replace, without their statistics, by data version; empty in lists of tasks."""
 
     @_builtins.property
     def delete_sets(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LiveEntry]:
@@ -172,7 +172,7 @@ Global___TaskGroup: _TypeAlias = TaskGroup  # noqa: Y015
 
 @_typing.final
 class TaskGain(_message.Message):
-    """What a task is expected to bring."""
+    """The expected benefit of a task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -181,13 +181,13 @@ class TaskGain(_message.Message):
     COST_BYTES_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     files_less: _builtins.int
-    """Files that a scan opens less."""
+    """Number of files that a scan no longer opens."""
     rows_less: _builtins.int
-    """Rows, hidden and hiding ones, that a scan reads less."""
+    """Number of rows, hidden and hiding, that a scan no longer reads."""
     cost_bytes: _builtins.int
-    """Bytes that are read and written for it."""
+    """Bytes that the task reads and writes."""
     score: _builtins.float
-    """Gain for each byte of cost; tasks are ordered by it, larger first."""
+    """Benefit per byte of cost; tasks with a higher score come first."""
     def __init__(
         self,
         *,
@@ -206,7 +206,7 @@ Global___TaskGain: _TypeAlias = TaskGain  # noqa: Y015
 
 @_typing.final
 class MaintenanceTask(_message.Message):
-    """One piece of work."""
+    """A task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -238,44 +238,48 @@ class MaintenanceTask(_message.Message):
     table_id: _builtins.str
     """The table."""
     operation: _common_pb2.Operation.ValueType
-    """What is to be done."""
+    """The operation."""
     read_version: _builtins.int
-    """Version that the inputs are live at; the transaction begins there. Set anew with every claim."""
+    """Version at which the inputs are live; the transaction begins there. Every claim sets it again."""
     state: Global___TaskState.ValueType
     """State."""
     fence: _builtins.int
-    """Grows with every claim; who comes with an older one is refused."""
+    """A number that grows with every claim; a worker with an older one is refused."""
     reason: _builtins.str
-    """Why it is worth it, for people."""
+    """Why the task is worthwhile, for people."""
     table_name: _builtins.str
     """Name of the table."""
     priority: _builtins.int
-    """Higher ones are handed out first; 0: by policy, operators' are 100 unless they say otherwise."""
+    """Tasks of higher priority are handed out first; 0: planned by policy; operators' tasks have 100 unless they choose
+    otherwise.
+    """
     progress: _builtins.float
-    """Share done, 0 to 1, as the worker said last."""
+    """Fraction done, 0 to 1, as last reported by the worker."""
     attempts: _builtins.int
-    """Attempts that ended without a commit."""
+    """Number of attempts that ended without a commit."""
     error: _builtins.str
-    """How the last of them ended; why it was called off."""
+    """How the last attempt ended, or why the task was cancelled."""
     create_time_us: _builtins.int
     """When it was queued, by the service's clock."""
     start_time_us: _builtins.int
-    """When it was claimed last; 0: never."""
+    """When it was last claimed; 0: never."""
     end_time_us: _builtins.int
-    """When it ended; 0: it hasn't."""
+    """When it ended; 0: not yet."""
     not_before_us: _builtins.int
-    """Not handed out before; 0: at once."""
+    """Not handed out before this time; 0: at once."""
     txn_id: _builtins.str
     """The transaction begun under the claim; in state DONE the one that committed."""
     groups_left_out: _builtins.int
-    """Groups that the answer had no room for; GetTask shows them all, in pages. In pages of GetTask and ClaimTask 0."""
+    """Number of groups left out of the answer; GetTask returns all of them, in pages. 0 in pages of GetTask and
+    ClaimTask.
+    """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskGroup]:
-        """What is replaced, bucket by bucket; outputs are left to the worker."""
+        """The inputs, bucket by bucket; the worker chooses the outputs."""
 
     @_builtins.property
     def gain(self) -> Global___TaskGain:
-        """What it is expected to bring."""
+        """Its expected benefit."""
 
     @_builtins.property
     def options(self) -> Global___TaskOptions:
@@ -283,11 +287,11 @@ class MaintenanceTask(_message.Message):
 
     @_builtins.property
     def worker(self) -> _common_pb2.Principal:
-        """Who holds it or held it last."""
+        """The worker that holds it, or held it last."""
 
     @_builtins.property
     def requested_by(self) -> _common_pb2.Principal:
-        """Who asked for it; empty: the table's policy."""
+        """The operator who requested it; empty: the table's policy."""
 
     def __init__(
         self,
@@ -326,8 +330,8 @@ Global___MaintenanceTask: _TypeAlias = MaintenanceTask  # noqa: Y015
 
 @_typing.final
 class TaskClaim(_message.Message):
-    """A claim that a transaction works for. With it, the commit ends the task in the same step, and a claim that was lost
-    means a commit that is refused.
+    """The claim that a transaction works under. The commit ends the task in the same step, and is refused if the claim is
+    lost.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -354,7 +358,7 @@ Global___TaskClaim: _TypeAlias = TaskClaim  # noqa: Y015
 
 @_typing.final
 class PlanMaintenanceRequest(_message.Message):
-    """Asks what would run."""
+    """Request of PlanMaintenance."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -366,11 +370,11 @@ class PlanMaintenanceRequest(_message.Message):
     table_id: _builtins.str
     """The table."""
     operation: _common_pb2.Operation.ValueType
-    """Only this operation, wanted whatever the policy says; not given: what the policy wants."""
+    """Only this operation, regardless of the policy; not set: what the policy asks for."""
     page_size: _builtins.int
-    """At most so many; 0: 100."""
+    """The most items to return; 0: 100."""
     page_token: _builtins.str
-    """From the answer before."""
+    """The token of the previous answer."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
         """Only these partitions; empty: all."""
@@ -394,7 +398,7 @@ Global___PlanMaintenanceRequest: _TypeAlias = PlanMaintenanceRequest  # noqa: Y0
 
 @_typing.final
 class PlanMaintenanceResponse(_message.Message):
-    """What would run."""
+    """Answer of PlanMaintenance."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -404,16 +408,18 @@ class PlanMaintenanceResponse(_message.Message):
     READ_VERSION_FIELD_NUMBER: _builtins.int
     HELD_BACK_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end."""
+    """Empty on the last page."""
     tasks_in_all: _builtins.int
-    """Tasks of the plan in all."""
+    """Total number of tasks in the plan."""
     read_version: _builtins.int
-    """Version that was planned at."""
+    """Version of the plan."""
     held_back: _builtins.str
-    """Why the policy runs nothing now although it may be worth it: switched off, outside its windows; empty: it runs."""
+    """Why the policy runs nothing now although it may be worthwhile: switched off, or outside its windows; empty: it
+    runs.
+    """
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___MaintenanceTask]:
-        """Tasks, most gain for its cost first."""
+        """Tasks, highest score first."""
 
     def __init__(
         self,
@@ -434,7 +440,7 @@ Global___PlanMaintenanceResponse: _TypeAlias = PlanMaintenanceResponse  # noqa: 
 
 @_typing.final
 class RequestTaskRequest(_message.Message):
-    """Asks for tasks."""
+    """Request of RequestTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -447,20 +453,20 @@ class RequestTaskRequest(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The client's own UUIDv7; the same again gets the same tasks."""
+    """A UUIDv7, chosen by the client; the same request again returns the same tasks."""
     table_id: _builtins.str
     """The table."""
     operation: _common_pb2.Operation.ValueType
     """Minor, major or clustering."""
     priority: _builtins.int
-    """Higher ones are handed out first; absent: 100."""
+    """Tasks of higher priority are handed out first; absent: 100."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
         """Only these partitions; empty: all."""
 
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.CompactionGroup]:
-        """The operator's own plan, inputs alone; checked as a commit's. Empty: what the planner finds."""
+        """An explicit plan, inputs only, checked like a commit's. Empty: what the planner finds."""
 
     @_builtins.property
     def options(self) -> Global___TaskOptions:
@@ -468,7 +474,7 @@ class RequestTaskRequest(_message.Message):
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who asks."""
+        """Who makes the request."""
 
     def __init__(
         self,
@@ -494,17 +500,17 @@ Global___RequestTaskRequest: _TypeAlias = RequestTaskRequest  # noqa: Y015
 
 @_typing.final
 class RequestTaskResponse(_message.Message):
-    """The tasks are queued."""
+    """Answer of RequestTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TASKS_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
     left_out: _builtins.int
-    """Tasks that one request is too small for: ask again when these are done."""
+    """Number of tasks that did not fit into one request: request again when these are done."""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___MaintenanceTask]:
-        """They; none where nothing was found worth doing."""
+        """The queued tasks; empty if the planner found nothing worthwhile."""
 
     def __init__(
         self,
@@ -522,7 +528,7 @@ Global___RequestTaskResponse: _TypeAlias = RequestTaskResponse  # noqa: Y015
 
 @_typing.final
 class ClaimTaskRequest(_message.Message):
-    """Takes a task."""
+    """Request of ClaimTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -531,14 +537,14 @@ class ClaimTaskRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     TABLE_IDS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The client's own UUIDv7; the same again gets the same task while it is held."""
+    """A UUIDv7, chosen by the client; the same request again returns the same task while it is held."""
     @_builtins.property
     def worker(self) -> _common_pb2.Principal:
-        """Who takes it."""
+        """The worker."""
 
     @_builtins.property
     def operations(self) -> _containers.RepeatedScalarFieldContainer[_common_pb2.Operation.ValueType]:
-        """The kinds it can do; empty: all."""
+        """The operations that it can do; empty: all."""
 
     @_builtins.property
     def table_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -562,7 +568,7 @@ Global___ClaimTaskRequest: _TypeAlias = ClaimTaskRequest  # noqa: Y015
 
 @_typing.final
 class ClaimTaskResponse(_message.Message):
-    """The task taken."""
+    """Answer of ClaimTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -572,10 +578,10 @@ class ClaimTaskResponse(_message.Message):
     lease_ms: _builtins.int
     """The lease."""
     next_page_token: _builtins.str
-    """For GetTask, which shows more of its groups and inputs; empty: these are all."""
+    """A token for GetTask, which returns more groups and inputs; empty: these are all."""
     @_builtins.property
     def task(self) -> Global___MaintenanceTask:
-        """It; absent: there is none."""
+        """The task; absent: there is none."""
 
     def __init__(
         self,
@@ -594,7 +600,7 @@ Global___ClaimTaskResponse: _TypeAlias = ClaimTaskResponse  # noqa: Y015
 
 @_typing.final
 class RenewTaskRequest(_message.Message):
-    """Keeps a task."""
+    """Request of RenewTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -606,7 +612,7 @@ class RenewTaskRequest(_message.Message):
     fence: _builtins.int
     """The claim's fence."""
     progress: _builtins.float
-    """Share done, 0 to 1."""
+    """Fraction done, 0 to 1."""
     def __init__(
         self,
         *,
@@ -624,7 +630,7 @@ Global___RenewTaskRequest: _TypeAlias = RenewTaskRequest  # noqa: Y015
 
 @_typing.final
 class RenewTaskResponse(_message.Message):
-    """The task is kept."""
+    """Answer of RenewTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -633,14 +639,14 @@ class RenewTaskResponse(_message.Message):
     DOOMED_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     lease_ms: _builtins.int
-    """The lease from here on."""
+    """The new lease."""
     cancelled: _builtins.bool
-    """Stop: the task was called off or is doomed."""
+    """Stop: the task was cancelled or is doomed."""
     reason: _builtins.str
     """Why to stop."""
     @_builtins.property
     def doomed(self) -> _common_pb2.Conflict:
-        """Set where a user's commit doomed it."""
+        """Set if a user's commit doomed it."""
 
     def __init__(
         self,
@@ -660,7 +666,7 @@ Global___RenewTaskResponse: _TypeAlias = RenewTaskResponse  # noqa: Y015
 
 @_typing.final
 class FinishTaskRequest(_message.Message):
-    """Reports how an attempt ended."""
+    """Request of FinishTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -674,11 +680,11 @@ class FinishTaskRequest(_message.Message):
     fence: _builtins.int
     """The claim's fence."""
     txn_id: _builtins.str
-    """The transaction that committed it; empty: it didn't."""
+    """The transaction that committed it; empty: none did."""
     error: _builtins.str
-    """Why it failed."""
+    """Why the attempt failed."""
     give_back: _builtins.bool
-    """Nothing failed, the worker stops: the task is queued again and the attempt not counted."""
+    """The worker stops without a failure: the task is queued again, and the attempt does not count."""
     def __init__(
         self,
         *,
@@ -698,7 +704,7 @@ Global___FinishTaskRequest: _TypeAlias = FinishTaskRequest  # noqa: Y015
 
 @_typing.final
 class FinishTaskResponse(_message.Message):
-    """The end is noted."""
+    """Answer of FinishTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -722,7 +728,7 @@ Global___FinishTaskResponse: _TypeAlias = FinishTaskResponse  # noqa: Y015
 
 @_typing.final
 class CancelTaskRequest(_message.Message):
-    """Calls a task off."""
+    """Request of CancelTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -731,7 +737,7 @@ class CancelTaskRequest(_message.Message):
     task_id: _builtins.str
     """The task."""
     reason: _builtins.str
-    """Why; shown to who asks."""
+    """The reason, shown with the task."""
     def __init__(
         self,
         *,
@@ -748,7 +754,7 @@ Global___CancelTaskRequest: _TypeAlias = CancelTaskRequest  # noqa: Y015
 
 @_typing.final
 class CancelTaskResponse(_message.Message):
-    """The task is called off."""
+    """Answer of CancelTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -772,7 +778,7 @@ Global___CancelTaskResponse: _TypeAlias = CancelTaskResponse  # noqa: Y015
 
 @_typing.final
 class GetTaskRequest(_message.Message):
-    """Asks for a task."""
+    """Request of GetTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -781,7 +787,7 @@ class GetTaskRequest(_message.Message):
     task_id: _builtins.str
     """The task."""
     page_token: _builtins.str
-    """From the answer before, or from the claim's."""
+    """The token of the previous answer, or of the claim."""
     def __init__(
         self,
         *,
@@ -798,17 +804,17 @@ Global___GetTaskRequest: _TypeAlias = GetTaskRequest  # noqa: Y015
 
 @_typing.final
 class GetTaskResponse(_message.Message):
-    """A task."""
+    """Answer of GetTask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TASK_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Where there are more groups or inputs than one answer holds; empty at the end."""
+    """Set if there are more groups or inputs than one answer can carry; empty on the last page."""
     @_builtins.property
     def task(self) -> Global___MaintenanceTask:
-        """It; with its inputs while it is claimed."""
+        """The task; with its inputs while it is claimed."""
 
     def __init__(
         self,
@@ -826,7 +832,7 @@ Global___GetTaskResponse: _TypeAlias = GetTaskResponse  # noqa: Y015
 
 @_typing.final
 class ListTasksRequest(_message.Message):
-    """Asks for tasks."""
+    """Request of ListTasks."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -835,14 +841,14 @@ class ListTasksRequest(_message.Message):
     TABLE_ID_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most so many; 0: 100."""
+    """The most items to return; 0: 100."""
     page_token: _builtins.str
-    """From the answer before."""
+    """The token of the previous answer."""
     table_id: _builtins.str
     """Only of this table."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___TaskState.ValueType]:
-        """Only in these states; empty: those that haven't ended."""
+        """Only in these states; empty: tasks that haven't ended."""
 
     def __init__(
         self,
@@ -862,7 +868,7 @@ Global___ListTasksRequest: _TypeAlias = ListTasksRequest  # noqa: Y015
 
 @_typing.final
 class ListTasksResponse(_message.Message):
-    """Tasks."""
+    """Answer of ListTasks."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -873,18 +879,18 @@ class ListTasksResponse(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     OLDEST_CREATE_TIME_US_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end, and only there."""
+    """Empty only on the last page."""
     queued: _builtins.int
-    """Tasks of all tables that wait."""
+    """Number of waiting tasks of all tables."""
     claimed: _builtins.int
-    """Tasks of all tables that are held."""
+    """Number of claimed tasks of all tables."""
     failed: _builtins.int
-    """Tasks of all tables with an alarm."""
+    """Number of tasks with an alarm, of all tables."""
     oldest_create_time_us: _builtins.int
-    """When the oldest of those that haven't ended was queued; 0: there is none."""
+    """When the oldest task that hasn't ended was queued; 0: there is none."""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___MaintenanceTask]:
-        """They, without their inputs; with a filter perhaps few or none although more follow."""
+        """The tasks, without their inputs. With a filter, a page can be short or empty although more follow."""
 
     def __init__(
         self,
@@ -906,7 +912,7 @@ Global___ListTasksResponse: _TypeAlias = ListTasksResponse  # noqa: Y015
 
 @_typing.final
 class ListPurgeableRequest(_message.Message):
-    """Asks what may be deleted."""
+    """Request of ListPurgeable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -914,11 +920,11 @@ class ListPurgeableRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
-    """The table, which may have been dropped; empty: asks which tables have something to purge."""
+    """The table, live or dropped; empty: list the tables that have something to purge."""
     page_size: _builtins.int
-    """At most so many; 0: 1,000."""
+    """The most items to return; 0: 1,000."""
     page_token: _builtins.str
-    """From the answer before."""
+    """The token of the previous answer."""
     def __init__(
         self,
         *,
@@ -936,7 +942,7 @@ Global___ListPurgeableRequest: _TypeAlias = ListPurgeableRequest  # noqa: Y015
 
 @_typing.final
 class ListPurgeableResponse(_message.Message):
-    """What may be deleted."""
+    """Answer of ListPurgeable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -944,14 +950,14 @@ class ListPurgeableResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     TABLE_IDS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end."""
+    """Empty on the last page."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Paths relative to the table's folder."""
 
     @_builtins.property
     def table_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Where no table was named: those that have something to purge, dropped ones too."""
+        """If the request named no table: the tables that have something to purge, including dropped ones."""
 
     def __init__(
         self,
@@ -970,7 +976,7 @@ Global___ListPurgeableResponse: _TypeAlias = ListPurgeableResponse  # noqa: Y015
 
 @_typing.final
 class ConfirmPurgedRequest(_message.Message):
-    """Confirms a deletion."""
+    """Request of ConfirmPurged."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -980,7 +986,7 @@ class ConfirmPurgedRequest(_message.Message):
     """The table."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Paths deleted. Those that are not on the list are no error."""
+        """Paths deleted. Paths that are not on the list are no error."""
 
     def __init__(
         self,
@@ -998,7 +1004,7 @@ Global___ConfirmPurgedRequest: _TypeAlias = ConfirmPurgedRequest  # noqa: Y015
 
 @_typing.final
 class ConfirmPurgedResponse(_message.Message):
-    """The deletion is noted."""
+    """Answer of ConfirmPurged."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1015,16 +1021,16 @@ Global___ConfirmPurgedResponse: _TypeAlias = ConfirmPurgedResponse  # noqa: Y015
 
 @_typing.final
 class ListSweepableRequest(_message.Message):
-    """Asks for folders to sweep."""
+    """Request of ListSweepable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most so many; 0: 100."""
+    """The most items to return; 0: 100."""
     page_token: _builtins.str
-    """From the answer before."""
+    """The token of the previous answer."""
     def __init__(
         self,
         *,
@@ -1048,9 +1054,11 @@ class SweepableFolder(_message.Message):
     TABLE_ID_FIELD_NUMBER: _builtins.int
     TXN_ID_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
-    """The table whose folder it lies in."""
+    """The table that the folder belongs to."""
     txn_id: _builtins.str
-    """The transaction whose folder it is, below the table's; empty: the table is gone, and its whole folder may go."""
+    """The transaction whose folder it is, below the table's; empty: the table is gone, and its whole folder can be
+    deleted.
+    """
     def __init__(
         self,
         *,
@@ -1067,7 +1075,7 @@ Global___SweepableFolder: _TypeAlias = SweepableFolder  # noqa: Y015
 
 @_typing.final
 class ListSweepableResponse(_message.Message):
-    """Folders to sweep. Before a file of a transaction's folder is deleted, CheckPaths is asked about it."""
+    """Answer of ListSweepable. Before a file in a transaction's folder is deleted, ask CheckPaths about it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1075,12 +1083,12 @@ class ListSweepableResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SETTLED_TXN_ID_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty at the end."""
+    """Empty on the last page."""
     settled_txn_id: _builtins.str
-    """Once this page and those before it are swept, this may be confirmed; empty: nothing."""
+    """When this page and all pages before it are swept, this id can be confirmed; empty: nothing can."""
     @_builtins.property
     def folders(self) -> _containers.RepeatedCompositeFieldContainer[Global___SweepableFolder]:
-        """They; there may be none before the end."""
+        """The folders; a page before the last can be empty."""
 
     def __init__(
         self,
@@ -1099,7 +1107,7 @@ Global___ListSweepableResponse: _TypeAlias = ListSweepableResponse  # noqa: Y015
 
 @_typing.final
 class ConfirmSweptRequest(_message.Message):
-    """Confirms a sweep."""
+    """Request of ConfirmSwept."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1121,7 +1129,7 @@ Global___ConfirmSweptRequest: _TypeAlias = ConfirmSweptRequest  # noqa: Y015
 
 @_typing.final
 class ConfirmSweptResponse(_message.Message):
-    """The sweep is noted: folders up to there are not listed again."""
+    """Answer of ConfirmSwept: folders up to the transaction are not listed again."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1138,14 +1146,14 @@ Global___ConfirmSweptResponse: _TypeAlias = ConfirmSweptResponse  # noqa: Y015
 
 @_typing.final
 class CheckPathsRequest(_message.Message):
-    """Asks about files."""
+    """Request of CheckPaths."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TABLE_ID_FIELD_NUMBER: _builtins.int
     PATHS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
-    """The table, which may have been dropped."""
+    """The table, live or dropped."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Paths relative to its folder, at most 10,000."""
@@ -1166,7 +1174,7 @@ Global___CheckPathsRequest: _TypeAlias = CheckPathsRequest  # noqa: Y015
 
 @_typing.final
 class CheckPathsResponse(_message.Message):
-    """What the metadata says about them; those in neither list are strays."""
+    """Answer of CheckPaths. Paths in neither list are strays."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1174,11 +1182,11 @@ class CheckPathsResponse(_message.Message):
     PURGEABLE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def needed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """A kept snapshot holds them, or a transaction that is open, ended a short while ago or may yet be taken over."""
+        """Paths that a kept snapshot holds, or a transaction that is open, ended a short while ago or can still be adopted."""
 
     @_builtins.property
     def purgeable(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """They are on the purge list."""
+        """Paths on the purge list."""
 
     def __init__(
         self,
@@ -1196,8 +1204,8 @@ Global___CheckPathsResponse: _TypeAlias = CheckPathsResponse  # noqa: Y015
 
 @_typing.final
 class Warehouse(_message.Message):
-    """The folder that the service's data files lie below. Storage bears a mark with the service's id and history: whoever
-    deletes looks at it first.
+    """The folder above the service's data files. Storage has a mark with the service's id and history; programs that delete
+    check it first.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1208,15 +1216,15 @@ class Warehouse(_message.Message):
     MARKED_FIELD_NUMBER: _builtins.int
     UNUSED_FIELD_NUMBER: _builtins.int
     service_id: _builtins.str
-    """Names the service for good, through restores from backups."""
+    """Identifies the service forever, through restores from backups."""
     history_epoch: _builtins.str
-    """The history that the service tells."""
+    """The service's history."""
     location: _builtins.str
-    """Where the mark lies, as the worker that put it there calls the place; empty: none was put anywhere."""
+    """Location of the mark, as the worker that set it names it; empty: no mark was set."""
     marked: _builtins.bool
-    """The mark is there."""
+    """Whether the mark is there."""
     unused: _builtins.bool
-    """Nothing of the service's lies anywhere: no table has a file, and no transaction is open."""
+    """The service has no files: no table has a file, and no transaction is open."""
     def __init__(
         self,
         *,
@@ -1236,7 +1244,7 @@ Global___Warehouse: _TypeAlias = Warehouse  # noqa: Y015
 
 @_typing.final
 class GetWarehouseRequest(_message.Message):
-    """Asks for the warehouse."""
+    """Request of GetWarehouse."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1253,14 +1261,14 @@ Global___GetWarehouseRequest: _TypeAlias = GetWarehouseRequest  # noqa: Y015
 
 @_typing.final
 class GetWarehouseResponse(_message.Message):
-    """The warehouse."""
+    """Answer of GetWarehouse."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     WAREHOUSE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def warehouse(self) -> Global___Warehouse:
-        """It."""
+        """The warehouse."""
 
     def __init__(
         self,
@@ -1277,7 +1285,7 @@ Global___GetWarehouseResponse: _TypeAlias = GetWarehouseResponse  # noqa: Y015
 
 @_typing.final
 class SetWarehouseRequest(_message.Message):
-    """Notes a location."""
+    """Request of SetWarehouse."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1287,9 +1295,9 @@ class SetWarehouseRequest(_message.Message):
     location: _builtins.str
     """Folder or URI."""
     marked: _builtins.bool
-    """The mark lies there."""
+    """Whether the mark is there."""
     replace: _builtins.bool
-    """It takes the place of another location."""
+    """Replace another location."""
     def __init__(
         self,
         *,
@@ -1307,14 +1315,14 @@ Global___SetWarehouseRequest: _TypeAlias = SetWarehouseRequest  # noqa: Y015
 
 @_typing.final
 class SetWarehouseResponse(_message.Message):
-    """What is noted now: the other location, where there was one."""
+    """Answer of SetWarehouse: what is recorded now, which is the other location if there was one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     WAREHOUSE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def warehouse(self) -> Global___Warehouse:
-        """It."""
+        """The warehouse."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class MaintenanceServiceStub:
-    """Plans and hands out table services.
+    """Plans table services and hands out their tasks.
     """
 
     def __init__(self, channel):
@@ -113,109 +113,109 @@ class MaintenanceServiceStub:
 
 
 class MaintenanceServiceServicer:
-    """Plans and hands out table services.
+    """Plans table services and hands out their tasks.
     """
 
     def PlanMaintenance(self, request, context):
-        """What would run now, and why. Changes nothing.
+        """Returns what would run now, and why. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RequestTask(self, request, context):
-        """Queues tasks that an operator asks for.
+        """Queues tasks for an operator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ClaimTask(self, request, context):
-        """Takes a task under a lease.
+        """Claims a task under a lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RenewTask(self, request, context):
-        """Keeps a task, with progress, and says whether it is of any use still.
+        """Renews a claim, with progress, and says whether the task is still useful.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FinishTask(self, request, context):
-        """Reports how an attempt ended. A commit that named the task has ended it already.
+        """Reports how an attempt ended. Not needed after a commit that named the task: it has ended the task already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelTask(self, request, context):
-        """Calls a task off, waiting or running.
+        """Cancels a waiting or running task.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTask(self, request, context):
-        """One task with its inputs.
+        """Returns a task with its inputs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTasks(self, request, context):
-        """Tasks and their states, oldest first.
+        """Lists tasks and their states, oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPurgeable(self, request, context):
-        """What may be deleted from storage.
+        """Lists what can be deleted from storage.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ConfirmPurged(self, request, context):
-        """Confirms that it was deleted.
+        """Confirms deletions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSweepable(self, request, context):
-        """Folders of transactions that ended without a commit, and of tables that are gone: what lies in them may be swept.
+        """Lists folders whose files can be swept: of transactions that ended without a commit, and of dropped tables.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ConfirmSwept(self, request, context):
-        """Confirms that they were swept, up to a transaction.
+        """Confirms a sweep, up to a transaction.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CheckPaths(self, request, context):
-        """Which of the files found in a table's folder somebody needs, or may yet need.
+        """Returns which of the files found in a table's folder are needed, or may still be needed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetWarehouse(self, request, context):
-        """What the mark of this service's warehouse says, and whether it was put somewhere.
+        """Returns the warehouse's mark, and whether it was set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetWarehouse(self, request, context):
-        """Notes where the mark is to lie, then that it lies there. Without `replace` the first location stays.
+        """Records the location of the mark, and then that the mark is there. Without `replace` the first location stays.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -308,7 +308,7 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MaintenanceService:
-    """Plans and hands out table services.
+    """Plans table services and hands out their tasks.
     """
 
     @staticmethod

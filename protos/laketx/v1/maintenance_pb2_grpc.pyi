@@ -27,81 +27,81 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class MaintenanceServiceStub:
-    """Plans and hands out table services."""
+    """Plans table services and hands out their tasks."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> MaintenanceServiceAsyncStub: ...
     PlanMaintenance: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.PlanMaintenanceRequest, _maintenance_pb2.PlanMaintenanceResponse]
-    """What would run now, and why. Changes nothing."""
+    """Returns what would run now, and why. Changes nothing."""
     RequestTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.RequestTaskRequest, _maintenance_pb2.RequestTaskResponse]
-    """Queues tasks that an operator asks for."""
+    """Queues tasks for an operator."""
     ClaimTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ClaimTaskRequest, _maintenance_pb2.ClaimTaskResponse]
-    """Takes a task under a lease."""
+    """Claims a task under a lease."""
     RenewTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.RenewTaskRequest, _maintenance_pb2.RenewTaskResponse]
-    """Keeps a task, with progress, and says whether it is of any use still."""
+    """Renews a claim, with progress, and says whether the task is still useful."""
     FinishTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.FinishTaskRequest, _maintenance_pb2.FinishTaskResponse]
-    """Reports how an attempt ended. A commit that named the task has ended it already."""
+    """Reports how an attempt ended. Not needed after a commit that named the task: it has ended the task already."""
     CancelTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.CancelTaskRequest, _maintenance_pb2.CancelTaskResponse]
-    """Calls a task off, waiting or running."""
+    """Cancels a waiting or running task."""
     GetTask: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.GetTaskRequest, _maintenance_pb2.GetTaskResponse]
-    """One task with its inputs."""
+    """Returns a task with its inputs."""
     ListTasks: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ListTasksRequest, _maintenance_pb2.ListTasksResponse]
-    """Tasks and their states, oldest first."""
+    """Lists tasks and their states, oldest first."""
     ListPurgeable: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ListPurgeableRequest, _maintenance_pb2.ListPurgeableResponse]
-    """What may be deleted from storage."""
+    """Lists what can be deleted from storage."""
     ConfirmPurged: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmPurgedRequest, _maintenance_pb2.ConfirmPurgedResponse]
-    """Confirms that it was deleted."""
+    """Confirms deletions."""
     ListSweepable: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ListSweepableRequest, _maintenance_pb2.ListSweepableResponse]
-    """Folders of transactions that ended without a commit, and of tables that are gone: what lies in them may be swept."""
+    """Lists folders whose files can be swept: of transactions that ended without a commit, and of dropped tables."""
     ConfirmSwept: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmSweptRequest, _maintenance_pb2.ConfirmSweptResponse]
-    """Confirms that they were swept, up to a transaction."""
+    """Confirms a sweep, up to a transaction."""
     CheckPaths: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.CheckPathsRequest, _maintenance_pb2.CheckPathsResponse]
-    """Which of the files found in a table's folder somebody needs, or may yet need."""
+    """Returns which of the files found in a table's folder are needed, or may still be needed."""
     GetWarehouse: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.GetWarehouseRequest, _maintenance_pb2.GetWarehouseResponse]
-    """What the mark of this service's warehouse says, and whether it was put somewhere."""
+    """Returns the warehouse's mark, and whether it was set."""
     SetWarehouse: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.SetWarehouseRequest, _maintenance_pb2.SetWarehouseResponse]
-    """Notes where the mark is to lie, then that it lies there. Without `replace` the first location stays."""
+    """Records the location of the mark, and then that the mark is there. Without `replace` the first location stays."""
 
 @_typing.type_check_only
 class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
-    """Plans and hands out table services."""
+    """Plans table services and hands out their tasks."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PlanMaintenance: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.PlanMaintenanceRequest, _maintenance_pb2.PlanMaintenanceResponse]  # type: ignore[assignment]
-    """What would run now, and why. Changes nothing."""
+    """Returns what would run now, and why. Changes nothing."""
     RequestTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.RequestTaskRequest, _maintenance_pb2.RequestTaskResponse]  # type: ignore[assignment]
-    """Queues tasks that an operator asks for."""
+    """Queues tasks for an operator."""
     ClaimTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ClaimTaskRequest, _maintenance_pb2.ClaimTaskResponse]  # type: ignore[assignment]
-    """Takes a task under a lease."""
+    """Claims a task under a lease."""
     RenewTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.RenewTaskRequest, _maintenance_pb2.RenewTaskResponse]  # type: ignore[assignment]
-    """Keeps a task, with progress, and says whether it is of any use still."""
+    """Renews a claim, with progress, and says whether the task is still useful."""
     FinishTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.FinishTaskRequest, _maintenance_pb2.FinishTaskResponse]  # type: ignore[assignment]
-    """Reports how an attempt ended. A commit that named the task has ended it already."""
+    """Reports how an attempt ended. Not needed after a commit that named the task: it has ended the task already."""
     CancelTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.CancelTaskRequest, _maintenance_pb2.CancelTaskResponse]  # type: ignore[assignment]
-    """Calls a task off, waiting or running."""
+    """Cancels a waiting or running task."""
     GetTask: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.GetTaskRequest, _maintenance_pb2.GetTaskResponse]  # type: ignore[assignment]
-    """One task with its inputs."""
+    """Returns a task with its inputs."""
     ListTasks: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ListTasksRequest, _maintenance_pb2.ListTasksResponse]  # type: ignore[assignment]
-    """Tasks and their states, oldest first."""
+    """Lists tasks and their states, oldest first."""
     ListPurgeable: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ListPurgeableRequest, _maintenance_pb2.ListPurgeableResponse]  # type: ignore[assignment]
-    """What may be deleted from storage."""
+    """Lists what can be deleted from storage."""
     ConfirmPurged: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmPurgedRequest, _maintenance_pb2.ConfirmPurgedResponse]  # type: ignore[assignment]
-    """Confirms that it was deleted."""
+    """Confirms deletions."""
     ListSweepable: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ListSweepableRequest, _maintenance_pb2.ListSweepableResponse]  # type: ignore[assignment]
-    """Folders of transactions that ended without a commit, and of tables that are gone: what lies in them may be swept."""
+    """Lists folders whose files can be swept: of transactions that ended without a commit, and of dropped tables."""
     ConfirmSwept: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ConfirmSweptRequest, _maintenance_pb2.ConfirmSweptResponse]  # type: ignore[assignment]
-    """Confirms that they were swept, up to a transaction."""
+    """Confirms a sweep, up to a transaction."""
     CheckPaths: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.CheckPathsRequest, _maintenance_pb2.CheckPathsResponse]  # type: ignore[assignment]
-    """Which of the files found in a table's folder somebody needs, or may yet need."""
+    """Returns which of the files found in a table's folder are needed, or may still be needed."""
     GetWarehouse: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.GetWarehouseRequest, _maintenance_pb2.GetWarehouseResponse]  # type: ignore[assignment]
-    """What the mark of this service's warehouse says, and whether it was put somewhere."""
+    """Returns the warehouse's mark, and whether it was set."""
     SetWarehouse: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.SetWarehouseRequest, _maintenance_pb2.SetWarehouseResponse]  # type: ignore[assignment]
-    """Notes where the mark is to lie, then that it lies there. Without `replace` the first location stays."""
+    """Records the location of the mark, and then that the mark is there. Without `replace` the first location stays."""
 
 class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Plans and hands out table services."""
+    """Plans table services and hands out their tasks."""
 
     @_abc_1.abstractmethod
     def PlanMaintenance(
@@ -109,7 +109,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.PlanMaintenanceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.PlanMaintenanceResponse, _abc.Awaitable[_maintenance_pb2.PlanMaintenanceResponse]]:
-        """What would run now, and why. Changes nothing."""
+        """Returns what would run now, and why. Changes nothing."""
 
     @_abc_1.abstractmethod
     def RequestTask(
@@ -117,7 +117,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.RequestTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.RequestTaskResponse, _abc.Awaitable[_maintenance_pb2.RequestTaskResponse]]:
-        """Queues tasks that an operator asks for."""
+        """Queues tasks for an operator."""
 
     @_abc_1.abstractmethod
     def ClaimTask(
@@ -125,7 +125,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.ClaimTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ClaimTaskResponse, _abc.Awaitable[_maintenance_pb2.ClaimTaskResponse]]:
-        """Takes a task under a lease."""
+        """Claims a task under a lease."""
 
     @_abc_1.abstractmethod
     def RenewTask(
@@ -133,7 +133,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.RenewTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.RenewTaskResponse, _abc.Awaitable[_maintenance_pb2.RenewTaskResponse]]:
-        """Keeps a task, with progress, and says whether it is of any use still."""
+        """Renews a claim, with progress, and says whether the task is still useful."""
 
     @_abc_1.abstractmethod
     def FinishTask(
@@ -141,7 +141,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.FinishTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.FinishTaskResponse, _abc.Awaitable[_maintenance_pb2.FinishTaskResponse]]:
-        """Reports how an attempt ended. A commit that named the task has ended it already."""
+        """Reports how an attempt ended. Not needed after a commit that named the task: it has ended the task already."""
 
     @_abc_1.abstractmethod
     def CancelTask(
@@ -149,7 +149,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.CancelTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.CancelTaskResponse, _abc.Awaitable[_maintenance_pb2.CancelTaskResponse]]:
-        """Calls a task off, waiting or running."""
+        """Cancels a waiting or running task."""
 
     @_abc_1.abstractmethod
     def GetTask(
@@ -157,7 +157,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.GetTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.GetTaskResponse, _abc.Awaitable[_maintenance_pb2.GetTaskResponse]]:
-        """One task with its inputs."""
+        """Returns a task with its inputs."""
 
     @_abc_1.abstractmethod
     def ListTasks(
@@ -165,7 +165,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.ListTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ListTasksResponse, _abc.Awaitable[_maintenance_pb2.ListTasksResponse]]:
-        """Tasks and their states, oldest first."""
+        """Lists tasks and their states, oldest first."""
 
     @_abc_1.abstractmethod
     def ListPurgeable(
@@ -173,7 +173,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.ListPurgeableRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ListPurgeableResponse, _abc.Awaitable[_maintenance_pb2.ListPurgeableResponse]]:
-        """What may be deleted from storage."""
+        """Lists what can be deleted from storage."""
 
     @_abc_1.abstractmethod
     def ConfirmPurged(
@@ -181,7 +181,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.ConfirmPurgedRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ConfirmPurgedResponse, _abc.Awaitable[_maintenance_pb2.ConfirmPurgedResponse]]:
-        """Confirms that it was deleted."""
+        """Confirms deletions."""
 
     @_abc_1.abstractmethod
     def ListSweepable(
@@ -189,7 +189,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.ListSweepableRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ListSweepableResponse, _abc.Awaitable[_maintenance_pb2.ListSweepableResponse]]:
-        """Folders of transactions that ended without a commit, and of tables that are gone: what lies in them may be swept."""
+        """Lists folders whose files can be swept: of transactions that ended without a commit, and of dropped tables."""
 
     @_abc_1.abstractmethod
     def ConfirmSwept(
@@ -197,7 +197,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.ConfirmSweptRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ConfirmSweptResponse, _abc.Awaitable[_maintenance_pb2.ConfirmSweptResponse]]:
-        """Confirms that they were swept, up to a transaction."""
+        """Confirms a sweep, up to a transaction."""
 
     @_abc_1.abstractmethod
     def CheckPaths(
@@ -205,7 +205,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.CheckPathsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.CheckPathsResponse, _abc.Awaitable[_maintenance_pb2.CheckPathsResponse]]:
-        """Which of the files found in a table's folder somebody needs, or may yet need."""
+        """Returns which of the files found in a table's folder are needed, or may still be needed."""
 
     @_abc_1.abstractmethod
     def GetWarehouse(
@@ -213,7 +213,7 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.GetWarehouseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.GetWarehouseResponse, _abc.Awaitable[_maintenance_pb2.GetWarehouseResponse]]:
-        """What the mark of this service's warehouse says, and whether it was put somewhere."""
+        """Returns the warehouse's mark, and whether it was set."""
 
     @_abc_1.abstractmethod
     def SetWarehouse(
@@ -221,6 +221,6 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.SetWarehouseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.SetWarehouseResponse, _abc.Awaitable[_maintenance_pb2.SetWarehouseResponse]]:
-        """Notes where the mark is to lie, then that it lies there. Without `replace` the first location stays."""
+        """Records the location of the mark, and then that the mark is there. Without `replace` the first location stays."""
 
 def add_MaintenanceServiceServicer_to_server(servicer: MaintenanceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

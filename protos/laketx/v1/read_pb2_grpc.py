@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ReadServiceStub:
-    """Answers readers.
+    """Serves readers.
     """
 
     def __init__(self, channel):
@@ -118,53 +118,53 @@ class ReadServiceStub:
 
 
 class ReadServiceServicer:
-    """Answers readers.
+    """Serves readers.
     """
 
     def ResolveVersion(self, request, context):
-        """Turns a version or a time into the version that a read takes.
+        """Resolves a version, a time or a tag to the version to read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListVersions(self, request, context):
-        """The commits of a table, newest first.
+        """Lists the commits of a table, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFiles(self, request, context):
-        """Everything live at a version, unpruned.
+        """Streams every live entry of a version, unpruned.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PlanScan(self, request, context):
-        """The files that a scan needs, pruned by partition and statistics.
+        """Streams the files that a scan needs, pruned by partition and statistics.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PlanChanges(self, request, context):
-        """What changed in (from, to].
+        """Streams the changes in (from, to].
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PinVersions(self, request, context):
-        """Keeps versions readable while somebody reads them. The same request again gets the same versions and a full lease.
+        """Keeps versions readable for a reader. The same request again returns the same versions with a full lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RenewPin(self, request, context):
-        """Keeps a pin for another lease.
+        """Renews the lease of a pin.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -178,23 +178,23 @@ class ReadServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """The commits of a table as they come, from a version on. The first answer is empty and comes at once: the watch
-        stands. The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service ends, and without an
-        error when the table was quiet for long; whoever asks again after the last version seen misses nothing.
+        """Streams the commits of a table after a version. The first answer is empty and comes at once: the watch has started.
+        The stream ends with TABLE_DROPPED after the last commit, with STOPPING when the service stops, and without an
+        error after a long time without commits. A client that watches again after the last version seen misses nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateTag(self, request, context):
-        """Names a version, which stays readable until the tag is dropped or moved.
+        """Names a version. It stays readable until the tag is dropped or moved.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTags(self, request, context):
-        """Tags, by table and name.
+        """Lists tags, by table and name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -208,21 +208,21 @@ class ReadServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateCursor(self, request, context):
-        """Makes a cursor, or finds the one that is there.
+        """Creates a cursor, or returns the existing one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AdvanceCursor(self, request, context):
-        """Moves a cursor on, where it stands as expected. A repeat with the same request id gets the same answer.
+        """Advances a cursor from its expected position. The same request id again returns the same answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListCursors(self, request, context):
-        """Cursors, by table and name.
+        """Lists cursors, by table and name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -327,7 +327,7 @@ def add_ReadServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReadService:
-    """Answers readers.
+    """Serves readers.
     """
 
     @staticmethod

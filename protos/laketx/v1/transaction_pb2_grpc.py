@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class TransactionServiceStub:
-    """Runs transactions. Every call that changes something may be repeated with the same ids and gets the first answer again.
+    """Runs transactions. Every call that changes something can be repeated with the same ids and returns the first answer
+    again.
     """
 
     def __init__(self, channel):
@@ -93,32 +94,33 @@ class TransactionServiceStub:
 
 
 class TransactionServiceServicer:
-    """Runs transactions. Every call that changes something may be repeated with the same ids and gets the first answer again.
+    """Runs transactions. Every call that changes something can be repeated with the same ids and returns the first answer
+    again.
     """
 
     def BeginTransaction(self, request, context):
-        """Begins a transaction: fixes the read versions, durably.
+        """Begins a transaction and fixes its read versions, durably.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegisterFiles(self, request_iterator, context):
-        """Hands files in, in any number of messages; idempotent by path.
+        """Registers files, in any number of messages; idempotent by path.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitTransaction(self, request, context):
-        """Decides the transaction. A lost race is an answer, not an error.
+        """Decides the transaction. A conflict is an answer, not an error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitBatch(self, request, context):
-        """Commits an ordered list of independent blind appends, each with an answer of its own.
+        """Commits an ordered list of independent blind appends; each gets its own answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,36 +141,36 @@ class TransactionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RenewTransaction(self, request, context):
-        """Keeps transactions alive, and says which of them can no longer commit.
+        """Renews the lease of a transaction, and says whether it can no longer commit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTransaction(self, request, context):
-        """What became of a transaction.
+        """Returns the state and outcome of a transaction.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTransactions(self, request, context):
-        """Transactions, open and ended, newest first.
+        """Lists transactions, open and ended, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainTransaction(self, request, context):
-        """What a commit would answer if it were decided now. Changes nothing.
+        """Returns what a commit would answer now. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Session(self, request_iterator, context):
-        """Many calls over one stream, with less cost each; answers may come in any order. A session on which nothing came for
-        long is ended; a frame without calls keeps it.
+        """Carries many calls over one stream, at less cost per call; answers can come in any order. The service ends a
+        session that receives nothing for long; an empty frame keeps it open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -241,7 +243,8 @@ def add_TransactionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TransactionService:
-    """Runs transactions. Every call that changes something may be repeated with the same ids and gets the first answer again.
+    """Runs transactions. Every call that changes something can be repeated with the same ids and returns the first answer
+    again.
     """
 
     @staticmethod
