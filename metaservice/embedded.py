@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 if TYPE_CHECKING:
     from metaservice.client import MetaClient
 
-WIRE: Final = 1  # servers and clients of different releases understand each other while this is the same
+WIRE: Final = 2  # servers and clients of different releases understand each other while this is the same
 IDLE_EXIT_S: Final = 30.0
 START_TIMEOUT_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.01

@@ -43,6 +43,8 @@ def add_range(parser: Parser) -> None:
 
 def run(session: Session, args: Arguments) -> None:
     table = find_table(session.client, args.table)
+    if args.to_version is not None:
+        table = session.client.get_table(table_id=table.table_id, version=args.to_version)
     predicate = read_condition(table, args.where) if args.where is not None else None
     parts = session.client.plan_changes(
         table.table_id, args.from_version, args.to_version, predicate=predicate, mode=MODES[args.mode]

@@ -44,9 +44,10 @@ def arguments(parser: Parser) -> None:
 
 
 def run(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
+    table_id = find_table(session.client, args.table).table_id
+    version = find_version(session, table_id, args)
+    table = session.client.get_table(table_id=table_id, version=version)  # conditions name the columns as they were
     predicate = wanted(table, args)
-    version = find_version(session, table.table_id, args)
     if predicate is None and not args.explain:
         show(session, table, session.client.list_files(table.table_id, version=version), args.limit)
         return

@@ -384,7 +384,10 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         without_stats: bool = False,
         explain: bool = False,
     ) -> Iterator[read_pb2.PlanScanResponse]:
-        """The entries that may matter, in parts that name the version read; with `explain`, the last says what not."""
+        """The entries that may matter, in parts that name the version read; with `explain`, the last says what not.
+
+        The predicate takes the columns' names and types at this version: `get_table(version=…)` tells them.
+        """
         request = read_pb2.PlanScanRequest(
             table_id=table_id,
             version=version,

@@ -45,7 +45,7 @@ class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
             meta = self._calls.catalog.tables.at_schema_version(table, request.schema_version)
         elif by_version:
             version = self._calls.reads.check_version(table, request.version)
-            meta = self._calls.catalog.tables.at_version(table, version)
+            meta = self._calls.reads.meta_at(table, version)
         return pb.GetTableResponse(table=answers.table(table, meta))
 
     def ListTables(self, request: pb.ListTablesRequest, context: Context) -> pb.ListTablesResponse:

@@ -49,7 +49,8 @@ class Entry(Protocol):
 def scan(planning: Planning, reads: Reads, request: read_pb2.PlanScanRequest) -> Iterator[bytes]:
     table = reads.get_table(table_id=wire.table_id(request.table_id))
     version = reads.check_version(table, request.version if request.HasField("version") else None)
-    found = planning.scan(table, wanted(request, table.meta, version))
+    meta = reads.meta_at(table, version) if request.HasField("predicate") else table.meta
+    found = planning.scan(table, wanted(request, meta, version))
     return scan_answers(found, without_stats=request.without_stats, explain=request.explain)
 
 
@@ -186,7 +187,7 @@ def changes(
         raise invalid("CHANGES_MODE_INVALID", mode=request.mode)
     if after > to:
         raise invalid("RANGE_INVALID", "the range ends before it begins", after=after, to=to)
-    on_partitions = _on_partitions(request, table)
+    on_partitions = _on_partitions(request, reads, table, to)
     if request.mode == read_pb2.CHANGES_MODE_DIFFERENCE:
         found: Iterable[Increment] = [planning.difference(table, after, to, on_partitions)]
     else:
@@ -194,10 +195,11 @@ def changes(
     return _changes(found, to)
 
 
-def _on_partitions(request: read_pb2.PlanChangesRequest, table: TableView) -> Predicate:
+def _on_partitions(request: read_pb2.PlanChangesRequest, reads: Reads, table: TableView, to: int) -> Predicate:
     if not request.HasField("predicate"):
         return TRUE
-    return partition_part(wire.predicate(request.predicate, table.meta), table.meta.partitioning.names)
+    meta = reads.meta_at(table, to)
+    return partition_part(wire.predicate(request.predicate, meta), meta.partitioning.names)
 
 
 def _changes(found: Iterable[Increment], to: int) -> Iterator[read_pb2.PlanChangesResponse]:

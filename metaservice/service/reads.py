@@ -1,4 +1,4 @@
-"""Readers: versions, live files. Everything is clamped to what is durable."""
+"""Readers: versions, metadata as it was, live files. Everything is clamped to what is durable."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.model import CommitSummary, Live
+from metaservice.core.model import CommitSummary, Live, TableMeta
 from metaservice.service.clocks import Clocks
 from metaservice.service.decider import Decider
 from metaservice.service.state import live_entries
 from metaservice.service.views import TableView
 from metaservice.store import keys
-from metaservice.store.records import decode_commit
+from metaservice.store.records import decode_commit, decode_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,16 @@ class Reads:
         version, commit_us = keys.decode_version(found[1]), keys.decode_version(found[0][-8:])
         cut = time_us > read_us
         return Resolved(version, commit_us, read_us, cut)
+
+    def meta_at(self, table: TableView, version: int) -> TableMeta:
+        """The table's metadata as of a version that is durable."""
+        if version == table.head:
+            return table.meta
+        cursor = self._decider.state.store.cursor()
+        self._decider.state.check_readable(table, version)  # it may have been retired just now
+        for _, raw in cursor.scan_back(keys.table_prefix(table.raw_id), keys.table_key(table.raw_id, version + 1)):
+            return decode_table(raw)
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
 
     def commit(self, table: TableView, version: int) -> CommitSummary:
         raw = self._decider.state.store.get(keys.commit_key(table.raw_id, version))

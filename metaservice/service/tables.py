@@ -1,4 +1,4 @@
-"""Readers of the catalog: lists of tables, live and dropped, and a table's metadata as it was."""
+"""Readers of the catalog: lists of tables, live and dropped, and a table's schemas as they were."""
 
 from __future__ import annotations
 
@@ -91,14 +91,6 @@ class Tables:
     def wait_for_durable(self) -> None:
         """What was read before is durable after."""
         self._decider.call(lambda: None)
-
-    def at_version(self, table: TableView, version: int) -> TableMeta:
-        """Its metadata as of a version that is durable."""
-        cursor = self._decider.state.store.cursor()
-        prefix = keys.table_prefix(table.raw_id)
-        for _, raw in cursor.scan_back(prefix, keys.table_key(table.raw_id, version + 1)):
-            return decode_table(raw)
-        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
 
     def at_schema_version(self, table: TableView, schema_version: int) -> TableMeta:
         """The metadata that came with a schema version."""

@@ -283,6 +283,22 @@ def test_a_condition_that_can_not_be_read_is_pointed_at(here: Run) -> None:
     assert here("files", "shop.orders", "--partition", "day=monday").code == Exit.USAGE
 
 
+def test_a_condition_names_the_columns_as_they_were(lake: Lake, here: Run) -> None:
+    columns = [catalog_pb2.Column(name=name, type=kind) for name, kind in {"id": "bigint", "day": "date"}.items()]
+    wanted = catalog_pb2.Table(name="renamed", columns=columns, partition_columns=["day"])
+    table_id = lake.client.create_table(wanted).table_id
+    append(lake.client, table_id, 0)
+    append(lake.client, table_id, 1)
+    assert here("table", "alter", "renamed", "--rename", "id=number").code == 0
+    assert len(here("files", "renamed", "--version", "2", "--where", "id >= 10").lines()) == 2
+    assert len(here("files", "renamed", "--ago", "1", "--where", "id >= 10").lines()) == 1
+    assert len(here("files", "renamed", "--where", "number >= 10").lines()) == 2
+    assert len(here("changes", "renamed", "--from", "0", "--to", "2", "--where", "id >= 0").lines()) == 3
+    assert len(here("changes", "renamed", "--from", "0", "--where", "number >= 0").lines()) == 3
+    for options in (["--version", "2", "--where", "number >= 10"], ["--where", "id >= 10"]):
+        assert here("files", "renamed", *options).code == Exit.USAGE
+
+
 def test_changes_commit_by_commit_and_end_to_end(lake: Lake, here: Run) -> None:
     log = each_of(here("changes", "shop.orders", "--from", "1", "--to", "3", "-o", "json"))
     assert [(part["version"]["version"], len(part["added"]), len(part["removed"])) for part in log] == [

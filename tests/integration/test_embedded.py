@@ -192,7 +192,7 @@ def test_a_server_that_fails_says_why(lake: Path) -> None:
 
 def test_a_server_of_another_wire_is_not_spoken_to(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find_or_start(lake)
-    monkeypatch.setattr(embedded, "WIRE", 2)
+    monkeypatch.setattr(embedded, "WIRE", embedded.WIRE + 1)
     assert refusal(lake)[0] == "SERVER_OTHER_RELEASE"
     end_server(lake, signal.SIGKILL)
     find_or_start(lake)

@@ -283,4 +283,9 @@ BUGS = (
         "worker/base/warehouse.py",
         (("if mark.history_epoch != known.history_epoch:", "if not mark.history_epoch:"),),
     ),
+    Bug(
+        "conditions on an old version are read by the newest names",
+        "metaservice/rpc/plans.py",
+        (("reads.meta_at(table, version) if request", "table.meta if request"),),
+    ),
 )

@@ -1,13 +1,17 @@
 """Reads of tables whose every version is known."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from pyspark.sql import functions as sf
 
 from metaservice.client import InvalidError, add_column, drop_column, rename_column, widen_column
+from metaservice.client.calling import Caller
+from protos.laketx.v1 import catalog_pb2
 from tests.spark.histories import grow
 from tests.spark.reading import LabLake, LabTable, Row, expected, open_lab, shown, union
 from worker.base.errors import InputError
@@ -129,6 +133,67 @@ def test_columns_are_told_by_id(lake: LabLake, keyed: bool) -> None:
         assert shown(scan.read(table.view, version=version, where=where)) == shown(whole.filter(where)) != []
     assert shown(scan.read(table.view, where="b = 2")) == []
     assert shown(scan.read(table.view, where=sf.col("c") == 7)) == [tuple(image[name] for name in names)]
+
+
+SWAP = (rename_column("status", "x"), rename_column("note", "status"), rename_column("x", "note"))
+
+
+def swap(row: Row) -> Row:
+    return row | {"status": row["note"], "note": row["status"]}
+
+
+@pytest.mark.parametrize("meanwhile", ["alter", "compact", "drop"])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_comes_between_the_calls_of_a_read_changes_nothing(
+    lake: LabLake, monkeypatch: pytest.MonkeyPatch, keyed: bool, meanwhile: str
+) -> None:
+    table = lake.create(f"between_{meanwhile}_{keyed}", COLUMNS | {"note": "string"}, key=["id"] if keyed else [])
+    for number in range(4):
+        table.insert([row(number, status=f"s{number}") | {"note": "s9"}])
+    changes: dict[str, Callable[[], object]] = {
+        "alter": lambda: table.alter(*SWAP, rows=swap),
+        "compact": table.compact,
+        "drop": lambda: table.evolve(drop_column("status")),
+    }
+    version, view, real = table.head, table.view, lake.client.get_table
+    seen: list[int] = []
+
+    def look(name: str = "", **asked: Any) -> catalog_pb2.Table:
+        found = real(name, **asked)
+        if asked.get("version") == version and not seen:
+            seen.append(version)
+            changes[meanwhile]()
+        return found
+
+    monkeypatch.setattr(lake.client, "get_table", look)
+    found = scan.read(view, where="status = 's2'")
+    assert (seen, table.head) == ([version], version + 1)
+    assert found.columns == [*COLUMNS, "note"]
+    assert shown(found) == [one for one in expected(table, version, found.columns) if one[0] == 2]
+
+
+def test_a_read_takes_three_calls(lake: LabLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.create("calls", COLUMNS)
+    for number in range(3):
+        table.insert([row(number)])
+    asked: list[str] = []
+    here = threading.get_ident()  # pins are renewed by a thread of their own
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Caller, method: object, request: object, **more: Any) -> Any:
+            if threading.get_ident() == here:
+                asked.append(type(request).__name__)
+            return real(self, method, request, **more)
+
+        return call
+
+    view = table.view
+    for name in ("_call", "_stream"):
+        monkeypatch.setattr(Caller, name, counted(getattr(Caller, name)))
+    for version, where, wanted in ((None, "id = 2", [2]), (2, "id = 1", [1]), (1, None, [0])):
+        asked.clear()
+        assert [each[0] for each in shown(scan.read(view, version=version, where=where))] == wanted
+        assert asked == ["PinVersionsRequest", "GetTableRequest", "PlanScanRequest"]
 
 
 def test_rows_tell_where_they_come_from(lake: LabLake) -> None:

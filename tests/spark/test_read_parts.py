@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
-from worker.base.conditions import parse_condition, renamed
+from worker.base.conditions import parse_condition
 from worker.base.session import find_zone
 from worker.base.spark_hash import xxhash64
 from worker.read import merge_on_read as mor
@@ -139,13 +139,6 @@ def test_a_condition_says_on_the_wire_what_it_says_in_sql(condition: str, wanted
 
 def test_a_column_named_like_the_structure_leaves_everything_open() -> None:
     assert show(parse_condition("end = 1 AND id = 2", {"end": "int", "id": "int"}, UTC)) == "TRUE"
-
-
-def test_a_conjunct_of_a_column_that_is_gone_is_true() -> None:
-    whole = parse_condition("id = 1 AND (flag OR id = 2) AND status = 'x'", TYPES, UTC)
-    assert show(renamed(whole, {"id": "number", "status": "status"})) == (
-        '(number EQUAL integer: 1 AND status EQUAL text: "x")'
-    )
 
 
 def test_decimals_are_exact() -> None:

@@ -47,36 +47,6 @@ def parse_condition(condition: str, types: Mapping[str, str], zone: tzinfo | Non
     return all_of([part for part in _conjuncts(tree) if part is not None])
 
 
-def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
-    """The same condition under other names of the columns; conjuncts with a column that has none are TRUE."""
-    if predicate.WhichOneof("kind") == "all_of":
-        kept = [_renamed(part, names) for part in predicate.all_of.operands]
-    else:
-        kept = [_renamed(predicate, names)]
-    return all_of([part for part in kept if part is not None])
-
-
-def _renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate | None:
-    found = Predicate()
-    found.CopyFrom(predicate)
-    return found if _rename(found, names) else None
-
-
-def _rename(predicate: Predicate, names: Mapping[str, str]) -> bool:
-    kind = predicate.WhichOneof("kind")
-    if kind == "negation":
-        return _rename(predicate.negation, names)
-    if kind in ("all_of", "any_of"):
-        return all(_rename(operand, names) for operand in getattr(predicate, kind).operands)
-    if kind is None or kind == "literal":
-        return True
-    leaf = getattr(predicate, kind)
-    name = names.get(leaf.column)
-    if name is not None:
-        leaf.column = name
-    return name is not None
-
-
 # -- structure ---------------------------------------------------------------------------------------------------------
 
 

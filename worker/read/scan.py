@@ -6,23 +6,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from metaservice.client import InvalidError, MetaClient
-from protos.laketx.v1 import catalog_pb2, common_pb2
-from worker.base.conditions import renamed, to_wire
+from protos.laketx.v1 import common_pb2
+from worker.base.conditions import to_wire
 from worker.base.errors import InputError
 from worker.base.pins import Pins
 from worker.base.session import is_classic, session_zone
 from worker.base.table_view import TableView
 from worker.base.values import EPOCH, MICROSECOND
 from worker.read.frames import frame_of
-
-PLANS_MAX: Final = 5
-
 
 # -- the front ---------------------------------------------------------------------------------------------------------
 
@@ -154,47 +149,9 @@ def plan(
     where: str | None = None,
     partitions: Sequence[common_pb2.Partition] = (),
 ) -> list[common_pb2.LiveEntry]:
-    """The entries that a read of the version needs; `where` names the view's columns, MetaService knows the newest."""
-    client = table.client
-    condition = None if where is None else to_wire(where, table.meta, table.spark)
-    if condition is None or condition.WhichOneof("kind") == "literal":
-        return _entries(client, table.table_id, version, None, partitions)
-    for _ in range(PLANS_MAX):
-        newest = client.get_table(table_id=table.table_id)
-        predicate = renamed(condition, _names(table.meta, newest))
-        try:
-            found = _entries(client, table.table_id, version, predicate, partitions)
-        except InvalidError as error:
-            if error.reason not in ("COLUMN_UNKNOWN", "VALUE_TYPE_MISMATCH"):
-                raise
-            continue
-        if client.get_table(table_id=table.table_id).schema_version == newest.schema_version:
-            return found
-    return _entries(client, table.table_id, version, None, partitions)
-
-
-def _entries(
-    client: MetaClient,
-    table_id: str,
-    version: int,
-    predicate: common_pb2.Predicate | None,
-    partitions: Sequence[common_pb2.Partition],
-) -> list[common_pb2.LiveEntry]:
-    parts = client.plan_scan(table_id, version=version, predicate=predicate, partitions=partitions, without_stats=True)
+    """The entries that a read of the version needs; the view has that version's schema, which `where` is about."""
+    predicate = None if where is None else to_wire(where, table.meta, table.spark)
+    parts = table.client.plan_scan(
+        table.table_id, version=version, predicate=predicate, partitions=partitions, without_stats=True
+    )
     return [entry for part in parts for entry in part.entries]
-
-
-def _names(meta: catalog_pb2.Table, newest: catalog_pb2.Table) -> dict[str, str]:
-    """From names at a version to the newest ones, where a value means the same under both types."""
-    now = {column.column_id: column for column in newest.columns}
-    return {
-        column.name: now[column.column_id].name
-        for column in meta.columns
-        if column.column_id in now and _family(column.type) == _family(now[column.column_id].type)
-    }
-
-
-def _family(kind: str) -> str:
-    if kind in ("tinyint", "smallint", "int", "bigint"):
-        return "integer"
-    return "decimal" if kind.startswith("decimal") else kind
