@@ -17,7 +17,7 @@ from typing import NamedTuple
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.plan_tables import Loader, data_file, loader
 from benchmarks.serving import server
-from metaservice.service.layouts import Layouts
+from metaservice.service.compaction.layouts import Layouts
 from metaservice.wiring import CHECK_PAUSE_S, tune_interpreter
 from protos.laketx.v1 import common_pb2
 

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from metaservice.client import uuid7
 from metaservice.config import read_settings
-from metaservice.core.model import Change, Footprint, Live, Operation, Principal, TableCommit
-from metaservice.core.transaction import Txn
+from metaservice.core.commit.transaction import Txn
+from metaservice.core.table.model import Change, Footprint, Live, Operation, Principal, TableCommit
 from metaservice.rpc import wire
 from metaservice.rpc.wire_catalog import new_table
+from metaservice.service.commit.outcomes import Outcomes
 from metaservice.wiring import OpenState, RealClocks, Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
@@ -65,7 +66,7 @@ class Loader:
             self._decider.call(lambda: self._replace(table_id, min(GROUP, count - start)))  # noqa: B023 - waits for it
 
     def _replace(self, table_id: str, count: int) -> None:
-        state, transactions = self._decider.state, self._calls.transactions
+        state, outcomes = self._decider.state, Outcomes(self._decider, RealClocks())
         table = state.get_table(table_id)
         live = deque(state.snapshots(table).live(table.head))
         for _ in range(count):
@@ -76,8 +77,8 @@ class Loader:
             new = Live(entry, old.data_version, version)
             commit = TableCommit(version, time_us, change, 0, footprint, [new], [old])
             txn = Txn(txn_id, {}, footprint.principal, "", {}, time_us, b"")
-            transactions._advance(commit)  # noqa: SLF001 - what a decision does, without the deciding
-            transactions._write_commit(txn, commit)  # noqa: SLF001 - likewise
+            outcomes.advance(commit)  # what a decision does, without the deciding
+            outcomes.write_commit(txn, commit)
             live.append(new)
 
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from metaservice.core import limits, quotas
 from metaservice.core.errors import MetaError
-from metaservice.core.external import Location, locate
 from metaservice.core.quotas import Quota
+from metaservice.core.table.external import Location, locate
 from metaservice.observe import Logging
-from metaservice.rpc.streams import Patience
-from metaservice.service.housekeeping import Keeping
+from metaservice.rpc.streams import StreamLimits
+from metaservice.service.retention.housekeeping import Keeping
 
 SET_QUOTAS: Final = tuple(name for name in quotas.DEFAULTS if name != quotas.CHECKS)
 
@@ -55,8 +55,8 @@ class Settings:
         return Logging(self.log_file, self.log_bytes_max, self.log_files_max)
 
     @property
-    def patience(self) -> Patience:
-        return Patience(self.stream_idle_s, self.stream_deadline_s)
+    def patience(self) -> StreamLimits:
+        return StreamLimits(self.stream_idle_s, self.stream_deadline_s)
 
     @property
     def external_places(self) -> tuple[Location, ...]:

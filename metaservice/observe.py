@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from typing import Final
 
-from metaservice.core.transaction import Txn, TxnState
+from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.terminal import LineFormatter
 
 STARTED = "started"

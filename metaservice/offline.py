@@ -18,9 +18,9 @@ from pathlib import Path
 
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.observe import RESTORED, Logging, event, set_up_logging
-from metaservice.service.check import Check
-from metaservice.service.restoring import begin_history, list_differences
-from metaservice.service.state import State
+from metaservice.service.decider.state import State
+from metaservice.service.operate.check import StoreCheck
+from metaservice.service.operate.restoring import begin_history, list_differences
 from metaservice.store import folders
 from metaservice.store.folders import BackupUnusable, Manifest
 from metaservice.store.port import Store, StoreFailed, StoreUnusable
@@ -78,7 +78,7 @@ def run_check(arguments: Sequence[str]) -> int:
         raise MetaError(ErrorKind.NOT_FOUND, "STORE_MISSING", "no data folder", path=found.data)
     with _opened(found.data) as store:
         problems, last = 0, None
-        for last in Check(store.cursor(), _no_pause).run():
+        for last in StoreCheck(store.cursor(), _no_pause).run():
             problems += len(last.problems)
             sys.stdout.writelines(f"{printable(str(problem))}\n" for problem in last.problems)
     assert last is not None
@@ -112,7 +112,7 @@ def restore(backup: Path, data: Path, ident: str, now_us: int, *, check: bool = 
         with _opened(partial) as store:
             if check:
                 _refuse_problems(
-                    backup, (each for one in Check(store.cursor(), _no_pause).run() for each in one.problems)
+                    backup, (each for one in StoreCheck(store.cursor(), _no_pause).run() for each in one.problems)
                 )
             history = begin_history(store, ident, now_us)
             _refuse_problems(backup, list_differences(State(store), manifest.heads))
@@ -133,7 +133,7 @@ def _refuse_problems(backup: Path, problems: Iterator[str]) -> None:
 
 
 def _list_problems(store: Store) -> Iterator[str]:
-    for progress in Check(store.cursor(), _no_pause).run():
+    for progress in StoreCheck(store.cursor(), _no_pause).run():
         yield from progress.problems
 
 

@@ -35,30 +35,30 @@ from metaservice.rpc.calls import Calls
 from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.rpc.server import Server, ServerSettings
-from metaservice.service.backup import Place
-from metaservice.service.catalog import Catalog
-from metaservice.service.clockguard import Uptime, unknown_uptime
-from metaservice.service.clocks import Clocks
-from metaservice.service.compactions import Compactions
-from metaservice.service.decider import Decider
-from metaservice.service.housekeeping import Housekeeping
-from metaservice.service.importing import Imports
-from metaservice.service.layouts import Layouts
-from metaservice.service.maintenance import Maintenance
-from metaservice.service.marks import Marks
-from metaservice.service.operators import Operators
-from metaservice.service.pauses import Pauses
-from metaservice.service.pins import Pins
-from metaservice.service.planning import Planning
-from metaservice.service.purge import Purge
-from metaservice.service.reads import Reads
-from metaservice.service.scheduling import Scheduler
-from metaservice.service.state import State
-from metaservice.service.sweeping import Sweeping
-from metaservice.service.timeline import Timeline
-from metaservice.service.transactions import Transactions
-from metaservice.service.waiting import Bells
-from metaservice.service.warehouse import Warehouses
+from metaservice.service.commit.importing import Imports
+from metaservice.service.commit.transactions import Transactions
+from metaservice.service.compaction.compactions import Compactions
+from metaservice.service.compaction.layouts import Layouts
+from metaservice.service.compaction.maintenance import Maintenance
+from metaservice.service.compaction.scheduling import Scheduler
+from metaservice.service.decider.clockguard import Uptime, unknown_uptime
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.pauses import Pauses
+from metaservice.service.decider.state import State
+from metaservice.service.operate.backup import BackupPlace
+from metaservice.service.operate.operators import Operators
+from metaservice.service.operate.warehouse import Warehouses
+from metaservice.service.read.planning import Planning
+from metaservice.service.read.reads import Reads
+from metaservice.service.read.timeline import Timeline
+from metaservice.service.retention.housekeeping import Housekeeping
+from metaservice.service.retention.marks import Marks
+from metaservice.service.retention.pins import Pins
+from metaservice.service.retention.purge import PurgeList
+from metaservice.service.retention.sweeping import Sweeping
+from metaservice.service.table.catalog import Catalog
+from metaservice.service.table.waiting import Bells
 from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
 from metaservice.store.port import STORE_IS_BACKUP, StoreFailed, StoreUnusable
@@ -145,41 +145,41 @@ def build_service(
     reads = Reads(decider, clocks)
     planning = Planning(decider, reads)
     maintenance = Maintenance(
-        decider,
-        transactions,
-        clocks,
-        settings.tasks_max,
-        settings.outcome_keep_ms,
-        lambda: uuid7(clocks.now_us() // 1000),  # task ids are in the order in which tasks were queued
-        event,
-        lambda: guard.held,
+        decider=decider,
+        transactions=transactions,
+        clocks=clocks,
+        tasks_max=settings.tasks_max,
+        keep_ms=settings.outcome_keep_ms,
+        make_id=lambda: uuid7(clocks.now_us() // 1000),  # task ids are in the order in which tasks were queued
+        report=event,
+        halted=lambda: guard.held,
     )
     layouts = Layouts(decider, lambda: time.sleep(CHECK_PAUSE_S))
     calls = Calls(
-        decider,
-        transactions,
-        catalog,
-        reads,
-        pins,
-        Purge(decider, lambda: housekeeping.halted),
-        Timeline(decider),
-        bells,
-        planning,
-        Marks(decider, clocks, transactions.check_room),
-        Sweeping(decider, clocks, settings.keeping, lambda: housekeeping.halted),
-        maintenance,
-        Compactions(decider, layouts, maintenance.queue, clocks),
-        Imports(decider, settings.external_places),
-        Warehouses(decider),
+        decider=decider,
+        transactions=transactions,
+        catalog=catalog,
+        reads=reads,
+        pins=pins,
+        purge=PurgeList(decider, lambda: housekeeping.halted),
+        timeline=Timeline(decider),
+        bells=bells,
+        planning=planning,
+        marks=Marks(decider, clocks, transactions.check_room),
+        sweeping=Sweeping(decider, clocks, settings.keeping, lambda: housekeeping.halted),
+        maintenance=maintenance,
+        compactions=Compactions(decider, layouts, maintenance.queue, clocks),
+        imports=Imports(decider, settings.external_places),
+        warehouses=Warehouses(decider),
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
     return Service(decider, calls, operators, scheduler)
 
 
-def _place(settings: Settings) -> Place:
+def _place(settings: Settings) -> BackupPlace:
     data = settings.data.resolve()
     root = Path(settings.backup_root) if settings.backup_root else data.with_name(f"{data.name}-backups")
-    return Place(data, root, product_version(), FORMAT_SUPPORTED, settings.reserve_bytes)
+    return BackupPlace(data, root, product_version(), FORMAT_SUPPORTED, settings.reserve_bytes)
 
 
 def product_version() -> str:

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from metaservice.core import limits, profiles
-from metaservice.core.model import Operation
-from metaservice.core.profiles import CLASS_OF, STANDS, OpClass
-from metaservice.core.properties import PROPERTIES, USER_PREFIX
-from metaservice.core.row_level import CHECKS, MEETINGS
+from metaservice.core import limits
+from metaservice.core.commit.row_level import CHECKS, MEETINGS
+from metaservice.core.table import profiles
+from metaservice.core.table.model import Operation
+from metaservice.core.table.profiles import CLASS_OF, STANDS, OpClass
+from metaservice.core.table.properties import PROPERTIES, USER_PREFIX
 from tools.generated import wants_check, write_or_check
 from tools.wire import ROOT
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from metaservice.core.model import Operation
+from metaservice.core.table.model import Operation
 from tools.generated import wants_check, write_or_check
 from tools.wire import ROOT
 

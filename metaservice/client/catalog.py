@@ -24,12 +24,14 @@ class CatalogCalls(Caller):
     def create_namespace(
         self, name: str, *, properties: Mapping[str, str] | None = None, if_not_exists: bool = False
     ) -> catalog_pb2.Namespace:
+        """The first part of its tables' names. With `if_not_exists` one that is there is the answer."""
         request = catalog_pb2.CreateNamespaceRequest(
             name=name, properties=properties, request_id=uuid7(), if_not_exists=if_not_exists
         )
         return self._call(self._catalog.CreateNamespace, request).namespace
 
     def get_namespace(self, name: str) -> catalog_pb2.Namespace:
+        """Found in any case of letters."""
         return self._call(self._catalog.GetNamespace, catalog_pb2.GetNamespaceRequest(name=name)).namespace
 
     def list_namespaces(self, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Namespace]:
@@ -139,6 +141,7 @@ class CatalogCalls(Caller):
         return self._call(self._catalog.DropTable, request).ended_transactions
 
     def undrop_table(self, table_id: str) -> catalog_pb2.Table:
+        """Brings a dropped table back under its name, until its purge has begun."""
         return self._call(self._catalog.UndropTable, catalog_pb2.UndropTableRequest(table_id=table_id)).table
 
     def find_dropped_tables(self, name: str) -> list[catalog_pb2.Table]:

@@ -94,6 +94,7 @@ class MaintenanceCalls(Caller):
         return self._call(self._maintenance.FinishTask, request).task
 
     def cancel_task(self, task_id: str, *, reason: str = "") -> pb.MaintenanceTask:
+        """Takes a task out of the queue; a worker that runs it can no longer commit it."""
         return self._call(self._maintenance.CancelTask, pb.CancelTaskRequest(task_id=task_id, reason=reason)).task
 
     def get_task(self, task_id: str) -> pb.MaintenanceTask:

@@ -1,4 +1,4 @@
-"""Calls for tags, cursors and the sweep of storage. `MetaClient` has them all."""
+"""Calls for tags, cursors, the sweep of storage and the purge. `MetaClient` has them all."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from metaservice.ids import uuid7
 from protos.laketx.v1 import maintenance_pb2, maintenance_pb2_grpc, read_pb2, read_pb2_grpc
 
 PATHS_PER_CALL: Final = 10_000
+CONFIRMED_PER_CALL: Final = 1_000
 
 
 class MarkCalls(Caller):
@@ -83,6 +84,7 @@ class MarkCalls(Caller):
         yield from self._pages(self._maintenance.ListSweepable, request)
 
     def confirm_swept(self, settled_txn_id: str) -> None:
+        """The folders of transactions up to this one are swept: the next sweep starts after it."""
         self._call(self._maintenance.ConfirmSwept, maintenance_pb2.ConfirmSweptRequest(settled_txn_id=settled_txn_id))
 
     def check_paths(self, table_id: str, paths: Sequence[str]) -> maintenance_pb2.CheckPathsResponse:
@@ -92,3 +94,21 @@ class MarkCalls(Caller):
             request = maintenance_pb2.CheckPathsRequest(table_id=table_id, paths=part)
             found.MergeFrom(self._call(self._maintenance.CheckPaths, request))
         return found
+
+    def list_purgeable(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
+        """Paths whose bytes may be deleted. Confirm only what was deleted."""
+        request = maintenance_pb2.ListPurgeableRequest(table_id=table_id, page_size=page_size)
+        for page in self._pages(self._maintenance.ListPurgeable, request):
+            yield from page.paths
+
+    def list_purgeable_tables(self, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
+        """Tables that have something to purge, dropped ones too."""
+        request = maintenance_pb2.ListPurgeableRequest(page_size=page_size)
+        for page in self._pages(self._maintenance.ListPurgeable, request):
+            yield from page.table_ids
+
+    def confirm_purged(self, table_id: str, paths: Sequence[str]) -> None:
+        """The bytes are gone."""
+        for part in in_parts(paths, CONFIRMED_PER_CALL):
+            request = maintenance_pb2.ConfirmPurgedRequest(table_id=table_id, paths=part)
+            self._call(self._maintenance.ConfirmPurged, request)

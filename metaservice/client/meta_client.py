@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, cast
 
 import grpc
 
+from metaservice.client.admin import AdminCalls
 from metaservice.client.calling import PAGE_SIZE, principal_metadata
 from metaservice.client.catalog import CatalogCalls
 from metaservice.client.epochs import expect_epoch
@@ -30,19 +30,17 @@ from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.marks import MarkCalls
 from metaservice.client.parts import PART_BYTES, in_parts, size_of
+from metaservice.client.reads import ReadCalls
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session
 from metaservice.client.transaction import Transaction
-from metaservice.client.watching import watch
 from metaservice.ids import uuid7
 from protos.laketx.v1 import (
-    admin_pb2,
     admin_pb2_grpc,
     catalog_pb2_grpc,
     common_pb2,
     maintenance_pb2,
     maintenance_pb2_grpc,
-    read_pb2,
     read_pb2_grpc,
     transaction_pb2_grpc,
 )
@@ -62,7 +60,7 @@ SCHEME: Final = "laketx://"
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
-class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
+class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCalls):
     """A connection to MetaService.
 
     With `expected_epoch` every call is refused (HISTORY_CHANGED) by a service that tells another history: one that was
@@ -326,170 +324,6 @@ class MetaClient(CatalogCalls, MaintenanceCalls, MarkCalls):
         request = wire.SessionRequest()
         request.calls.add().ping.payload = payload
         return self._retries.run(lambda: self._session_call(request)).ping.payload
-
-    # --------------------------------------------------------------------------------------------------------- reads
-
-    def resolve_version(
-        self,
-        table_id: str,
-        *,
-        version: int | None = None,
-        time_us: int | None = None,
-        commits_ago: int | None = None,
-        tag: str | None = None,
-    ) -> read_pb2.ResolveVersionResponse:
-        """At most one of them; none: the head."""
-        request = read_pb2.ResolveVersionRequest(table_id=table_id)
-        if version is not None:
-            request.version = version
-        if time_us is not None:
-            request.time_us = time_us
-        if commits_ago is not None:
-            request.commits_ago = commits_ago
-        if tag is not None:
-            request.tag = tag
-        return self._call(self._reads.ResolveVersion, request)
-
-    def list_versions(
-        self, table_id: str, *, wanted: read_pb2.VersionFilter | None = None, page_size: int = PAGE_SIZE
-    ) -> Iterator[read_pb2.Version]:
-        """Newest first; with a filter those that fit it."""
-        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=wanted)
-        for page in self._pages(self._reads.ListVersions, request):
-            yield from page.versions
-
-    def watch(self, table_id: str, *, after_version: int | None = None) -> Generator[read_pb2.Version]:
-        """The commits after a version (none given: after the head), in order and without end, each once.
-
-        A stream that breaks is opened again where it broke; the budget for that starts anew with whatever comes. Ends
-        when the client is closed.
-        """
-        after = self.resolve_version(table_id).version if after_version is None else after_version
-        opened = partial(self._reads.Watch, metadata=self._metadata)
-        return watch(opened, table_id, after, self._retries.patience(), lambda: self._closed)
-
-    def list_files(self, table_id: str, *, version: int | None = None) -> Iterator[common_pb2.LiveEntry]:
-        """Everything live at a version."""
-        request = read_pb2.ListFilesRequest(table_id=table_id, version=version)
-        for part in self._stream(self._reads.ListFiles, request):
-            yield from part.entries
-
-    def plan_scan(
-        self,
-        table_id: str,
-        *,
-        version: int | None = None,
-        predicate: common_pb2.Predicate | None = None,
-        partitions: Sequence[common_pb2.Partition] = (),
-        without_stats: bool = False,
-        explain: bool = False,
-    ) -> Iterator[read_pb2.PlanScanResponse]:
-        """The entries that may matter, in parts that name the version read; with `explain`, the last says what not.
-
-        The predicate takes the columns' names and types at this version: `get_table(version=…)` tells them.
-        """
-        request = read_pb2.PlanScanRequest(
-            table_id=table_id,
-            version=version,
-            predicate=predicate,
-            partitions=partitions,
-            without_stats=without_stats,
-            explain=explain,
-        )
-        return self._stream(self._reads.PlanScan, request)
-
-    def plan_changes(
-        self,
-        table_id: str,
-        from_version: int,
-        to_version: int | None = None,
-        *,
-        predicate: common_pb2.Predicate | None = None,
-        mode: read_pb2.ChangesMode.ValueType = read_pb2.CHANGES_MODE_LOG,
-    ) -> Iterator[read_pb2.PlanChangesResponse]:
-        """What the logical commits in (from, to] added and removed, or what both ends differ by; no `to`: the head."""
-        request = read_pb2.PlanChangesRequest(
-            table_id=table_id, from_version=from_version, to_version=to_version, predicate=predicate, mode=mode
-        )
-        return self._stream(self._reads.PlanChanges, request)
-
-    # ---------------------------------------------------------------------------------------------- pins and the purge
-
-    def pin(
-        self, tables: Iterable[read_pb2.TableVersion], *, pin_id: str | None = None, lease_ms: int = 0
-    ) -> read_pb2.PinVersionsRequest:
-        """Keeps versions readable, all as of one instant: the pin as it was granted, to be renewed within its lease."""
-        request = read_pb2.PinVersionsRequest(
-            pin_id=pin_id or uuid7(), tables=tables, principal=self._principal, lease_ms=lease_ms
-        )
-        answer = self._call(self._reads.PinVersions, request)
-        return read_pb2.PinVersionsRequest(
-            pin_id=request.pin_id, tables=answer.tables, principal=self._principal, lease_ms=answer.lease_ms
-        )
-
-    def renew_pin(self, pin_id: str, *, lease_ms: int = 0) -> int:
-        """The lease granted from here on; 0 asks for as long as before."""
-        request = read_pb2.RenewPinRequest(pin_id=pin_id, lease_ms=lease_ms)
-        return self._call(self._reads.RenewPin, request).lease_ms
-
-    def unpin(self, pin_id: str) -> None:
-        """Releases a pin; a version that nothing else holds may then be purged."""
-        self._call(self._reads.Unpin, read_pb2.UnpinRequest(pin_id=pin_id))
-
-    def list_pins(self, *, page_size: int = PAGE_SIZE) -> Iterator[admin_pb2.Pin]:
-        """Oldest first, one for each version that is held."""
-        request = admin_pb2.ListPinsRequest(page_size=page_size)
-        for page in self._pages(self._admin.ListPins, request):
-            yield from page.pins
-
-    def list_purgeable(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
-        """Paths whose bytes may be deleted. Confirm only what was deleted."""
-        request = maintenance_pb2.ListPurgeableRequest(table_id=table_id, page_size=page_size)
-        for page in self._pages(self._maintenance.ListPurgeable, request):
-            yield from page.paths
-
-    def list_purgeable_tables(self, *, page_size: int = PAGE_SIZE) -> Iterator[str]:
-        """Tables that have something to purge, dropped ones too."""
-        request = maintenance_pb2.ListPurgeableRequest(page_size=page_size)
-        for page in self._pages(self._maintenance.ListPurgeable, request):
-            yield from page.table_ids
-
-    def confirm_purged(self, table_id: str, paths: Sequence[str]) -> None:
-        """The bytes are gone."""
-        for part in in_parts(paths, CHUNK_FILES):
-            request = maintenance_pb2.ConfirmPurgedRequest(table_id=table_id, paths=part)
-            self._call(self._maintenance.ConfirmPurged, request)
-
-    def get_status(self) -> admin_pb2.GetStatusResponse:
-        """The service's version, uptime, counts, quotas and settings."""
-        return self._call(self._admin.GetStatus, admin_pb2.GetStatusRequest())
-
-    def backup(
-        self, path: str, *, request_id: str | None = None, validate_only: bool = False
-    ) -> admin_pb2.BackupResponse:
-        """Copies the store to a folder on the server, below its backup root; takes as long as it takes."""
-        request = admin_pb2.BackupRequest(path=path, request_id=request_id or uuid7(), validate_only=validate_only)
-
-        def attempt() -> admin_pb2.BackupResponse:
-            try:
-                return self._admin.Backup(request, timeout=None, metadata=self._metadata)
-            except grpc.RpcError as error:
-                raise decode_rpc_error(error) from error
-
-        return self._retries.run(attempt)
-
-    def check(self, table_id: str = "") -> Iterator[admin_pb2.CheckResponse]:
-        """Checks the store, or one table, in parts as it goes; the last one is done."""
-        return self._stream(self._admin.Check, admin_pb2.CheckRequest(table_id=table_id))
-
-    def release_purge(self, *, validate_only: bool = False) -> str:
-        """Why the purge had waited; empty: it had not."""
-        request = admin_pb2.ReleasePurgeRequest(validate_only=validate_only)
-        return self._call(self._admin.ReleasePurge, request).reason
-
-    def confirm_clock(self, *, validate_only: bool = False) -> admin_pb2.ConfirmClockResponse:
-        """Says that the service's wall clock is right, after it jumped; the answer says what was held until then."""
-        return self._call(self._admin.ConfirmClock, admin_pb2.ConfirmClockRequest(validate_only=validate_only))
 
     # ------------------------------------------------------------------------------------------------------- one call
 

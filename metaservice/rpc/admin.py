@@ -12,8 +12,8 @@ from metaservice.rpc import answers, wire
 from metaservice.rpc.calls import Calls, Servicer
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import fitting, in_parts, page_size, page_start, page_token
-from metaservice.service.operators import Operators
-from metaservice.service.pins import Held
+from metaservice.service.operate.operators import Operators
+from metaservice.service.retention.pins import Held
 from protos.laketx.v1 import admin_pb2 as pb
 from protos.laketx.v1 import admin_pb2_grpc
 

@@ -9,11 +9,12 @@ from google.protobuf import any_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from metaservice.core import limits
+from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import CommitSummary, Conflict, Live, Principal, Rule, TableCommit, TableMeta
-from metaservice.core.transaction import Txn, TxnState
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import CommitSummary, Conflict, Live, Principal, Rule, TableCommit
 from metaservice.rpc.wire_schema import column_messages
-from metaservice.service.views import TableView
+from metaservice.service.decider.views import TableView
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 
 DOMAIN: Final = "laketx"

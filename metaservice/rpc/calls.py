@@ -11,27 +11,28 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from metaservice.core import limits
+from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import MetaError, invalid
-from metaservice.core.model import Change, Conflict, Entry, Operation, TableCommit, TableMeta
-from metaservice.core.transaction import Txn
-from metaservice.rpc import answers, wire, wire_tasks
-from metaservice.service import judging
-from metaservice.service.catalog import Catalog
-from metaservice.service.compactions import Compactions
-from metaservice.service.decider import Again, Decider
-from metaservice.service.importing import Imports
-from metaservice.service.maintenance import Maintenance
-from metaservice.service.marks import Marks
-from metaservice.service.pins import Pins
-from metaservice.service.planning import Planning
-from metaservice.service.purge import Purge
-from metaservice.service.reads import Reads
-from metaservice.service.requests import Append, Begin, Commit, Counts
-from metaservice.service.sweeping import Sweeping
-from metaservice.service.timeline import Timeline
-from metaservice.service.transactions import Transactions
-from metaservice.service.waiting import Bells
-from metaservice.service.warehouse import Warehouses
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import Change, Conflict, Entry, Operation, TableCommit
+from metaservice.rpc import answers, wire, wire_changes, wire_entries, wire_tasks
+from metaservice.service.commit import judging
+from metaservice.service.commit.importing import Imports
+from metaservice.service.commit.requests import Append, Begin, CommitRequest, Counts
+from metaservice.service.commit.transactions import Transactions
+from metaservice.service.compaction.compactions import Compactions
+from metaservice.service.compaction.maintenance import Maintenance
+from metaservice.service.decider.decider import Again, Decider
+from metaservice.service.operate.warehouse import Warehouses
+from metaservice.service.read.planning import Planning
+from metaservice.service.read.reads import Reads
+from metaservice.service.read.timeline import Timeline
+from metaservice.service.retention.marks import Marks
+from metaservice.service.retention.pins import Pins
+from metaservice.service.retention.purge import PurgeList
+from metaservice.service.retention.sweeping import Sweeping
+from metaservice.service.table.catalog import Catalog
+from metaservice.service.table.waiting import Bells
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class Calls:
     catalog: Catalog
     reads: Reads
     pins: Pins
-    purge: Purge
+    purge: PurgeList
     timeline: Timeline
     bells: Bells
     planning: Planning
@@ -67,7 +68,7 @@ class Calls:
         return {table_id: self.meta(table_id) for table_id in table_ids}
 
     def begin(self, request: transaction_pb2.BeginTransactionRequest) -> transaction_pb2.BeginTransactionResponse:
-        return self._begin(request, wire.begin(request, self._metas([one.table_id for one in request.tables])))
+        return self._begin(request, wire_changes.begin(request, self._metas([one.table_id for one in request.tables])))
 
     def prepared_begin(self, request: transaction_pb2.BeginTransactionRequest) -> Beginning:
         """Any thread: a large request is converted before the decider's turn."""
@@ -75,7 +76,7 @@ class Calls:
             return partial(self.begin, request)
         try:
             metas = self._metas([one.table_id for one in request.tables])
-            parsed = wire.begin(request, metas)
+            parsed = wire_changes.begin(request, metas)
             for intent in parsed.tables:
                 judging.prepare(intent.reads, self.meta(intent.table_id))
         except MetaError as refusal:
@@ -106,7 +107,7 @@ class Calls:
         mine = txn.tables.get(table_id) if txn is not None else None
         operation = mine.operation if mine is not None else Operation.CUSTOM
         meta = self.meta(table_id)
-        found = wire.entries(request.files, request.delete_sets, meta, request.txn_id, operation)
+        found = wire_entries.entries(request.files, request.delete_sets, meta, request.txn_id, operation)
         self.imports.check(found)
         return found
 
@@ -133,7 +134,7 @@ class Calls:
             return partial(_refuse, refusal)
         return lambda: self._decide(parsed) if self._are_current(metas) else self.commit(request)
 
-    def _decide(self, parsed: Commit) -> transaction_pb2.CommitTransactionResponse:
+    def _decide(self, parsed: CommitRequest) -> transaction_pb2.CommitTransactionResponse:
         """What was parsed stays parsed when judging takes more than one turn."""
         try:
             return answers.commit_answer(self.maintenance.commit(parsed))
@@ -143,25 +144,26 @@ class Calls:
     def explain(self, request: transaction_pb2.ExplainTransactionRequest) -> transaction_pb2.ExplainTransactionResponse:
         txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))
         changes, counts = self._changes(txn, () if txn.commit_digest else request.changes)  # one that ended is refused
-        return self._explain(Commit(txn.txn_id, changes, counts, b""))
+        return self._explain(CommitRequest(txn.txn_id, changes, counts, b""))
 
-    def _explain(self, parsed: Commit) -> transaction_pb2.ExplainTransactionResponse:
+    def _explain(self, parsed: CommitRequest) -> transaction_pb2.ExplainTransactionResponse:
         try:
             return _explained(self.transactions.explain(parsed))
         except Again:
             raise Again(partial(self._explain, parsed)) from None
 
-    def _commit(self, request: transaction_pb2.CommitTransactionRequest) -> Commit:
+    def _commit(self, request: transaction_pb2.CommitTransactionRequest) -> CommitRequest:
         txn, same = self.decider.state.get_txn(wire.txn_id(request.txn_id)), wire.digest(request)
         if txn.commit_digest == same:
-            return Commit(txn.txn_id, (), (), same)  # a repeat, perhaps about a table that is gone by now
+            return CommitRequest(txn.txn_id, (), (), same)  # a repeat, perhaps about a table that is gone by now
         changes, counts = self._changes(txn, request.changes)
-        return Commit(txn.txn_id, changes, counts, same, wire.cursor_moves(request.cursors) if request.cursors else ())
+        moves = wire_changes.cursor_moves(request.cursors) if request.cursors else ()
+        return CommitRequest(txn.txn_id, changes, counts, same, moves)
 
     def _changes(self, txn: Txn, messages: Sequence[common_pb2.Change]) -> tuple[tuple[Change, ...], Counts]:
         operations = {one.table_id: one.operation for one in txn.tables.values()}
         metas = self._metas([one.table_id for one in messages])
-        changes, counts = wire.changes(messages, metas, operations, txn.txn_id)
+        changes, counts = wire_changes.changes(messages, metas, operations, txn.txn_id)
         for change in changes:
             if change.adds:
                 self.imports.check(change.adds)
@@ -171,7 +173,7 @@ class Calls:
         return answers.append_answer(self.transactions.append(self._append(request)))
 
     def _append(self, request: transaction_pb2.AppendRequest) -> Append:
-        parsed = wire.append(request, self.meta(request.table_id))
+        parsed = wire_changes.append(request, self.meta(request.table_id))
         self.imports.check(parsed.entries)
         return parsed
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 from metaservice.core.errors import invalid
-from metaservice.core.model import Namespace
+from metaservice.core.table.meta import Namespace
 from metaservice.rpc import answers, wire, wire_catalog
 from metaservice.rpc.calls import Servicer
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import Room, bound_start, bound_token, fitting, page_size
 from metaservice.rpc.wire_schema import column_messages
-from metaservice.service.tables import Dropped
+from metaservice.service.table.listing import Dropped
 from protos.laketx.v1 import catalog_pb2 as pb
 from protos.laketx.v1 import catalog_pb2_grpc
 

@@ -26,7 +26,7 @@ from metaservice.rpc.lanes import Lane, Seat
 from metaservice.rpc.rates import Rates
 from metaservice.rpc.refusals import RefusalLog
 from metaservice.rpc.streams import Streams
-from metaservice.service.failures import as_refusal
+from metaservice.service.decider.failures import as_refusal
 
 PRINCIPAL: Final = "x-laketx-principal"
 PRINCIPAL_CHARS_MAX: Final = 128

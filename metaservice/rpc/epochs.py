@@ -12,8 +12,8 @@ from typing import Any
 
 import grpc
 
+from metaservice.core.commit.transaction import HISTORY_CHANGED
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.transaction import HISTORY_CHANGED
 from metaservice.rpc.handlers import Call, Continuation, Handler, wrapping
 
 EXPECTED_EPOCH = "x-laketx-epoch"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import invalid
-from metaservice.core.model import Operation
-from metaservice.core.transaction import Txn, TxnState
+from metaservice.core.table.model import Operation
 from metaservice.rpc import wire
-from metaservice.service.timeline import VersionFilter
+from metaservice.service.read.timeline import VersionFilter
 from protos.laketx.v1 import read_pb2, transaction_pb2
 
 OPERATIONS = {int(one): one for one in Operation}
@@ -16,16 +16,16 @@ OPERATIONS = {int(one): one for one in Operation}
 
 def version_filter(message: read_pb2.VersionFilter) -> VersionFilter:
     found = VersionFilter(
-        wire.text(message.principal, "principal", 256),
-        wire.text(message.client, "client", 256),
-        frozenset(_operation(number) for number in message.operations),
-        message.logical_only,
-        wire.text(message.message_contains, "message_contains"),
-        wire.properties(message.properties),
-        wire.version(message.from_version, "from_version"),
-        wire.version(message.to_version, "to_version") if message.HasField("to_version") else None,
-        message.from_time_us if message.HasField("from_time_us") else None,
-        message.to_time_us if message.HasField("to_time_us") else None,
+        principal=wire.text(message.principal, "principal", 256),
+        client=wire.text(message.client, "client", 256),
+        operations=frozenset(_operation(number) for number in message.operations),
+        logical_only=message.logical_only,
+        message_contains=wire.text(message.message_contains, "message_contains"),
+        properties=wire.properties(message.properties),
+        from_version=wire.version(message.from_version, "from_version"),
+        to_version=wire.version(message.to_version, "to_version") if message.HasField("to_version") else None,
+        from_time_us=message.from_time_us if message.HasField("from_time_us") else None,
+        to_time_us=message.to_time_us if message.HasField("to_time_us") else None,
     )
     _check_range("version", found.from_version, found.to_version)
     _check_range("time_us", found.from_time_us, found.to_time_us)

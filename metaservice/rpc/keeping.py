@@ -7,7 +7,7 @@ from metaservice.core.errors import invalid
 from metaservice.rpc import wire
 from metaservice.rpc.calls import Servicer
 from metaservice.rpc.handlers import Context
-from metaservice.service.pins import PinRequest
+from metaservice.service.retention.pins import PinRequest
 from protos.laketx.v1 import read_pb2 as pb
 
 

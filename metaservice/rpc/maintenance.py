@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterator, Sequence
 
 from metaservice.core import limits
+from metaservice.core.compaction.tasks import Task, TaskState
 from metaservice.core.errors import invalid
-from metaservice.core.partitions import Partitioning
-from metaservice.core.tasks import Task, TaskState
+from metaservice.core.table.partitions import Partitioning
 from metaservice.rpc import answers, wire, wire_tasks
 from metaservice.rpc.calls import Servicer
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
-from metaservice.service.maintenance import Claim, Inputs
-from metaservice.service.taskqueue import Wish
-from metaservice.service.views import TableView
+from metaservice.service.compaction.maintenance import Claim, Inputs
+from metaservice.service.compaction.taskqueue import Wish
+from metaservice.service.decider.views import TableView
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 
@@ -67,14 +67,14 @@ class TaskMethods(Servicer):
         if groups and partitions:
             raise invalid("PLAN_AMBIGUOUS", "partitions or a plan of one's own")
         wish = Wish(
-            identity,
-            same,
-            meta.table_id,
-            operation,
-            wire.principal(request.principal),
-            _priority(request.priority) if request.HasField("priority") else limits.TASK_PRIORITY_REQUESTED,
-            options,
-            groups,
+            request_id=identity,
+            digest=same,
+            table_id=meta.table_id,
+            operation=operation,
+            principal=wire.principal(request.principal),
+            priority=_priority(request.priority) if request.HasField("priority") else limits.TASK_PRIORITY_REQUESTED,
+            options=options,
+            groups=groups,
         )
         tasks, left_out = self._calls.compactions.request(table, wish, partitions)
         return pb.RequestTaskResponse(tasks=self._messages(tasks), left_out=left_out)

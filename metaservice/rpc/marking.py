@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.marks import Cursor, CursorMove, Tag
+from metaservice.core.retention.marks import Cursor, CursorMove, Tag
 from metaservice.rpc import answers, wire
 from metaservice.rpc.calls import Servicer
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
-from metaservice.service.marks import MarkRequest
+from metaservice.service.retention.marks import MarkRequest
 from protos.laketx.v1 import read_pb2 as pb
 
 

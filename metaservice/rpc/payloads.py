@@ -8,8 +8,8 @@ from itertools import islice
 
 from pyroaring import BitMap64
 
-from metaservice.core.pruning import Row
-from metaservice.core.rows import ColumnType, Range
+from metaservice.core.table.pruning import Row
+from metaservice.core.table.rows import ColumnType, Range
 from metaservice.rpc.plans import BoundsReader
 from protos.laketx.v1 import common_pb2
 

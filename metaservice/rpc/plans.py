@@ -13,17 +13,19 @@ from typing import Final, Protocol
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.model import TableMeta
-from metaservice.core.partitions import wire_kind
-from metaservice.core.predicates import TRUE, Predicate, SqlValue, partition_part
-from metaservice.core.pruning import UNKNOWN, Row, bounds, new_pruning, show
-from metaservice.core.rows import ColumnType
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.partitions import wire_kind
+from metaservice.core.table.predicates import TRUE, Predicate, SqlValue, partition_part
+from metaservice.core.table.pruning import UNKNOWN, Row, bounds, new_pruning, show
+from metaservice.core.table.rows import ColumnType
 from metaservice.core.varint import varint
 from metaservice.rpc import answers, wire
 from metaservice.rpc.paging import Room
-from metaservice.service.planning import Explanation, Increment, Planning, Scan, Wanted
-from metaservice.service.reads import Reads
-from metaservice.service.views import TableView
+from metaservice.service.decider.views import TableView
+from metaservice.service.read.increments import Increment
+from metaservice.service.read.planning import Planning
+from metaservice.service.read.reads import Reads
+from metaservice.service.read.scan import Explanation, Scan, Wanted
 from protos.laketx.v1 import common_pb2, read_pb2
 
 MODES: Final = (
@@ -33,7 +35,7 @@ MODES: Final = (
 )
 
 
-class Entry(Protocol):
+class PlannedEntry(Protocol):
     """A stored entry, as far as the wire shows it."""
 
     payload: bytes
@@ -133,7 +135,7 @@ def scan_answers(found: Scan, *, without_stats: bool, explain: bool) -> Iterator
     yield b"".join(parts)
 
 
-def live_entry(entry: Entry) -> bytes:
+def live_entry(entry: PlannedEntry) -> bytes:
     """LiveEntry around the stored payload."""
     payload = entry.payload
     first_row_id = entry.first_row_id
@@ -148,7 +150,7 @@ def _versions(data_version: int, added: int) -> bytes:
     return b"\x18" + varint(data_version) + b"\x20" + varint(added)
 
 
-def _frame_without_stats(entry: Entry) -> bytes:
+def _frame_without_stats(entry: PlannedEntry) -> bytes:
     found = common_pb2.LiveEntry.FromString(live_entry(entry))
     if not entry.is_delete_set:
         found.file.ClearField("stats")

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.rpc.streams import Streams
-from metaservice.service.liveness import Liveness
+from metaservice.service.decider.liveness import Liveness
 
 WATCH_EVERY_S: Final = 1.0
 

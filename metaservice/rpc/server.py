@@ -28,10 +28,10 @@ from metaservice.rpc.servicers import (
     TransactionServicer,
 )
 from metaservice.rpc.session import Sessions
-from metaservice.rpc.streams import Patience, Streams
+from metaservice.rpc.streams import StreamLimits, Streams
 from metaservice.rpc.watching import Watches
-from metaservice.service.liveness import Liveness
-from metaservice.service.operators import Operators
+from metaservice.service.decider.liveness import Liveness
+from metaservice.service.operate.operators import Operators
 from protos.laketx.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -66,7 +66,7 @@ class ServerSettings:
     listen: str
     threads: int = 64
     quotas: Mapping[str, Quota] = field(default_factory=lambda: quotas.DEFAULTS)
-    patience: Patience = field(default_factory=Patience)
+    patience: StreamLimits = field(default_factory=StreamLimits)
     reflection: bool = False
     connections_max: int = 10_000
     message_bytes_max: int = 16 * 1024 * 1024
@@ -95,7 +95,15 @@ class Server:
         self._server = grpc.server(
             lanes.calls,
             interceptors=[
-                Edge(next_id, fail_stop, self.activity, lanes, self._streams, metrics, rates),
+                Edge(
+                    next_id=next_id,
+                    fail_stop=fail_stop,
+                    activity=self.activity,
+                    lanes=lanes,
+                    streams=self._streams,
+                    metrics=metrics,
+                    rates=rates,
+                ),
                 Measuring(metrics),
                 Epochs(operators.epoch),
             ],

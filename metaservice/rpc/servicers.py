@@ -19,8 +19,8 @@ from metaservice.rpc.session import Sessions
 from metaservice.rpc.sweeping import PurgeMethods, SweepMethods
 from metaservice.rpc.warehouse import WarehouseMethods
 from metaservice.rpc.watching import Watches
-from metaservice.service.decider import Asked
-from metaservice.service.views import TableView
+from metaservice.service.decider.decider import Asked
+from metaservice.service.decider.views import TableView
 from protos.laketx.v1 import maintenance_pb2_grpc, read_pb2, read_pb2_grpc, transaction_pb2_grpc
 from protos.laketx.v1 import transaction_pb2 as pb
 

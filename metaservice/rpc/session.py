@@ -16,8 +16,8 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from metaservice.core import limits
+from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.transaction import Txn
 from metaservice.observe import CallMetrics
 from metaservice.rpc import answers
 from metaservice.rpc.calls import CONVERTED_IN_TURN_MAX, Calls
@@ -26,7 +26,7 @@ from metaservice.rpc.lanes import Lane
 from metaservice.rpc.paging import in_parts
 from metaservice.rpc.rates import Rates
 from metaservice.rpc.streams import Streams
-from metaservice.service.decider import Answer, Job, Mailbox, Sink
+from metaservice.service.decider.decider import Answer, Job, Mailbox, Sink
 from protos.laketx.v1 import transaction_pb2 as pb
 
 log = logging.getLogger("laketx.session")

@@ -32,7 +32,7 @@ DEADLINE: Final = "deadline"
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class StreamLimits:
     """How long a stream may be idle, and how long it may last at all."""
 
     idle_s: float = 300.0
@@ -48,7 +48,7 @@ class RunningTime:
         self.s = 0.0
 
 
-class Stream:
+class OpenStream:
     """A call that has not ended; `touch` is called when something has come or gone. `hears`: it looks at `over`."""
 
     __slots__ = ("_context", "_time", "begun_s", "hears", "lane", "over", "over_s", "ring", "touched_s", "used")
@@ -87,12 +87,12 @@ class Stream:
 class Streams:
     """All of them, by their context."""
 
-    def __init__(self, patience: Patience, count_end: Callable[[str, str], None]) -> None:
+    def __init__(self, patience: StreamLimits, count_end: Callable[[str, str], None]) -> None:
         """`count_end` is told the lane and why."""
         self._patience = patience
         self._count_end = count_end
-        self._open: dict[grpc.ServicerContext, Stream] = {}
-        self._waiting: dict[grpc.ServicerContext, Stream] = {}
+        self._open: dict[grpc.ServicerContext, OpenStream] = {}
+        self._waiting: dict[grpc.ServicerContext, OpenStream] = {}
         self._running = RunningTime()
         self._pace_s = min(LOOK_S, patience.idle_s / 4)
         self._stopped = threading.Event()
@@ -103,11 +103,11 @@ class Streams:
     def stop(self) -> None:
         self._stopped.set()
 
-    def open(self, context: grpc.ServicerContext, lane: Lane) -> Stream:
-        stream = self._open[context] = Stream(context, lane, self._running, hears=lane.name in HEARING)
+    def open(self, context: grpc.ServicerContext, lane: Lane) -> OpenStream:
+        stream = self._open[context] = OpenStream(context, lane, self._running, hears=lane.name in HEARING)
         return stream
 
-    def of(self, context: grpc.ServicerContext) -> Stream:
+    def of(self, context: grpc.ServicerContext) -> OpenStream:
         return self._open[context]
 
     def close(self, context: grpc.ServicerContext) -> None:
@@ -115,7 +115,7 @@ class Streams:
 
     def first(self, requests: Iterator[bytes], context: grpc.ServicerContext, lane: Lane) -> bytes | None:
         """The request of a call that has one; None where the client sent none."""
-        self._waiting[context] = Stream(context, lane, self._running)
+        self._waiting[context] = OpenStream(context, lane, self._running)
         try:
             return next(requests, None)
         finally:
@@ -138,11 +138,11 @@ class Streams:
             elif now_s - stream.touched_s > self._idle_s(stream) + self._pace_s:  # it was touched up to a look later
                 self._end(stream, IDLE)
 
-    def _idle_s(self, stream: Stream) -> float:
+    def _idle_s(self, stream: OpenStream) -> float:
         patience_s = self._patience.idle_s
         return min(patience_s, CROWDED_S) if stream.lane.is_crowded and not stream.used else patience_s
 
-    def _end(self, stream: Stream, why: str) -> None:
+    def _end(self, stream: OpenStream, why: str) -> None:
         if not stream.over:
             self._count_end(stream.lane.name, why)
         stream.end(why)

@@ -10,7 +10,7 @@ from metaservice.rpc import wire
 from metaservice.rpc.calls import Servicer
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size, page_start, page_token
-from metaservice.service.sweeping import Place
+from metaservice.service.retention.sweeping import SweepPlace
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 
@@ -79,12 +79,12 @@ def _paths(paths: Sequence[str], most: int) -> list[str]:
     return list(paths)
 
 
-def _place(raw: bytes) -> Place:
+def _place(raw: bytes) -> SweepPlace:
     if not raw:
-        return Place()
+        return SweepPlace()
     txn_id, _, rest = raw.decode(errors="replace").partition(":")
     table_id, _, unsettled = rest.partition(":")
     known = (wire.UUID7.match(txn_id), wire.CANONICAL_UUID.match(table_id))
     if unsettled not in ("0", "1") or not any(known):
         raise invalid("PAGE_TOKEN_INVALID")
-    return Place(txn_id, table_id, unsettled == "1")
+    return SweepPlace(txn_id, table_id, unsettled == "1")

@@ -7,7 +7,7 @@ from metaservice.core.errors import invalid
 from metaservice.rpc import wire
 from metaservice.rpc.calls import Servicer
 from metaservice.rpc.handlers import Context
-from metaservice.service.warehouse import Known
+from metaservice.service.operate.warehouse import Known
 from protos.laketx.v1 import maintenance_pb2 as pb
 
 

@@ -18,12 +18,12 @@ import grpc
 from cachetools import LRUCache
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.model import CommitSummary
+from metaservice.core.table.model import CommitSummary
 from metaservice.rpc import answers, wire
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.streams import Streams
-from metaservice.service.views import TableView
-from metaservice.service.waiting import Waiter
+from metaservice.service.decider.views import TableView
+from metaservice.service.table.waiting import Waiter
 from protos.laketx.v1 import read_pb2
 
 FRAME_VERSIONS_MAX: Final = 500

@@ -6,13 +6,13 @@ from uuid import UUID
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.model import Namespace, Profile, TableMeta
-from metaservice.core.partitions import Partitioning
-from metaservice.core.properties import check_user_property
-from metaservice.rpc import wire
+from metaservice.core.table.meta import Namespace, Profile, TableMeta
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.properties import check_user_property
+from metaservice.rpc import wire, wire_changes
 from metaservice.rpc.wire_schema import first_schema
-from metaservice.service.catalog import Mode
-from metaservice.service.requests import Alter
+from metaservice.service.commit.requests import Alter
+from metaservice.service.table.catalog import Mode
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 MODES = {0: Mode.CREATE, 1: Mode.IF_NOT_EXISTS, 2: Mode.OR_REPLACE}
@@ -31,13 +31,13 @@ def alter(message: catalog_pb2.AlterTableRequest) -> Alter:
     change = common_pb2.Change(table_id=message.table_id, alteration=message.alteration)
     as_commit = transaction_pb2.CommitTransactionRequest(txn_id=message.txn_id, changes=[change])
     return Alter(
-        wire.txn_id(message.txn_id),
-        wire.table_id(message.table_id),
-        wire.alteration(message.alteration),
-        wire.principal(message.principal),
-        wire.text(message.commit_message, "commit_message"),
-        wire.digest(message),
-        wire.digest(as_commit),
+        txn_id=wire.txn_id(message.txn_id),
+        table_id=wire.table_id(message.table_id),
+        alteration=wire_changes.alteration(message.alteration),
+        principal=wire.principal(message.principal),
+        message=wire.text(message.commit_message, "commit_message"),
+        digest=wire.digest(message),
+        commit_digest=wire.digest(as_commit),
     )
 
 
@@ -49,19 +49,19 @@ def new_table(message: catalog_pb2.CreateTableRequest) -> TableMeta:
     if not table.primary_key and table.buckets:
         raise invalid("BUCKETS_INVALID", "an append table has none", buckets=table.buckets)
     bare = TableMeta(
-        wire.table_id(message.request_id),
-        table.name,
-        Partitioning(()),
-        (),
-        table.buckets,
-        wire.profile(table.profile) if table.profile else Profile.MAXCOMPUTE,
-        0,
-        wire.table_properties(table.properties),
-        frozenset(wire.features(table.features)),
-        wire.text(table.comment, "comment"),
-        (),
-        0,
-        wire.digest(message).hex(),
+        table_id=wire.table_id(message.request_id),
+        name=table.name,
+        partitioning=Partitioning(()),
+        primary_key=(),
+        buckets=table.buckets,
+        profile=wire.profile(table.profile) if table.profile else Profile.MAXCOMPUTE,
+        schema_version=0,
+        properties=wire.table_properties(table.properties),
+        features=frozenset(wire.features(table.features)),
+        comment=wire.text(table.comment, "comment"),
+        columns=(),
+        create_time_us=0,
+        digest=wire.digest(message).hex(),
     )
     return bare.with_schema(first_schema(table))
 

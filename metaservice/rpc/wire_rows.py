@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.model import Entry, Group, KeySet
+from metaservice.core.table.model import Entry, Group, KeySet
 from protos.laketx.v1 import common_pb2
 
 Placed = tuple[str, int, common_pb2.KeySet]  # partition and bucket, converted
@@ -65,12 +65,12 @@ def group(message: common_pb2.CompactionGroup, partition: str, bucket: int) -> G
         if len(digest) > limits.DIGEST_BYTES_MAX:
             raise invalid("DIGEST_TOO_LONG", what=name, bytes=len(digest), most=limits.DIGEST_BYTES_MAX)
     return Group(
-        partition,
-        bucket,
-        tuple(map(named_path, message.inputs)),
-        tuple(map(named_path, message.outputs)),
-        message.input_digest,
-        message.output_digest,
-        message.input_rows if message.HasField("input_rows") else None,
-        message.output_rows if message.HasField("output_rows") else None,
+        partition=partition,
+        bucket=bucket,
+        inputs=tuple(map(named_path, message.inputs)),
+        outputs=tuple(map(named_path, message.outputs)),
+        input_digest=message.input_digest,
+        output_digest=message.output_digest,
+        input_rows=message.input_rows if message.HasField("input_rows") else None,
+        output_rows=message.output_rows if message.HasField("output_rows") else None,
     )

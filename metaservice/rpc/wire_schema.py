@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.schema import (
+from metaservice.core.table.schema import (
     Add,
     Column,
+    ColumnPlace,
     Comment,
     Drop,
     Move,
-    Place,
     Relax,
     Rename,
     Schema,
@@ -77,8 +77,8 @@ def _change(message: common_pb2.SchemaChange) -> SchemaChange:
             raise invalid("SCHEMA_CHANGE_EMPTY")
 
 
-def _place(message: common_pb2.ColumnPlace) -> Place:
-    return Place(_path(message.after))
+def _place(message: common_pb2.ColumnPlace) -> ColumnPlace:
+    return ColumnPlace(_path(message.after))
 
 
 def _path(path: str) -> str:

@@ -8,17 +8,18 @@ from functools import partial
 from typing import Final
 
 from metaservice.core import limits
+from metaservice.core.compaction.plans import Gain, TaskPlan
+from metaservice.core.compaction.policy import Options, RowOrder, policy_of
+from metaservice.core.compaction.tasks import Task, TaskGroup, TaskState, groups_of
 from metaservice.core.errors import invalid
-from metaservice.core.model import COMPACTIONS, Group, Live, Operation, Principal, TableMeta
-from metaservice.core.partitions import Partitioning, wire_kind
-from metaservice.core.plans import Gain, TaskPlan
-from metaservice.core.policy import Options, RowOrder, policy_of
-from metaservice.core.predicates import SqlValue
-from metaservice.core.tasks import Task, TaskGroup, TaskState, groups_of
-from metaservice.core.types import folded
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import COMPACTIONS, Group, Live, Operation, Principal
+from metaservice.core.table.partitions import Partitioning, wire_kind
+from metaservice.core.table.predicates import SqlValue
+from metaservice.core.table.types import folded
 from metaservice.rpc import answers, wire, wire_rows
 from metaservice.rpc.paging import Room
-from metaservice.service.compactions import Proposal
+from metaservice.service.compaction.compactions import Proposal
 from protos.laketx.v1 import common_pb2
 from protos.laketx.v1 import maintenance_pb2 as pb
 

@@ -12,11 +12,11 @@ from hashlib import blake2b
 from typing import Final
 
 from metaservice.core.errors import MetaError
-from metaservice.core.external import identity_of, locate
-from metaservice.core.model import Entry, Live
+from metaservice.core.table.external import identity_of, locate
+from metaservice.core.table.model import Entry, Live
 from metaservice.store import keys
 from metaservice.store.plan_records import decode_stored
-from metaservice.store.port import Batch, Cursor, Store, prefix_end
+from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
 from metaservice.store.records import decode_live
 
 DIGEST_BYTES: Final = 16
@@ -58,7 +58,7 @@ def find_imports(store: Store, table: bytes, path: str) -> list[Live]:
     return [decode_live(raw)[0] for raw in raws if raw is not None]
 
 
-def find_named(cursor: Cursor, table: bytes, paths: Iterable[str]) -> set[str]:
+def find_named(cursor: StoreCursor, table: bytes, paths: Iterable[str]) -> set[str]:
     """Those files of a table's folder that an external entry of any table names, live or past."""
     if not _any(cursor, keys.named_prefix(table)):
         return set()
@@ -109,5 +109,5 @@ def _digest(path: str) -> bytes:
     return blake2b(identity_of(path).encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def _any(cursor: Cursor, prefix: bytes) -> bool:
+def _any(cursor: StoreCursor, prefix: bytes) -> bool:
     return next(iter(cursor.scan(prefix, prefix_end(prefix))), None) is not None

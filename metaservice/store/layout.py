@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from metaservice.core.compaction_quiet import NEVER, Counts
-from metaservice.core.model import Entry, FileKind, Live
-from metaservice.core.plans import Bucket, PlanFile, PlanSet
+from metaservice.core.compaction.plans import Bucket, PlanFile, PlanSet
+from metaservice.core.compaction.quiet import NEVER, Counts
+from metaservice.core.table.model import Entry, FileKind, Live
 from metaservice.store import keys
 from metaservice.store.plan_records import StoredEntry, decode_stored
-from metaservice.store.port import Cursor, prefix_end
+from metaservice.store.port import StoreCursor, prefix_end
 from protos.laketx.v1 import common_pb2
 
 DELTA: Final = int(FileKind.DELTA)
@@ -25,7 +25,7 @@ def row_order_in(payload: bytes) -> str:
     return common_pb2.DataFile.FromString(payload).row_order
 
 
-def read_bucket(cursor: Cursor, table: bytes, partition: str, bucket: int, row_order: str, version: int) -> Bucket:
+def read_bucket(cursor: StoreCursor, table: bytes, partition: str, bucket: int, row_order: str, version: int) -> Bucket:
     """What is live there; entries that came after a version are passed over. An append table's is its partition."""
     prefix = keys.live_prefix(table, partition, bucket)
     found = (decode_stored(raw) for _, raw in cursor.scan(prefix, prefix_end(prefix)))
@@ -96,11 +96,19 @@ def count_entries(raws: Iterable[bytes], file_bytes: int, row_order: str, versio
         size += entry_bytes
         if added < oldest:
             oldest = added
-    return Counts(files, small, size, oldest, has_deltas, last, is_plain)
+    return Counts(
+        files=files,
+        small=small,
+        small_bytes=size,
+        small_oldest=oldest,
+        has_deltas=has_deltas,
+        last_added=last,
+        is_plain=is_plain,
+    )
 
 
 def scan_counts(
-    cursor: Cursor, table: bytes, file_bytes: int, row_order: str, version: int
+    cursor: StoreCursor, table: bytes, file_bytes: int, row_order: str, version: int
 ) -> Iterator[tuple[str, list[Counts]]]:
     """What the buckets of each partition hold; where no order is wanted, only partitions with two entries in a bucket.
 
@@ -112,7 +120,7 @@ def scan_counts(
 
 
 def _scan(
-    cursor: Cursor, table: bytes, *, partition: str | None = None, every: bool = False
+    cursor: StoreCursor, table: bytes, *, partition: str | None = None, every: bool = False
 ) -> Iterator[tuple[bytes, list[tuple[int, list[bytes]]]]]:
     """Stored entries by partition and bucket; without `every` only partitions where a bucket has two."""
     prefix = keys.live_prefix(table, partition)
@@ -138,7 +146,7 @@ def _scan(
 
 
 def scan_partitions(
-    cursor: Cursor, table: bytes, row_order: str, version: int, *, partition: str | None = None
+    cursor: StoreCursor, table: bytes, row_order: str, version: int, *, partition: str | None = None
 ) -> Iterator[list[Bucket]]:
     """The buckets of each partition, one partition after the other."""
     for start, held in _scan(cursor, table, partition=partition, every=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from metaservice.core.model import Entry, Live, Removed
+from metaservice.core.table.model import Entry, Live, Removed
 from metaservice.store.records import decode_chunk, decode_commit, entry_from
 from protos.laketx.storage.v1 import records_pb2 as pb
 
@@ -42,18 +42,18 @@ def decode_logged(raw: bytes) -> LoggedCommit:
     except Exception as error:
         raise ValueError(f"no commit record: {error}") from error
     return LoggedCommit(
-        record.version,
-        record.time_us,
-        record.txn_id,
-        sum(not entry.is_delete_set for entry in added),
-        record.added_chunks,
-        footprint.removed,
-        record.files_added,
-        record.files_removed,
-        footprint.app_ids,
-        footprint.altered,
-        record.logical,
-        added,
+        version=record.version,
+        time_us=record.time_us,
+        txn_id=record.txn_id,
+        files_inline=sum(not entry.is_delete_set for entry in added),
+        chunks=record.added_chunks,
+        removed=footprint.removed,
+        files_added=record.files_added,
+        files_removed=record.files_removed,
+        app_ids=footprint.app_ids,
+        altered=footprint.altered,
+        logical=record.logical,
+        _added=added,
     )
 
 

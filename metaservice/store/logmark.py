@@ -32,7 +32,7 @@ _LOOKS_MAX: Final = 100  # for the newest log
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SyncedMark:
     """`sequence` is RocksDB's number of the last write; log 0 says that the tables hold everything."""
 
     identity: int
@@ -41,7 +41,7 @@ class Mark:
     log_bytes: int
 
 
-def read_mark(folder: Path) -> Mark | None:
+def read_mark(folder: Path) -> SyncedMark | None:
     """None where none is there, or none that can be read: then it proves nothing."""
     try:
         raw = (folder / NAME).read_bytes()
@@ -51,7 +51,7 @@ def read_mark(folder: Path) -> Mark | None:
     if len(body) != _FORMAT.size or check != _check(body):
         return None
     magic, identity, sequence, log, log_bytes = _FORMAT.unpack(body)
-    return Mark(identity, sequence, log, log_bytes) if magic == _MAGIC else None
+    return SyncedMark(identity, sequence, log, log_bytes) if magic == _MAGIC else None
 
 
 def refuse_a_lost_log(folder: Path) -> None:

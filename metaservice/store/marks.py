@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from metaservice.core.marks import Cursor, Tag
-from metaservice.core.model import Principal
+from metaservice.core.retention.marks import Cursor, Tag
+from metaservice.core.table.model import Principal
 from metaservice.store import keys
 from protos.laketx.storage.v1 import records_pb2 as pb
 
@@ -42,13 +42,13 @@ def encode_cursor(cursor: Cursor) -> bytes:
 def decode_cursor(key: bytes, raw: bytes) -> Cursor:
     one = pb.CursorRecord.FromString(raw)
     return Cursor(
-        keys.uuid_text(keys.table_of_mark(key)),
-        one.name,
-        one.version,
-        one.keep_ms,
-        Principal(one.principal, one.client),
-        one.create_us,
-        one.used_us,
-        one.request_id,
-        one.epoch,
+        table_id=keys.uuid_text(keys.table_of_mark(key)),
+        name=one.name,
+        version=one.version,
+        keep_ms=one.keep_ms,
+        principal=Principal(one.principal, one.client),
+        create_us=one.create_us,
+        used_us=one.used_us,
+        request_id=one.request_id,
+        epoch=one.epoch,
     )

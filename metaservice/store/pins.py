@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from metaservice.core.model import Principal
-from metaservice.core.retention import Pin
+from metaservice.core.retention.kept import Pin
+from metaservice.core.table.model import Principal
 from protos.laketx.storage.v1 import records_pb2 as pb
 
 

@@ -46,7 +46,7 @@ class Batch:
         return len(self.ops)
 
 
-class Cursor(Protocol):
+class StoreCursor(Protocol):
     """The store as of the cursor's creation, for one thread.
 
     Scans may be nested, interleaved and left unfinished. What a cursor sees stays on disk while it lives: drop it soon.
@@ -65,7 +65,7 @@ class Store(Protocol):
     def get(self, key: bytes) -> bytes | None:
         """The latest value written, durable or not."""
 
-    def cursor(self) -> Cursor: ...
+    def cursor(self) -> StoreCursor: ...
 
     def write(self, batch: Batch) -> None:
         """Apply all of the batch or nothing; the caller may reuse the batch afterwards."""

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from metaservice.core.model import (
-    Advice,
+from metaservice.core.commit.transaction import Txn
+from metaservice.core.table.meta import Namespace, Profile, TableMeta
+from metaservice.core.table.model import (
     CommitSummary,
-    Conflict,
     Entry,
     FileKind,
     Footprint,
     GroupDone,
     Live,
-    Namespace,
     Operation,
     Principal,
-    Profile,
     Removed,
-    Rule,
     TableCommit,
-    TableMeta,
 )
-from metaservice.core.partitions import Partitioning
-from metaservice.core.schema import Column
-from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.schema import Column
 from metaservice.core.varint import varint
 from protos.laketx.storage.v1 import records_pb2 as pb
 
@@ -211,24 +206,24 @@ def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
     entries = [*record.added, *(entry for chunk in chunks for entry in pb.ChunkRecord.FromString(chunk).entries)]
     own_sets = [e for e in entries if e.is_delete_set and e.data_version == record.version]  # a RESTORE's are older
     footprint = Footprint(
-        record.version,
-        record.time_us,
-        record.txn_id,
-        Operation(record.operation),
-        Principal(record.principal, record.client),
-        frozenset(record.partitions),
-        tuple((e.path, e.partition, e.bucket) for e in entries if not e.is_delete_set),
-        tuple(_removed(ref) for ref in record.removed),
-        tuple(_removed(ref) for ref in record.touched),
-        tuple(GroupDone(g.partition, g.bucket, tuple(g.outputs), tuple(g.removed)) for g in record.groups),
-        record.blind,
-        record.metadata_changed,
-        record.features_changed,
-        record.features_removed,
-        record.altered,
-        tuple(record.app_ids),
-        record.shared,
-        frozenset(e.partition for e in own_sets if not e.touches),
+        version=record.version,
+        time_us=record.time_us,
+        txn_id=record.txn_id,
+        operation=Operation(record.operation),
+        principal=Principal(record.principal, record.client),
+        partitions=frozenset(record.partitions),
+        added=tuple((e.path, e.partition, e.bucket) for e in entries if not e.is_delete_set),
+        removed=tuple(_removed(ref) for ref in record.removed),
+        touched=tuple(_removed(ref) for ref in record.touched),
+        groups=tuple(GroupDone(g.partition, g.bucket, tuple(g.outputs), tuple(g.removed)) for g in record.groups),
+        blind=record.blind,
+        metadata_changed=record.metadata_changed,
+        features_changed=record.features_changed,
+        features_removed=record.features_removed,
+        altered=record.altered,
+        app_ids=tuple(record.app_ids),
+        shared=record.shared,
+        hid_anywhere=frozenset(e.partition for e in own_sets if not e.touches),
     )
     return _summary(record, footprint)
 
@@ -242,20 +237,20 @@ def decode_summary(raw: bytes) -> CommitSummary:
 
 def _summary(record: pb.CommitRecord, footprint: Footprint) -> CommitSummary:
     return CommitSummary(
-        footprint,
-        record.logical,
-        record.message,
-        dict(record.properties),
-        record.read_version,
-        record.rebased_over,
-        record.files_added,
-        record.files_removed,
-        record.rows_added,
-        record.rows_removed,
-        record.sets_added,
-        record.sets_removed,
-        record.bytes_added,
-        record.bytes_removed,
+        footprint=footprint,
+        logical=record.logical,
+        message=record.message,
+        properties=dict(record.properties),
+        read_version=record.read_version,
+        rebased_over=record.rebased_over,
+        files_added=record.files_added,
+        files_removed=record.files_removed,
+        rows_added=record.rows_added,
+        rows_removed=record.rows_removed,
+        sets_added=record.sets_added,
+        sets_removed=record.sets_removed,
+        bytes_added=record.bytes_added,
+        bytes_removed=record.bytes_removed,
     )
 
 
@@ -286,20 +281,20 @@ def decode_table(raw: bytes) -> TableMeta:
     record = pb.TableRecord.FromString(raw)
     types = {column.name: column.type for column in record.columns}
     return TableMeta(
-        record.table_id,
-        record.name,
-        Partitioning(tuple((name, types[name]) for name in record.partition_columns)),
-        tuple(record.primary_key),
-        record.buckets,
-        Profile(record.profile),
-        record.schema_version,
-        dict(record.properties),
-        frozenset(record.features),
-        record.comment,
-        tuple(_column_from(column, at) for at, column in enumerate(record.columns, start=1)),
-        record.create_time_us,
-        record.digest,
-        record.last_column_id or len(record.columns),
+        table_id=record.table_id,
+        name=record.name,
+        partitioning=Partitioning(tuple((name, types[name]) for name in record.partition_columns)),
+        primary_key=tuple(record.primary_key),
+        buckets=record.buckets,
+        profile=Profile(record.profile),
+        schema_version=record.schema_version,
+        properties=dict(record.properties),
+        features=frozenset(record.features),
+        comment=record.comment,
+        columns=tuple(_column_from(column, at) for at, column in enumerate(record.columns, start=1)),
+        create_time_us=record.create_time_us,
+        digest=record.digest,
+        last_column_id=record.last_column_id or len(record.columns),
     )
 
 
@@ -332,123 +327,3 @@ def encode_namespace(namespace: Namespace) -> bytes:
 def decode_namespace(raw: bytes) -> Namespace:
     record = pb.NamespaceRecord.FromString(raw)
     return Namespace(record.name, dict(record.properties), record.create_time_us, record.digest)
-
-
-def encode_txn(txn: Txn) -> bytes:
-    """Of a one-call append that won, what can be told from its outcome is left out."""
-    record = pb.TransactionRecord()
-    record.txn_id, record.state = txn.txn_id, txn.state
-    record.principal, record.client = txn.principal.name, txn.principal.client
-    record.begin_digest, record.files = txn.begin_digest, txn.files
-    if txn.message:
-        record.message = txn.message
-    if txn.properties:
-        record.properties.update(txn.properties)
-    won = txn.state is TxnState.COMMITTED
-    if won:
-        record.commit_time_us = txn.commit_time_us
-        for outcome in txn.outcomes:
-            given = record.outcomes.add()
-            given.table_id, given.version, given.logical = outcome.table_id, outcome.version, outcome.logical
-            if outcome.rebased_over:
-                given.rebased_over = outcome.rebased_over
-            if outcome.already_applied:
-                given.already_applied = True
-    if won and txn.one_call:
-        record.one_call = True
-        return record.SerializeToString()
-    record.begin_us, record.end_us, record.commit_digest = txn.begin_us, txn.end_us, txn.commit_digest
-    record.adopt_from = txn.adopt_from
-    for table in txn.tables.values():
-        begun = record.tables.add()
-        begun.table_id, begun.operation = table.table_id, table.operation
-        begun.read_version, begun.schema_version = table.read_version, table.schema_version
-        begun.adopted = table.adopted
-    if not won and txn.state is not TxnState.OPEN:
-        _encode_lost(record, txn)
-    return record.SerializeToString()
-
-
-def _encode_lost(record: pb.TransactionRecord, txn: Txn) -> None:
-    record.abort_reason = txn.abort_reason
-    record.adopted_by = txn.adopted_by
-    record.adoptable = txn.adoptable
-    if txn.conflict is not None:
-        record.conflict.CopyFrom(_conflict_record(txn.conflict))
-
-
-def _conflict_record(conflict: Conflict) -> pb.ConflictRecord:
-    winner = conflict.winner
-    return pb.ConflictRecord(
-        table_id=conflict.table_id,
-        rule=int(conflict.rule),
-        winner_txn_id=winner.txn_id,
-        winner_operation=int(winner.operation),
-        winner_version=winner.version,
-        winner_time_us=winner.time_us,
-        winner_principal=winner.principal.name,
-        winner_client=winner.principal.client,
-        operation=int(conflict.operation),
-        read_version=conflict.read_version,
-        advice=int(conflict.advice),
-        partition=conflict.partition,
-        path=conflict.path,
-        rows=conflict.rows,
-    )
-
-
-def _conflict_from(record: pb.ConflictRecord) -> Conflict:
-    return Conflict(
-        record.table_id,
-        Rule(record.rule),
-        Footprint(
-            record.winner_version,
-            record.winner_time_us,
-            record.winner_txn_id,
-            Operation(record.winner_operation),
-            Principal(record.winner_principal, record.winner_client),
-        ),
-        Operation(record.operation),
-        record.read_version,
-        Advice(record.advice),
-        record.partition,
-        record.path,
-        tuple(record.rows),
-    )
-
-
-def decode_txn(raw: bytes) -> Txn:
-    record = pb.TransactionRecord.FromString(raw)
-    if record.one_call:
-        record.begin_us = record.end_us = record.commit_time_us
-        for o in record.outcomes:
-            read = o.version if o.already_applied else o.version - 1
-            record.tables.add(table_id=o.table_id, operation=Operation.INSERT, read_version=read)
-    return Txn(
-        record.txn_id,
-        {
-            t.table_id: TxnTable(
-                t.table_id, Operation(t.operation), t.read_version, t.schema_version, adopted=t.adopted
-            )
-            for t in record.tables
-        },
-        Principal(record.principal, record.client),
-        record.message,
-        dict(record.properties),
-        record.begin_us,
-        record.begin_digest,
-        record.adopt_from,
-        TxnState(record.state),
-        record.end_us,
-        record.commit_digest,
-        record.commit_time_us,
-        tuple(
-            TableOutcome(o.table_id, o.version, o.logical, o.rebased_over, o.already_applied) for o in record.outcomes
-        ),
-        _conflict_from(record.conflict) if record.HasField("conflict") else None,
-        record.abort_reason,
-        record.adopted_by,
-        record.adoptable,
-        record.files,
-        record.one_call,
-    )

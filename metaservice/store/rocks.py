@@ -32,13 +32,18 @@ from rocksdict import (
     WriteBatch,
 )
 
-from metaservice.store.folders import MANIFEST
+from metaservice.store.data_folder import (
+    file_system_free_bytes,
+    refuse_a_backup,
+    refuse_half_a_store,
+    refuse_without_room,
+    sync_folder,
+)
 from metaservice.store.logmark import LogMark, refuse_a_lost_log, refuse_lost_writes
 from metaservice.store.port import (
     FORMAT_TOO_NEW,
     STORE_DAMAGED,
     STORE_FOREIGN,
-    STORE_IS_BACKUP,
     STORE_LOCKED,
     STORE_NO_ROOM,
     STORE_UNREACHABLE,
@@ -123,7 +128,7 @@ class RocksStore(Store):
         except Exception as error:
             shutil.rmtree(path, ignore_errors=True)
             raise OSError(f"no checkpoint was made: {error}") from error
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def write_out(self) -> None:
         self.refuse_if_failed()
@@ -148,7 +153,7 @@ class RocksStore(Store):
         return size
 
     def free_bytes(self) -> int:
-        free = _file_system_free_bytes(self._path)
+        free = file_system_free_bytes(self._path)
         return free if self._bytes_max is None else min(free, self._bytes_max - self.size_bytes())
 
     def close(self) -> None:
@@ -297,10 +302,10 @@ def _descend(iterator: RdictIter, start: bytes, end: bytes, count: int) -> list[
 def _open(path: Path) -> Rdict:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        _refuse_a_backup(path)
-        _refuse_half_a_store(path)
+        refuse_a_backup(path)
+        refuse_half_a_store(path)
         refuse_a_lost_log(path)
-        _refuse_without_room(path)
+        refuse_without_room(path)
         db = Rdict(str(path), _options())
     except StoreUnusable:
         raise
@@ -318,30 +323,6 @@ def _open(path: Path) -> Rdict:
     return db
 
 
-def _refuse_a_backup(path: Path) -> None:
-    """An opening writes: it would spoil the backup, and tell its history a second time."""
-    if (path / MANIFEST).exists():
-        how = f"laketx restore --backup {path} --data NEW_FOLDER"
-        raise StoreUnusable(STORE_IS_BACKUP, path=str(path), found="a backup", restore_it_with=how)
-
-
-def _refuse_half_a_store(path: Path) -> None:
-    """Without its file CURRENT, RocksDB takes a folder for a fresh one and begins at nothing."""
-    if not (path / "CURRENT").exists() and any(path.glob("*.sst")):
-        raise StoreUnusable(STORE_DAMAGED, path=str(path), found="tables but no file CURRENT")
-
-
-def _refuse_without_room(path: Path) -> None:
-    """Opening writes what the logs hold into tables. Each attempt that runs out of room leaves tables behind that no
-    later attempt counts, until one succeeds: a service that is started again and again would fill what others free.
-    """
-    logs_bytes = sum(log.stat().st_size for log in path.glob("*.log"))
-    needed_bytes = logs_bytes + logs_bytes // 50 + _ROOM_TO_OPEN_BYTES
-    free_bytes = _file_system_free_bytes(path)
-    if free_bytes < needed_bytes:
-        raise StoreUnusable(STORE_NO_ROOM, path=str(path), needed_bytes=needed_bytes, free_bytes=free_bytes)
-
-
 def _check_format(path: Path, db: Rdict) -> None:
     found: bytes | None = db.get(FORMAT_KEY)
     if found is None:
@@ -352,7 +333,7 @@ def _check_format(path: Path, db: Rdict) -> None:
         first.put(FORMAT_KEY, struct.pack(">I", FORMAT_SUPPORTED))
         db.write(first)
         db.flush_wal(True)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
         return
     if len(found) != _FORMAT_BYTES:
         raise StoreUnusable(STORE_DAMAGED, path=str(path), found="a format number of another length")
@@ -379,7 +360,6 @@ _SIGNS = (
 )
 _FORMAT_BYTES = 4
 _OPTIONS = Path(__file__).with_name("options")
-_ROOM_TO_OPEN_BYTES = 2 * _MIB
 
 
 def _options() -> Options:
@@ -448,16 +428,3 @@ def _wait_while(condition: Callable[[], bool], complaint: str) -> None:
         if time.monotonic() > deadline:
             raise StoreFailed(f"the store can't be closed: {complaint}")
         time.sleep(0.001)
-
-
-def _file_system_free_bytes(path: Path) -> int:
-    room = os.statvfs(path)
-    return room.f_bavail * room.f_frsize
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

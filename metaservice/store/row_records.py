@@ -9,9 +9,9 @@ from array import array
 from collections.abc import Sequence
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Entry, KeySet
+from metaservice.core.table.model import Entry, KeySet
 from metaservice.store import keys
-from metaservice.store.port import Cursor
+from metaservice.store.port import StoreCursor
 from metaservice.store.records import decode_chunk, entry_from
 from protos.laketx.storage.v1 import records_pb2 as pb
 
@@ -25,7 +25,9 @@ def encode_rows(key_sets: Sequence[KeySet] | None, *, shared: bool) -> bytes:
     return record.SerializeToString()
 
 
-def load_rows(cursor: Cursor, raw_id: bytes, version: int, most: int) -> tuple[list[Entry], list[KeySet], int] | None:
+def load_rows(
+    cursor: StoreCursor, raw_id: bytes, version: int, most: int
+) -> tuple[list[Entry], list[KeySet], int] | None:
     """What a commit added, its key sets, and about how many bytes they take; None where there is more than `most`."""
     raw = cursor.get(keys.commit_key(raw_id, version))
     if raw is None:

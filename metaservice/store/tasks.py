@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from metaservice.core.model import Operation, Principal
-from metaservice.core.plans import Gain
-from metaservice.core.policy import Options, RowOrder
-from metaservice.core.tasks import Task, TaskGroup, TaskState
+from metaservice.core.compaction.plans import Gain
+from metaservice.core.compaction.policy import Options, RowOrder
+from metaservice.core.compaction.tasks import Task, TaskGroup, TaskState
+from metaservice.core.table.model import Operation, Principal
 from protos.laketx.storage.v1 import tasks_pb2 as pb
 
 
@@ -59,29 +59,29 @@ def encode_task(task: Task) -> bytes:
 def decode_task(raw: bytes) -> Task:
     record = pb.TaskRecord.FromString(raw)
     return Task(
-        record.task_id,
-        record.table_id,
-        Operation(record.operation),
-        tuple(TaskGroup(g.partition, g.bucket, tuple(g.inputs), g.rows, g.bytes) for g in record.groups),
-        record.reason,
-        Gain(record.files_less, record.rows_less, record.cost_bytes, record.row_bytes),
-        Options(record.file_bytes_target, RowOrder(record.order), tuple(record.order_columns)),
-        record.priority,
-        record.create_us,
-        record.read_version,
-        Principal(record.requested_by, record.requested_client) if record.requested else None,
-        record.request_id,
-        record.request_digest,
-        record.own_plan,
-        TaskState(record.state),
-        record.fence,
-        1.0 if record.state == TaskState.DONE else 0.0,
-        record.attempts,
-        record.error,
-        record.start_us,
-        record.end_us,
-        record.not_before_us,
-        Principal(record.worker, record.worker_client),
-        record.claim_id,
-        record.txn_id,
+        task_id=record.task_id,
+        table_id=record.table_id,
+        operation=Operation(record.operation),
+        groups=tuple(TaskGroup(g.partition, g.bucket, tuple(g.inputs), g.rows, g.bytes) for g in record.groups),
+        reason=record.reason,
+        gain=Gain(record.files_less, record.rows_less, record.cost_bytes, record.row_bytes),
+        options=Options(record.file_bytes_target, RowOrder(record.order), tuple(record.order_columns)),
+        priority=record.priority,
+        create_us=record.create_us,
+        read_version=record.read_version,
+        requested_by=Principal(record.requested_by, record.requested_client) if record.requested else None,
+        request_id=record.request_id,
+        request_digest=record.request_digest,
+        own_plan=record.own_plan,
+        state=TaskState(record.state),
+        fence=record.fence,
+        progress=1.0 if record.state == TaskState.DONE else 0.0,
+        attempts=record.attempts,
+        error=record.error,
+        start_us=record.start_us,
+        end_us=record.end_us,
+        not_before_us=record.not_before_us,
+        worker=Principal(record.worker, record.worker_client),
+        claim_id=record.claim_id,
+        txn_id=record.txn_id,
     )

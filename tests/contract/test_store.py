@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaservice.store.memory import MemoryStore
-from metaservice.store.port import Batch, Cursor, Store, StoreFailed, prefix_end
+from metaservice.store.port import Batch, Store, StoreCursor, StoreFailed, prefix_end
 from metaservice.store.rocks import RocksStore
 
 Ops = list[tuple[bytes, bytes | None]]
@@ -240,7 +240,7 @@ def test_closing_twice_is_fine(store: Store) -> None:
         store.get(b"a")
 
 
-def calls_to(store: Store, cursor: Cursor, path: Path) -> list[Callable[[], object]]:
+def calls_to(store: Store, cursor: StoreCursor, path: Path) -> list[Callable[[], object]]:
     return [
         lambda: store.get(b"a"),
         lambda: store.write(batch((b"a", b"2"))),
@@ -386,7 +386,7 @@ def apply(model: dict[bytes, bytes], changes: Ops) -> dict[bytes, bytes]:
     return after
 
 
-def assert_cursor_equals(cursor: Cursor, model: dict[bytes, bytes], start: bytes, end: bytes) -> None:
+def assert_cursor_equals(cursor: StoreCursor, model: dict[bytes, bytes], start: bytes, end: bytes) -> None:
     expected = sorted((key, value) for key, value in model.items() if start <= key < end)
     assert list(cursor.scan(start, end)) == expected
     assert list(cursor.scan_back(start, end)) == expected[::-1]
@@ -404,7 +404,7 @@ def test_a_store_is_a_sorted_dict_with_memory(
 ) -> None:
     place = kind(tmp_path_factory.mktemp("history") / "store")
     store, model = place.open(), dict[bytes, bytes]()
-    cursors: list[tuple[Cursor, dict[bytes, bytes]]] = []
+    cursors: list[tuple[StoreCursor, dict[bytes, bytes]]] = []
     for step, changes in history:
         match step:
             case "write":
@@ -475,7 +475,7 @@ def test_a_power_cut_keeps_what_was_synced_and_a_beginning_of_the_rest(survivors
     assert found.size_bytes() == sum(len(key) + len(value) for key, value in expected.items())
 
 
-def failed_by_a_write(tmp_path: Path) -> tuple[Store, Cursor]:
+def failed_by_a_write(tmp_path: Path) -> tuple[Store, StoreCursor]:
     store = MemoryStore()
     store.write(batch((b"a", b"1")))
     cursor = store.cursor()
@@ -486,7 +486,7 @@ def failed_by_a_write(tmp_path: Path) -> tuple[Store, Cursor]:
     return store, cursor
 
 
-def failed_by_a_sync(tmp_path: Path) -> tuple[Store, Cursor]:
+def failed_by_a_sync(tmp_path: Path) -> tuple[Store, StoreCursor]:
     store = MemoryStore()
     store.write(batch((b"a", b"1")))
     cursor = store.cursor()
@@ -497,7 +497,7 @@ def failed_by_a_sync(tmp_path: Path) -> tuple[Store, Cursor]:
     return store, cursor
 
 
-def failed_on_disk(tmp_path: Path) -> tuple[Store, Cursor]:
+def failed_on_disk(tmp_path: Path) -> tuple[Store, StoreCursor]:
     """A batch that rocksdict can't take stands for any error from there; the full disk has a test of its own."""
     store = RocksStore(tmp_path / "store")
     store.write(batch((b"a", b"1")))
@@ -508,7 +508,9 @@ def failed_on_disk(tmp_path: Path) -> tuple[Store, Cursor]:
 
 
 @pytest.mark.parametrize("fail", [failed_by_a_write, failed_by_a_sync, failed_on_disk])
-def test_a_store_that_failed_refuses_everything(fail: Callable[[Path], tuple[Store, Cursor]], tmp_path: Path) -> None:
+def test_a_store_that_failed_refuses_everything(
+    fail: Callable[[Path], tuple[Store, StoreCursor]], tmp_path: Path
+) -> None:
     store, cursor = fail(tmp_path)
     for call in calls_to(store, cursor, tmp_path / "copy"):
         with pytest.raises(StoreFailed):

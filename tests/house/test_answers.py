@@ -1,14 +1,11 @@
 """docs/answers.md says of every call whose answer holds a list how it stays within the bound of an answer."""
 
-import re
-
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
 
 from protos.laketx.v1 import admin_pb2, catalog_pb2, maintenance_pb2, read_pb2, transaction_pb2
-from tests.house.tree import ROOT
+from tests.house.answers import documented
 
 FILES = (admin_pb2, catalog_pb2, maintenance_pb2, read_pb2, transaction_pb2)
-ROW = re.compile(r"\| `(?P<call>[A-Za-z]+)` \| (?P<way>[a-z]+) \| [^|]+ \|")
 WAYS = {"pages", "parts", "whole"}
 
 
@@ -28,16 +25,6 @@ def holds_a_list(message: Descriptor, above: frozenset[str] = frozenset()) -> bo
         or (field.message_type is not None and holds_a_list(field.message_type, above))
         for field in message.fields
     )
-
-
-def documented() -> dict[str, str]:
-    """Each call, and the way that its answer is cut."""
-    text = (ROOT / "docs/answers.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("| `")]
-    found = [match for row in rows if (match := ROW.fullmatch(row)) is not None]
-    assert len(found) == len(rows), "a row is `| `Call` | pages, parts or whole | what bounds it |`"
-    assert len({row["call"] for row in found}) == len(found), "a call stands there twice"
-    return {row["call"]: row["way"] for row in found}
 
 
 def test_every_call_that_answers_with_a_list_has_its_bound() -> None:

@@ -24,6 +24,12 @@ def test_a_test_that_is_left_out_says_why(path: Path) -> None:
     assert list(list_unexplained(ast.parse(path.read_text(encoding="utf-8")))) == []
 
 
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_no_test_module_imports_another(path: Path) -> None:
+    modules = [node.module for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+    assert [module for module in modules if module is not None and ".test_" in module] == [], "helpers have a module"
+
+
 @pytest.mark.parametrize(
     ("body", "can_fail"),
     [

@@ -1,6 +1,6 @@
 """The story that docs/pictures/timeline.svg tells is what the rules make of it."""
 
-from metaservice.core.model import Change, Conflict, FileKind, Operation, Scope, TableCommit
+from metaservice.core.table.model import Change, Conflict, FileKind, Operation, Scope, TableCommit
 from tests.unit.by_hand import ONE, TWO, Table, reading
 from tools.gen_timeline import FIRST_VERSION, STORY, Act
 

@@ -4,7 +4,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -216,3 +217,10 @@ def info_of(error: grpc.RpcError) -> error_details_pb2.ErrorInfo:
         if detail.Unpack(info):
             return info
     return error_details_pb2.ErrorInfo()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from metaservice.core.errors import MetaError
-from metaservice.service.check import Check
-from metaservice.service.restoring import begin_history
+from metaservice.service.operate.check import StoreCheck
+from metaservice.service.operate.restoring import begin_history
 from metaservice.store import keys
 from metaservice.store.history import read_history, read_purge_hold
 from metaservice.store.memory import MemoryStore
 from metaservice.store.port import Batch, Store
-from metaservice.store.records import decode_live, decode_txn
+from metaservice.store.records import decode_live
 from metaservice.store.rocks import RocksStore
+from metaservice.store.txn_records import decode_txn
 from protos.laketx.storage.v1 import records_pb2 as records
 from protos.laketx.v1 import transaction_pb2
 from tests.conformance.play import new_uuid7
@@ -67,7 +68,9 @@ def read(folder: Path) -> Entries:
 
 
 def problems_of(store: Store, table_id: str = "") -> list[str]:
-    return [problem for progress in Check(store.cursor(), lambda: None).run(table_id) for problem in progress.problems]
+    return [
+        problem for progress in StoreCheck(store.cursor(), lambda: None).run(table_id) for problem in progress.problems
+    ]
 
 
 def words_of(found: Entries) -> set[str]:

@@ -22,8 +22,7 @@ from tests.integration.compacting import (
     states_of,
     work,
 )
-from tests.integration.service import Service, Stubs, day, service
-from tests.integration.test_lifecycle import wait_until
+from tests.integration.service import Service, Stubs, day, service, wait_until
 
 FLAGS = ("--task-backoff-ms", "1", "--schedule-ms", "0", "--lease-ms", "60000")
 DELTA_PROFILE = "delta_write_serializable"

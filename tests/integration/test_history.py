@@ -14,8 +14,8 @@ from metaservice.config import read_settings
 from metaservice.core import limits
 from metaservice.rpc import watching
 from metaservice.rpc.server import Server, ServerSettings
-from metaservice.rpc.streams import Patience, Streams
-from metaservice.service.decider import Answer
+from metaservice.rpc.streams import StreamLimits, Streams
+from metaservice.service.decider.decider import Answer
 from metaservice.store import keys
 from metaservice.wiring import OpenState, RealClocks, Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
@@ -248,7 +248,7 @@ def test_what_watchers_share_is_the_log(
         ("CACHE_BYTES_MAX", cache_bytes),
     ]:
         monkeypatch.setattr(watching, name, most)
-    watches = watching.Watches(past.service.calls, Streams(Patience(), lambda lane, why: None))
+    watches = watching.Watches(past.service.calls, Streams(StreamLimits(), lambda lane, why: None))
     table = past.service.calls.reads.get_table(table_id=past.table_id)
     log = past.versions[::-1]
     at = [-1, 0, 7, 20, 33]

@@ -8,15 +8,14 @@ import grpc
 import pytest
 
 from metaservice.client import MetaClient, uuid7
-from protos.laketx.v1 import admin_pb2, catalog_pb2, common_pb2, maintenance_pb2, read_pb2, transaction_pb2
+from protos.laketx.v1 import admin_pb2, maintenance_pb2, read_pb2
 from protos.laketx.v1.admin_pb2_grpc import AdminServiceStub
 from protos.laketx.v1.maintenance_pb2_grpc import MaintenanceServiceStub
 from protos.laketx.v1.read_pb2_grpc import ReadServiceStub
-from tests.integration.service import TIMEOUT_S, Service, Stubs, code_of, data_file, reason_of, service
-from tests.integration.test_lifecycle import wait_until
+from tests.integration.keeping import FLAGS, new_table, overwrite
+from tests.integration.service import TIMEOUT_S, Service, Stubs, code_of, reason_of, service, wait_until
 
 CODE = grpc.StatusCode
-FLAGS = ("--purge-delay-ms", "0")
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +28,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service,
 def client(running: tuple[Service, Stubs]) -> Iterator[MetaClient]:
     with MetaClient(running[0].address, principal="ann", client_name="tests") as found:
         yield found
-
-
-def new_table(client: MetaClient, name: str, retain_hours: str) -> str:
-    columns = [catalog_pb2.Column(name="id", type="bigint"), catalog_pb2.Column(name="day", type="string")]
-    properties = {"data.retain.hours": retain_hours}
-    table = catalog_pb2.Table(name=name, columns=columns, partition_columns=["day"], properties=properties)
-    return client.create_table(table).table_id
-
-
-def overwrite(client: MetaClient, table_id: str) -> str:
-    """The path of the only file from then on."""
-    intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_OVERWRITE)
-
-    txn = client.begin([intent])
-    file = data_file(txn.txn_id)
-    client.commit(txn.txn_id, [common_pb2.Change(table_id=table_id, files=[file], scope=common_pb2.Scope(all=True))])
-    return file.path
 
 
 def head_of(table_id: str) -> read_pb2.TableVersion:

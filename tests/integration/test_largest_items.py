@@ -26,7 +26,7 @@ from protos.laketx.v1 import (
 from protos.laketx.v1 import maintenance_pb2 as tasks_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 from tests.conformance.server import ROOT
-from tests.house.test_answers import documented
+from tests.house.answers import documented
 from tests.integration.service import service
 from tests.integration.terminal import DEADLINE_S, Shell, in_one_process
 

@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,17 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.fixtures.make_data import CONTENTS, FIXTURES, read_all
-from tests.integration.service import TIMEOUT_S, Service, Stubs, append_request, code_of, data_file, reason_of, service
+from tests.integration.service import (
+    TIMEOUT_S,
+    Service,
+    Stubs,
+    append_request,
+    code_of,
+    data_file,
+    reason_of,
+    service,
+    wait_until,
+)
 
 EXIT_UNUSABLE = 74
 SERVICES = {"TransactionService", "CatalogService", "ReadService", "MaintenanceService", "AdminService"}
@@ -33,13 +42,6 @@ def check_refused(call: Callable[[], object], code: grpc.StatusCode, reason: str
     with pytest.raises(grpc.RpcError) as caught:
         call()
     assert (code_of(caught.value), reason_of(caught.value)) == (code, reason)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def files(table_id: str, *found: common_pb2.DataFile) -> common_pb2.Change:

@@ -3,9 +3,9 @@
 import threading
 from pathlib import Path
 
-from metaservice.core.model import Principal
+from metaservice.core.table.model import Principal
 from metaservice.rpc import wire_catalog
-from metaservice.service.catalog import Mode
+from metaservice.service.table.catalog import Mode
 from protos.laketx.v1 import catalog_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.service import TIMEOUT_S

@@ -9,10 +9,9 @@ import pytest
 from metaservice.cli import command_line
 from metaservice.client import GoneError, InvalidError, MetaClient, MetaServiceError, NotFoundError, StaleError
 from protos.laketx.v1 import common_pb2, read_pb2, transaction_pb2
-from tests.integration.service import Service, service
+from tests.integration.keeping import FLAGS, new_table, overwrite
+from tests.integration.service import Service, service, wait_until
 from tests.integration.terminal import Ended
-from tests.integration.test_keeping import FLAGS, new_table, overwrite
-from tests.integration.test_lifecycle import wait_until
 
 Run = Callable[..., Ended]
 

@@ -13,7 +13,7 @@ from metaservice.store.port import Batch
 from tests.integration.terminal import Ended
 from tests.integration.warehouse import GRACE_MS, INSERT, OVERWRITE, Warehouse, warehouse
 from worker.base.errors import InputError
-from worker.base.warehouse import Mark, adopt, mark_where_proven, read_mark, write_mark
+from worker.base.warehouse import WarehouseMark, adopt, mark_where_proven, read_mark, write_mark
 from worker.files.fsck import Fsck
 from worker.files.purge import Purge
 
@@ -125,7 +125,7 @@ def test_a_history_that_was_restored_is_another_one(lake: Warehouse) -> None:
     """The one before may still be in use: only an operator knows."""
     dead_and_swept(lake)
     known = lake.client.get_warehouse()
-    write_mark(str(lake.folder), Mark(known.service_id, "7-abc"))
+    write_mark(str(lake.folder), WarehouseMark(known.service_id, "7-abc"))
     refused(lake, lake.folder, "WAREHOUSE_OF_OTHER_HISTORY")
     adopt(lake.client, str(lake.folder))
     assert lake.purge().files == 2
@@ -136,7 +136,7 @@ def test_the_first_writer_marks_a_warehouse_that_is_new(tmp_path: Path) -> None:
         forget(lake)
         mark_where_proven(lake.client, str(lake.folder))
         known = lake.client.get_warehouse()
-        assert read_mark(str(lake.folder)) == Mark(known.service_id, known.history_epoch)
+        assert read_mark(str(lake.folder)) == WarehouseMark(known.service_id, known.history_epoch)
         assert (known.location, known.marked) == (str(lake.folder), True)
         mark_where_proven(lake.client, str(tmp_path / "second"))
         assert read_mark(str(tmp_path / "second")) is None, "a service has one warehouse"

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from metaservice.client import ConflictError, MetaClient
 from metaservice.config import read_settings
-from metaservice.core.model import Operation
-from metaservice.rpc import wire
+from metaservice.core.table.model import Operation
+from metaservice.rpc import wire_entries
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.wiring import OpenState, Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
@@ -133,7 +133,7 @@ class Warehouse:
             else:
                 file = self.write_file(str(path))
             calls, meta = self.service.calls, self.service.calls.meta(table_id)
-            entries = wire.entries([file], [], meta, txn.txn_id, Operation.INSERT)
+            entries = wire_entries.entries([file], [], meta, txn.txn_id, Operation.INSERT)
             calls.decider.call(lambda: calls.register_entries(txn.txn_id, table_id, entries))
             txn.commit([common_pb2.Change(table_id=table_id)])
         return file.path

@@ -4,8 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from metaservice.core.model import Change, Conflict, FileKind, KeySet, Operation, Profile, Read, Scope, TableCommit
-from metaservice.core.predicates import AllOf, Compare, Not, Predicate, partition_part
+from metaservice.core.table.meta import Profile
+from metaservice.core.table.model import Change, Conflict, FileKind, KeySet, Operation, Read, Scope, TableCommit
+from metaservice.core.table.predicates import AllOf, Compare, Not, Predicate, partition_part
 from tests.model.world import KEYS, NAN, PARTITIONS, Job, Jobs, Rows, World
 
 VALUES = range(10)

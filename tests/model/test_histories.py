@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from metaservice.core.model import COMPACTIONS, Conflict, Operation, Profile, Rule, TableCommit
+from metaservice.core.table.meta import Profile
+from metaservice.core.table.model import COMPACTIONS, Conflict, Operation, Rule, TableCommit
 from tests.model.world import Done, Job, Jobs, World
 
 TABLE = Path(__file__).resolve().parents[1] / "conformance" / "cases" / "outcome_table.csv"

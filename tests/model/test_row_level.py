@@ -2,7 +2,8 @@
 
 import pytest
 
-from metaservice.core.model import COMPACTIONS, Operation, Profile
+from metaservice.core.table.meta import Profile
+from metaservice.core.table.model import COMPACTIONS, Operation
 from tests.model.programs import play, serial_order
 
 SEEDS = 600

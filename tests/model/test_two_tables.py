@@ -2,7 +2,7 @@
 
 import pytest
 
-from metaservice.core.model import Profile
+from metaservice.core.table.meta import Profile
 from tests.model.two_tables import play, serial_order
 
 SEEDS = 250

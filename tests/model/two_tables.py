@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from metaservice.core import whole
-from metaservice.core.model import Conflict, Operation, Profile, TableCommit
+from metaservice.core.commit import whole
+from metaservice.core.table.meta import Profile
+from metaservice.core.table.model import Conflict, Operation, TableCommit
 from tests.model.programs import Effect, Insert, InsertCount, Program, Programs, Search
 from tests.model.world import PARTITIONS, Job, Rows
 

@@ -4,7 +4,9 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from metaservice.core.model import (
+from metaservice.core.commit.rebase import Author, decide
+from metaservice.core.table.meta import Profile, TableMeta
+from metaservice.core.table.model import (
     Change,
     Conflict,
     Entry,
@@ -14,18 +16,15 @@ from metaservice.core.model import (
     Live,
     Operation,
     Principal,
-    Profile,
     Read,
     Scope,
     TableCommit,
-    TableMeta,
 )
-from metaservice.core.partitions import Partitioning
-from metaservice.core.predicates import TRUE
-from metaservice.core.pruning import UNKNOWN, Row, bounds
-from metaservice.core.rebase import Author, decide
-from metaservice.core.rows import NOTHING_KNOWN, Payloads, Written, written_by
-from metaservice.core.schema import Column
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.predicates import TRUE
+from metaservice.core.table.pruning import UNKNOWN, Row, bounds
+from metaservice.core.table.rows import NOTHING_KNOWN, Payloads, Written, written_by
+from metaservice.core.table.schema import Column
 
 PARTITIONS = ("p=1", "p=2")
 BUCKETS = 2

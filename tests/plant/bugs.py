@@ -50,7 +50,7 @@ SERVICE, CORE = "metaservice/service/", "metaservice/core/"
 BUGS = (
     Bug(
         "an INSERT may follow an INSERT",
-        CORE + "profiles.py",
+        CORE + "table/profiles.py",
         (
             (
                 "OpClass.INSERT_INTO: frozenset({OpClass.MINOR_COMPACT, OpClass.MAJOR_COMPACT})",
@@ -70,12 +70,12 @@ BUGS = (
     ),
     Bug(
         "the answered times are forgotten in a crash",
-        SERVICE + "state.py",
+        SERVICE + "decider/state.py",
         (("self.ceiling_us = self.answered_us = keys", "self.ceiling_us = keys"),),
     ),
     Bug(
         "a repeated begin or append is taken as new",
-        SERVICE + "transactions.py",
+        SERVICE + "commit/transactions.py",
         (
             (
                 "        found = state.find_txn(txn_id)\n",
@@ -85,12 +85,12 @@ BUGS = (
     ),
     Bug(
         "a minor compaction's files get its commit's data version",
-        CORE + "rebase.py",
+        CORE + "commit/rebase.py",
         (("data_version = change.read_version if whole else highest", "data_version = head + 1"),),
     ),
     Bug(
         "lineage is not followed: inputs that are gone are left out",
-        CORE + "rebase.py",
+        CORE + "commit/rebase.py",
         (
             ("if isinstance(gone, Footprint):", "if gone is None:"),
             ("gone = _follow(change, meta, steps, group)", "gone = {p for p in group.inputs if p in now}"),
@@ -98,7 +98,7 @@ BUGS = (
     ),
     Bug(
         "answers leave before the sync",
-        SERVICE + "decider.py",
+        SERVICE + "decider/decider.py",
         (
             ("            self._tick()\n", SEND_EARLY),
             (SEND, ""),
@@ -106,47 +106,47 @@ BUGS = (
     ),
     Bug(
         "readers see the head before it is durable",
-        SERVICE + "transactions.py",
+        SERVICE + "commit/outcomes.py",
         ((SET_HEAD, SET_HEAD + PUBLISH_EARLY),),
     ),
     Bug(
         "retention goes by hours that are not durable yet",
-        SERVICE + "housekeeping.py",
+        SERVICE + "retention/housekeeping.py",
         (("retain_us(view.meta.properties)", "retain_us(table.meta.properties)"),),
     ),
     Bug(
         "a plan looks for what was taken out up to the durable head alone",
-        SERVICE + "planning.py",
+        SERVICE + "read/scan.py",
         (("partition, version, self._removed_max)", "partition, version, self._wanted.version)"),),
     ),
     Bug(
         "row ids start again after a restart",
-        SERVICE + "state.py",
+        SERVICE + "decider/state.py",
         (("keys.decode_version(raw_row) if raw_row is not None else 1", "1"),),
     ),
     Bug(
         "an expired transaction may commit",
-        CORE + "transaction.py",
+        CORE + "commit/transaction.py",
         (("        case TxnState.OPEN:\n", "        case TxnState.OPEN | TxnState.EXPIRED:\n"),),
     ),
     Bug(
         "the delta profiles don't look at concurrent appends",
-        CORE + "judge.py",
+        CORE + "commit/judge.py",
         (("return _delta_appends(mine, winner) or _delta", "return _delta"),),
     ),
     Bug(
         "an overwrite removes only what was live at its read version",
-        CORE + "rebase.py",
+        CORE + "commit/rebase.py",
         (("change.operation in SCOPED and meta.profile.is_delta", "change.operation in SCOPED"),),
     ),
     Bug(
         "registered files are forgotten in a crash",
-        SERVICE + "state.py",
+        SERVICE + "decider/state.py",
         (("                    table.staged[entry.path] = entry\n", "                    pass\n"),),
     ),
     Bug(
         "planning passes over a bucket with as many small files as its policy allows",
-        CORE + "compaction_quiet.py",
+        CORE + "compaction/quiet.py",
         (
             ("small >= policy.minor_files", "small > policy.minor_files"),
             ("small >= policy.cluster_files", "small > policy.cluster_files"),
@@ -154,17 +154,17 @@ BUGS = (
     ),
     Bug(
         "what was registered before the first write is not written",
-        SERVICE + "state.py",
+        SERVICE + "decider/state.py",
         ((PUT_OPEN + "            self._put_staged(txn)\n", PUT_OPEN),),
     ),
     Bug(
         "a worker whose claim is another one's by now may go on",
-        CORE + "tasks.py",
+        CORE + "compaction/tasks.py",
         (("task.state is not TaskState.CLAIMED or task.fence != fence", "task.state is not TaskState.CLAIMED"),),
     ),
     Bug(
         "under the delta profiles a delete set that names no files touches none",
-        CORE + "model.py",
+        CORE + "table/model.py",
         (("return self.is_delete_set and not self.touches", "return False"),),
     ),
     Bug(
@@ -174,22 +174,22 @@ BUGS = (
     ),
     Bug(
         "an empty change is checked at snapshot level whatever its transaction does elsewhere",
-        CORE + "judge.py",
+        CORE + "commit/judge.py",
         (("changes_data(change) or change.others_change_data:", "changes_data(change):"),),
     ),
     Bug(
         "an INSERT beside a RESTORE is a blind append",
-        CORE + "whole.py",
+        CORE + "commit/whole.py",
         (("all(blind[:at] + blind[at + 1 :])", "True"),),
     ),
     Bug(
         "under row_level two changes of one row pass each other",
-        CORE + "row_level.py",
+        CORE + "commit/row_level.py",
         ((SHARED, SHARED.replace("is not None", "is not None and len(rows) > 1")),),
     ),
     Bug(
         "under row_level new rows that match what was read pass",
-        CORE + "row_level.py",
+        CORE + "commit/row_level.py",
         (("if entry.partition not in touched or (me", "if entry.partition in touched or (me"),),
     ),
     Bug(
@@ -207,27 +207,27 @@ BUGS = (
     ),
     Bug(
         "a clock that jumped between two runs is believed",
-        SERVICE + "clockguard.py",
+        SERVICE + "decider/clockguard.py",
         (("        self._hold(jump_ms)\n", ""),),
     ),
     Bug(
         "an id whose outcome was forgotten may begin again under another clock",
-        CORE + "transaction.py",
+        CORE + "commit/transaction.py",
         (("    if time_ms < forgotten_ms:\n", "    if time_ms < 0:\n"),),
     ),
     Bug(
         "leases run out while the service stands still",
-        SERVICE + "pauses.py",
+        SERVICE + "decider/pauses.py",
         (("            self._decider.state.start_leases()\n", ""),),
     ),
     Bug(
         "ended tasks are forgotten under a clock that is not believed",
-        SERVICE + "maintenance.py",
+        SERVICE + "compaction/maintenance.py",
         (("        keep_from_us = 0 if self._halted() else now_us", "        keep_from_us = now_us"),),
     ),
     Bug(
         "a key needs no partition columns",
-        CORE + "key_scope.py",
+        CORE + "table/key_scope.py",
         (("    if missing and properties", "    if len(missing) > 1 and properties"),),
     ),
     Bug(

@@ -7,23 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
+from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError
-from metaservice.core.marks import CursorMove
-from metaservice.core.model import Alteration, Change, Entry, FileKind, Operation, Principal, Profile, Scope, TableMeta
-from metaservice.core.partitions import Partitioning
-from metaservice.core.schema import Column
-from metaservice.core.transaction import Txn, TxnState
-from metaservice.service.catalog import Catalog
-from metaservice.service.decider import Answer, Decider
-from metaservice.service.housekeeping import Housekeeping, Keeping
-from metaservice.service.marks import MarkRequest, Marks
-from metaservice.service.pins import PinRequest, Pins
-from metaservice.service.purge import Purge
-from metaservice.service.reads import Reads
-from metaservice.service.requests import Begin, Commit, Intent
-from metaservice.service.state import State
-from metaservice.service.timeline import Timeline
-from metaservice.service.transactions import Transactions
+from metaservice.core.retention.marks import CursorMove
+from metaservice.core.table.meta import Alteration, Profile, TableMeta
+from metaservice.core.table.model import Change, Entry, FileKind, Operation, Principal, Scope
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.schema import Column
+from metaservice.service.commit.requests import Begin, CommitRequest, Intent
+from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider.decider import Answer, Decider
+from metaservice.service.decider.state import State
+from metaservice.service.read.reads import Reads
+from metaservice.service.read.timeline import Timeline
+from metaservice.service.retention.housekeeping import Housekeeping, Keeping
+from metaservice.service.retention.marks import MarkRequest, Marks
+from metaservice.service.retention.pins import PinRequest, Pins
+from metaservice.service.retention.purge import PurgeList
+from metaservice.service.table.catalog import Catalog
 from metaservice.store import keys
 from metaservice.store.memory import MemoryStore
 from metaservice.store.port import prefix_end
@@ -75,7 +76,7 @@ class Rig:
         self.timeline = Timeline(self.decider)
         self.pins = Pins(self.decider, self.clock, LEASE_MS, self.transactions.check_room)
         self.marks = Marks(self.decider, self.clock, self.transactions.check_room)
-        self.purge = Purge(self.decider)
+        self.purge = PurgeList(self.decider)
         uptime = lambda: (self.boot, self.clock.ms)  # noqa: E731
         self.housekeeping = Housekeeping(self.decider, self.pins, self.clock, self.keeping, self._report, uptime)
 
@@ -151,7 +152,7 @@ class Rig:
         return [entry.path for entry in found]
 
     def commit(self, txn_id: str, change: Change) -> Txn:
-        return self.ask(lambda: self.transactions.commit(Commit(txn_id, (change,), ((None, None),), b"commit")))
+        return self.ask(lambda: self.transactions.commit(CommitRequest(txn_id, (change,), ((None, None),), b"commit")))
 
     def change(
         self,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from metaservice.core.model import Entry, FileKind, Operation
-from metaservice.service.check import Check
+from metaservice.core.table.model import Entry, FileKind, Operation
+from metaservice.service.operate.check import StoreCheck
 from metaservice.store import keys
 from metaservice.store.memory import MemoryStore
 from metaservice.store.records import decode_live, encode_live
@@ -17,7 +17,7 @@ IMPORT, FOREIGN = b"x", b"e"
 
 def problems_of(found: Entries) -> list[str]:
     cursor = MemoryStore(found).cursor()
-    return [problem for progress in Check(cursor, lambda: None).run() for problem in progress.problems]
+    return [problem for progress in StoreCheck(cursor, lambda: None).run() for problem in progress.problems]
 
 
 def words_of(found: Entries) -> set[str]:

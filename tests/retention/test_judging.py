@@ -5,13 +5,13 @@ from typing import Final
 import pytest
 
 from metaservice.core import limits
+from metaservice.core.commit.matching import Work
+from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError
-from metaservice.core.matching import Work
-from metaservice.core.model import Change, Entry, FileKind, Operation, Read
-from metaservice.core.predicates import AnyOf, Compare, InList, Predicate
-from metaservice.core.transaction import Txn, TxnState
-from metaservice.service.decider import Answer
-from metaservice.service.requests import Begin, Commit, Intent
+from metaservice.core.table.model import Change, Entry, FileKind, Operation, Read
+from metaservice.core.table.predicates import AnyOf, Compare, InList, Predicate
+from metaservice.service.commit.requests import Begin, CommitRequest, Intent
+from metaservice.service.decider.decider import Answer
 from tests.retention.rig import WHO, Rig
 
 WIDE: Final = 3_000
@@ -38,7 +38,7 @@ def insert_widely(rig: Rig) -> None:
 def ask_commit(rig: Rig, txn_id: str, condition: Predicate, answers: list[Answer]) -> int:
     """The groups that it takes."""
     change = Change(rig.table_id, Operation.DELETE, 0, (Read(condition),))
-    request = Commit(txn_id, (change,), ((None, None),), b"commit")
+    request = CommitRequest(txn_id, (change,), ((None, None),), b"commit")
     rig.decider._group([(answers.extend, "mine", lambda: rig.transactions.commit(request))])
     groups = 1
     while not answers:
@@ -58,7 +58,7 @@ def test_a_commit_that_takes_long_to_judge_is_decided_in_turns_and_others_go_fir
     txn_id = begin(rig, costly(100))
     insert_widely(rig)
     change = Change(rig.table_id, Operation.DELETE, 0, (Read(costly(100)),))
-    request = Commit(txn_id, (change,), ((None, None),), b"commit")
+    request = CommitRequest(txn_id, (change,), ((None, None),), b"commit")
     answers: list[Answer] = []
     rig.decider._group([(answers.extend, "mine", lambda: rig.transactions.commit(request))])
     assert not answers
@@ -138,7 +138,7 @@ def test_files_registered_between_two_turns_are_part_of_the_commit() -> None:
     txn_id = begin(rig, costly(100))
     insert_widely(rig)
     change = Change(rig.table_id, Operation.DELETE, 0, (Read(costly(100)),))
-    request = Commit(txn_id, (change,), ((None, None),), b"commit")
+    request = CommitRequest(txn_id, (change,), ((None, None),), b"commit")
     answers: list[Answer] = []
     rig.decider._group([(answers.extend, "mine", lambda: rig.transactions.commit(request))])
     assert not answers
@@ -155,7 +155,7 @@ def test_a_transaction_that_was_aborted_between_two_turns_is_not_committed() -> 
     insert_widely(rig)
     head = rig.head
     change = Change(rig.table_id, Operation.DELETE, 0, (Read(costly(100)),))
-    request = Commit(txn_id, (change,), ((None, None),), b"commit")
+    request = CommitRequest(txn_id, (change,), ((None, None),), b"commit")
     answers: list[Answer] = []
     rig.decider._group([(answers.extend, "mine", lambda: rig.transactions.commit(request))])
     rig.ask(lambda: rig.transactions.abort(txn_id, "enough"))

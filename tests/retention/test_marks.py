@@ -3,13 +3,13 @@
 import pytest
 
 from metaservice.core import limits
+from metaservice.core.commit.transaction import TxnState
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.marks import CursorMove
-from metaservice.core.model import Operation
-from metaservice.core.transaction import TxnState
-from metaservice.service.check import Check
-from metaservice.service.requests import Commit
-from metaservice.service.restoring import begin_history
+from metaservice.core.retention.marks import CursorMove
+from metaservice.core.table.model import Operation
+from metaservice.service.commit.requests import CommitRequest
+from metaservice.service.operate.check import StoreCheck
+from metaservice.service.operate.restoring import begin_history
 from metaservice.store import keys
 from metaservice.store.port import Batch
 from tests.retention.rig import HOUR_MS, Rig
@@ -139,7 +139,9 @@ def test_a_cursor_goes_on_with_a_commit_or_not_at_all() -> None:
         moves = (CursorMove(rig.table_id, "etl", expected, version),)
         change = rig.change(Operation.INSERT)
         digest = f"{expected}-{version}".encode()
-        return rig.ask(lambda: rig.transactions.commit(Commit(txn_id, (change,), ((None, None),), digest, moves))).state
+        return rig.ask(
+            lambda: rig.transactions.commit(CommitRequest(txn_id, (change,), ((None, None),), digest, moves))
+        ).state
 
     def place() -> int:
         return rig.decider.state.marks.cursors[rig.table_id, "etl"].version
@@ -213,7 +215,7 @@ def test_a_check_knows_tags_and_cursors() -> None:
     rig.pass_time(HOUR_MS)
 
     def found() -> list[str]:
-        progress = Check(rig.store.cursor(), lambda: None).run()
+        progress = StoreCheck(rig.store.cursor(), lambda: None).run()
         return sorted(problem.partition(" ")[0] for said in progress for problem in said.problems)
 
     assert found() == []

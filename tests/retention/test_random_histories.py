@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from metaservice.core import limits
+from metaservice.core.commit.transaction import TxnState
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Entry, FileKind, Operation
-from metaservice.core.transaction import TxnState
-from metaservice.service.housekeeping import Keeping
+from metaservice.core.table.model import Entry, FileKind, Operation
+from metaservice.service.retention.housekeeping import Keeping
 from metaservice.store import keys
 from tests.retention.rig import GRACE_MS, HOUR_MS, LEASE_MS, Rig
 

@@ -5,16 +5,17 @@ from collections.abc import Callable
 import pytest
 
 from metaservice.core import limits
+from metaservice.core.commit.transaction import TxnState
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Alteration, Operation
-from metaservice.core.properties import check_property
-from metaservice.core.retention import is_held, retain_us
-from metaservice.core.transaction import TxnState
+from metaservice.core.retention.kept import is_held, retain_us
+from metaservice.core.table.meta import Alteration
+from metaservice.core.table.model import Operation
+from metaservice.core.table.properties import check_property
 from metaservice.observe import CLOCKS_AGREE, CLOCKS_DISAGREE
-from metaservice.service.housekeeping import Keeping
-from metaservice.service.pins import PinRequest
-from metaservice.service.requests import Begin, Intent
-from metaservice.service.timeline import VersionFilter
+from metaservice.service.commit.requests import Begin, Intent
+from metaservice.service.read.timeline import VersionFilter
+from metaservice.service.retention.housekeeping import Keeping
+from metaservice.service.retention.pins import PinRequest
 from metaservice.store import keys
 from metaservice.store.port import StoreFailed
 from tests.retention.rig import GRACE_MS, HOUR_MS, LEASE_MS, WHO, Rig

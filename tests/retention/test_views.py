@@ -7,11 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Alteration, Operation
-from metaservice.core.schema import Add, Rename
+from metaservice.core.table.meta import Alteration
+from metaservice.core.table.model import Operation
+from metaservice.core.table.schema import Add, Rename
 from metaservice.rpc import plans
-from metaservice.service.planning import Planning, Wanted
-from metaservice.service.requests import Begin, Commit, Intent
+from metaservice.service.commit.requests import Begin, CommitRequest, Intent
+from metaservice.service.read.planning import Planning
+from metaservice.service.read.scan import Wanted
 from protos.laketx.v1 import common_pb2, read_pb2
 from tests.retention.rig import HOUR_MS, WHO, Rig
 
@@ -28,7 +30,7 @@ def decide(rig: Rig, operation: Operation, alteration: Alteration | None = None)
     txn_id = rig.uuid()
     rig.transactions.begin(Begin(txn_id, (Intent(rig.table_id, operation),), WHO, "", b"begin"))
     change = rig.change(operation, alteration=alteration)
-    rig.transactions.commit(Commit(txn_id, (change,), ((None, None),), b"commit"))
+    rig.transactions.commit(CommitRequest(txn_id, (change,), ((None, None),), b"commit"))
     rig.decider.state.flush()
 
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Operation, Profile
-from metaservice.service.state import State, live_entries
+from metaservice.core.table.meta import Profile
+from metaservice.core.table.model import Operation
+from metaservice.service.decider.snapshots import live_entries
+from metaservice.service.decider.state import State
 from metaservice.store import keys
 from metaservice.store.port import prefix_end
 from protos.laketx.storage.v1 import records_pb2 as pb

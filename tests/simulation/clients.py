@@ -6,8 +6,8 @@ import copy
 from collections.abc import Sequence
 
 from metaservice.core.errors import MetaError
-from metaservice.core.model import (
-    Alteration,
+from metaservice.core.table.meta import Alteration
+from metaservice.core.table.model import (
     Change,
     Conflict,
     Entry,
@@ -19,8 +19,8 @@ from metaservice.core.model import (
     Read,
     Scope,
 )
-from metaservice.core.predicates import Literal
-from metaservice.service.requests import Append, Begin, Commit, Intent
+from metaservice.core.table.predicates import Literal
+from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
 from tests.simulation.checks import Expected, Rows, Spec
 from tests.simulation.world import BUCKETS, PARTITIONS, Play, Request, World, operation_of, outcome
 
@@ -87,9 +87,9 @@ class Writer:
     def abort(self) -> Request:
         return Request("abort", self.txn_id, lambda: self.world.transactions.abort(self.txn_id, "sim"))
 
-    def _commit(self, changes: Sequence[Change]) -> Commit:
+    def _commit(self, changes: Sequence[Change]) -> CommitRequest:
         fresh = tuple(copy.deepcopy(list(changes)))
-        return Commit(self.txn_id, fresh, tuple((None, None) for _ in changes), b"commit")
+        return CommitRequest(self.txn_id, fresh, tuple((None, None) for _ in changes), b"commit")
 
     def commit(self, changes: Sequence[Change]) -> Request:
         return Request("commit", self.txn_id, lambda: outcome(self.world.transactions.commit(self._commit(changes))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from metaservice.service.decider import Job
+from metaservice.service.decider.decider import Job
 from tests.simulation.checks import ViolationError
 from tests.simulation.clients import play
 from tests.simulation.workers import drain, play_task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from metaservice.core.tasks import Task, TaskState
+from metaservice.core.compaction.tasks import Task, TaskState
 from tests.simulation.checks import check
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 
+from metaservice.core.compaction.tasks import Task
 from metaservice.core.errors import MetaError
-from metaservice.core.model import Change, FileKind, Group, Live, Operation, Principal
-from metaservice.core.tasks import Task
-from metaservice.service.maintenance import Claim, Renewed
-from metaservice.service.requests import Begin, Commit, Intent
-from metaservice.service.taskqueue import Wish
+from metaservice.core.table.model import Change, FileKind, Group, Live, Operation, Principal
+from metaservice.service.commit.requests import Begin, CommitRequest, Intent
+from metaservice.service.compaction.maintenance import Claim, TaskRenewed
+from metaservice.service.compaction.taskqueue import Wish
 from tests.simulation.checks import Spec, check
 from tests.simulation.clients import WHO, Writer
 from tests.simulation.world import Play, Request, World, outcome
@@ -69,7 +69,7 @@ def play_work(world: World, spec: Spec, task: Task) -> Play:
     yield from play_pauses(world)
     while world.rng.random() < 0.4:
         renewed = yield Request("renew task", "", lambda: refusable(lambda: renew(world, task)))
-        if isinstance(renewed, Renewed) and renewed.cancelled and world.rng.random() < 0.7:
+        if isinstance(renewed, TaskRenewed) and renewed.cancelled and world.rng.random() < 0.7:
             return  # the others commit all the same, and must be refused
     yield commit(world, writer, change)
     if world.rng.random() < 0.6:
@@ -99,7 +99,7 @@ def claimed(world: World, claim: Claim) -> Task | None:
     return task
 
 
-def renew(world: World, task: Task) -> Renewed:
+def renew(world: World, task: Task) -> TaskRenewed:
     return world.maintenance.renew(task.task_id, task.fence, 0.5)
 
 
@@ -126,7 +126,7 @@ def finish(world: World, task: Task, txn_id: str, error: str) -> Request:
 
 def commit(world: World, writer: Writer, change: Change) -> Request:
     def run() -> object:
-        request = Commit(writer.txn_id, (copy.deepcopy(change),), ((None, None),), b"commit")
+        request = CommitRequest(writer.txn_id, (copy.deepcopy(change),), ((None, None),), b"commit")
         return outcome(world.maintenance.commit(request))
 
     return Request("commit", writer.txn_id, run)

@@ -9,21 +9,22 @@ from functools import partial
 from uuid import UUID
 
 from metaservice.core import limits
+from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.model import Operation, Principal, Profile, TableMeta
-from metaservice.core.partitions import Partitioning
-from metaservice.core.schema import Column
-from metaservice.core.transaction import Txn
-from metaservice.service.catalog import Catalog
-from metaservice.service.clockguard import ClockGuard
-from metaservice.service.decider import Answer, Decider, Job
-from metaservice.service.layouts import Layouts
-from metaservice.service.maintenance import Maintenance
-from metaservice.service.pauses import Pauses
-from metaservice.service.reads import Reads
-from metaservice.service.state import State
-from metaservice.service.timeline import Timeline, VersionFilter
-from metaservice.service.transactions import Transactions
+from metaservice.core.table.meta import Profile, TableMeta
+from metaservice.core.table.model import Operation, Principal
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.schema import Column
+from metaservice.service.commit.transactions import Transactions
+from metaservice.service.compaction.layouts import Layouts
+from metaservice.service.compaction.maintenance import Maintenance
+from metaservice.service.decider.clockguard import ClockGuard
+from metaservice.service.decider.decider import Answer, Decider, Job
+from metaservice.service.decider.pauses import Pauses
+from metaservice.service.decider.state import State
+from metaservice.service.read.reads import Reads
+from metaservice.service.read.timeline import Timeline, VersionFilter
+from metaservice.service.table.catalog import Catalog
 from metaservice.store import keys
 from metaservice.store.memory import MemoryStore
 from tests.simulation.checks import Checker, Spec, check

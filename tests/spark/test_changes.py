@@ -8,33 +8,17 @@ import pytest
 from pyspark.sql import functions as sf
 
 from metaservice.client import InvalidError, drop_column, rename_column, widen_column
+from tests.spark.changed_rows import Change, difference
 from tests.spark.histories import grow
-from tests.spark.reading import Identity, LabLake, LabTable, Row, open_lab, union
+from tests.spark.reading import LabLake, LabTable, open_lab, union
 from worker.base.errors import InputError
 from worker.read.changes import read_changes
-
-Change = tuple[Identity, str, int, Row]
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
     with open_lab(tmp_path_factory.mktemp("increments")) as made:
         yield made
-
-
-def difference(before: dict[Identity, Row], after: dict[Identity, Row], version: int) -> list[Change]:
-    found: list[Change] = []
-    for identity in before.keys() | after.keys():
-        old, new = before.get(identity), after.get(identity)
-        if old == new:
-            continue
-        if old is None and new is not None:
-            found.append((identity, "insert", version, new))
-        elif new is None and old is not None:
-            found.append((identity, "delete", version, old))
-        elif old is not None and new is not None:
-            found += [(identity, "update_preimage", version, old), (identity, "update_postimage", version, new)]
-    return found
 
 
 def log_of(table: LabTable, since: int, until: int) -> list[Change]:

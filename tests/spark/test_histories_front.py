@@ -18,8 +18,8 @@ from pyspark.sql import functions as sf
 
 from laketx import Lake, Table
 from metaservice.client import InvalidError
+from tests.spark.changed_rows import difference
 from tests.spark.reading import union
-from tests.spark.test_changes import difference
 from worker.read.changes import MODES
 from worker.write.file_imports import NO_VALUE
 

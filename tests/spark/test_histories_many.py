@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2
+from tests.spark.changed_rows import Change, difference
 from tests.spark.histories import grow_many
 from tests.spark.reading import LabLake, LabTable, Rows, open_lab, union
 from tests.spark.sessions import shared_session
-from tests.spark.test_changes import Change, difference
 from worker.read import hidden_rows, merge_on_read, scan
 from worker.read.changes import MODES, read_changes
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from metaservice.core.predicates import truth
+from metaservice.core.table.predicates import truth
 from metaservice.rpc.wire import _Predicates
 from tests.spark.reading import ARROW
 from tests.spark.sessions import shared_session

@@ -221,7 +221,7 @@ def hidden_in_files(files: list[tuple[int, dict[int, bool]]]) -> list[set[int]]:
             columns = {"id": pa.array(list(rows), pa.int64()), "_op": pa.array(list(rows.values())).cast(pa.int8())}
             pq.write_table(pa.table(columns), path)
             made.append(mor.KeyFile(str(path), len(rows), version, at, ("id",), is_delta=True))
-        answers = list(mor.hidden_in(mor.Bucket(tuple(made))))
+        answers = list(mor.hidden_in(mor.BucketToMerge(tuple(made))))
     found: list[set[int]] = [set() for _ in files]
     blocks = together(answers)
     for file, number, row in zip(blocks.files, blocks.numbers.tolist(), blocks.words, strict=True):

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from pyarrow import fs
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from metaservice.core import types as core_types
-from metaservice.core.types import folded
+from metaservice import column_types
+from metaservice.column_types import quoted as quoted_if_odd
+from metaservice.core.table import types as core_types
+from metaservice.core.table.types import folded
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.footers import column_stats, list_parquet
-from worker.base.schema import ATOMIC, FIELD_ID, parse_type, quoted_if_odd, type_text
+from worker.base.schema import ATOMIC, FIELD_ID, parse_type, type_text
 from worker.base.storage import storage
 from worker.base.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
 from worker.write.staging import first_duplicate
@@ -46,20 +48,20 @@ TYPES = st.recursive(
 def test_types_survive_the_way_to_spark_and_back(text: str) -> None:
     assert type_text(parse_type(text)) == text
     kind = core_types.parse_type(text)  # the service reads the same
-    assert core_types.type_text(kind) == text
+    assert column_types.type_text(kind) == text
     numbered = core_types.with_new_ids(kind, count(1).__next__)
     found = parse_type(text, dict(core_types.nested_ids(numbered)))
     assert fields_in(found) == numbered_in(numbered)
 
 
-def numbered_in(kind: core_types.Type) -> list[int]:
+def numbered_in(kind: column_types.Type) -> list[int]:
     """The ids of fields of structs, parents first."""
     match kind:
-        case core_types.Struct(fields):
+        case column_types.Struct(fields):
             return [one for field in fields for one in (field.field_id, *numbered_in(field.kind))]
-        case core_types.Array(element):
+        case column_types.Array(element):
             return numbered_in(element)
-        case core_types.Map(key, value):
+        case column_types.Map(key, value):
             return numbered_in(key) + numbered_in(value)
         case _:
             return []

@@ -2,21 +2,20 @@
 
 from collections.abc import Sequence
 
-from metaservice.core.model import (
-    Alteration,
+from metaservice.core.table.meta import Alteration, Profile
+from metaservice.core.table.model import (
     Change,
     Conflict,
     Entry,
     FileKind,
     Group,
     Operation,
-    Profile,
     Read,
     Rule,
     Scope,
     TableCommit,
 )
-from metaservice.core.predicates import TRUE
+from metaservice.core.table.predicates import TRUE
 from tests.model.world import Content, Job, World
 
 ONE, TWO = "p=1", "p=2"

@@ -4,12 +4,12 @@ import pytest
 
 from metaservice.client import parts
 from metaservice.core import limits
+from metaservice.core.compaction.plans import Gain
+from metaservice.core.compaction.policy import Options, RowOrder
+from metaservice.core.compaction.tasks import Task, TaskGroup
 from metaservice.core.errors import invalid
-from metaservice.core.model import Operation
-from metaservice.core.partitions import Partitioning
-from metaservice.core.plans import Gain
-from metaservice.core.policy import Options, RowOrder
-from metaservice.core.tasks import Task, TaskGroup
+from metaservice.core.table.model import Operation
+from metaservice.core.table.partitions import Partitioning
 from metaservice.rpc import answers, wire_tasks
 from metaservice.rpc.paging import FRAME_BYTES, Room, fitting, in_parts
 from protos.laketx.v1 import common_pb2, maintenance_pb2, read_pb2

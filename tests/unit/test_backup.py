@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from metaservice.core.errors import MetaError
-from metaservice.core.model import Principal, Profile, TableMeta
-from metaservice.core.partitions import Partitioning
-from metaservice.service.backup import SCRATCH, Backups, Place, _Moment
-from metaservice.service.catalog import Catalog
-from metaservice.service.decider import Answer, Decider
-from metaservice.service.restoring import list_differences
-from metaservice.service.state import State
-from metaservice.service.transactions import Transactions
+from metaservice.core.table.meta import Profile, TableMeta
+from metaservice.core.table.model import Principal
+from metaservice.core.table.partitions import Partitioning
+from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider.decider import Answer, Decider
+from metaservice.service.decider.state import State
+from metaservice.service.operate.backup import SCRATCH, BackupPlace, Backups, _Moment
+from metaservice.service.operate.restoring import list_differences
+from metaservice.service.table.catalog import Catalog
 from metaservice.store.memory import MemoryStore
 
 TIMEOUT_S = 30.0
@@ -60,7 +61,7 @@ def backups(store: SlowStore, tmp_path: Path) -> Iterator[Backups]:
     (tmp_path / "data").mkdir()
     decider = Decider(lambda: State(store), lambda: None, fail)
     decider.start()
-    yield Backups(decider, Clock(), Place(tmp_path / "data", tmp_path / "root", "1", 1, 0))
+    yield Backups(decider, Clock(), BackupPlace(tmp_path / "data", tmp_path / "root", "1", 1, 0))
     decider.stop()
 
 
@@ -90,7 +91,7 @@ def test_a_backup_holds_what_its_own_group_decided_before_it(tmp_path: Path) -> 
     """The heads that it names and the store that it copies are of the same moment."""
     store = MemoryStore()
     decider = Decider(lambda: State(store), lambda: None, fail)
-    backups = Backups(decider, Clock(), Place(tmp_path, tmp_path / "root", "1", 1, 0))
+    backups = Backups(decider, Clock(), BackupPlace(tmp_path, tmp_path / "root", "1", 1, 0))
     catalog = Catalog(decider, Transactions(decider, Clock(), 1, 1, 0), Clock())
     meta = TableMeta(TABLE_ID, "t", Partitioning(()), (), 0, Profile.MAXCOMPUTE, 1, {}, frozenset(), "", (), 0)
     answers: list[Answer] = []
@@ -122,7 +123,7 @@ def test_one_backup_at_a_time(backups: Backups, store: SlowStore) -> None:
 def test_a_backup_needs_room(store: SlowStore, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     decider = Decider(lambda: State(store), lambda: None, fail)
-    greedy = Backups(decider, Clock(), Place(tmp_path / "data", tmp_path / "a" / "b", "1", 1, 2**60))
+    greedy = Backups(decider, Clock(), BackupPlace(tmp_path / "data", tmp_path / "a" / "b", "1", 1, 2**60))
     with pytest.raises(MetaError) as caught:
         greedy.backup("b", "", validate_only=True)
     assert caught.value.reason == "BACKUP_NO_ROOM"

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metaservice.core.predicates import COMPARISONS, Compare, Not
-from metaservice.core.pruning import UNKNOWN, new_pruning
+from metaservice.core.table.predicates import COMPARISONS, Compare, Not
+from metaservice.core.table.pruning import UNKNOWN, new_pruning
 from metaservice.rpc.plans import BoundsReader
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.footers import data_file

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from metaservice.column_types import ATOMIC
 from metaservice.core.errors import MetaError
-from metaservice.core.properties import PROPERTIES, Property, check_property, integer_property
-from metaservice.core.types import ATOMIC
+from metaservice.core.table.properties import PROPERTIES, Property, check_property, integer_property
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
 MODULES = [
-    "core/types.py",
-    "core/schema.py",
-    "core/key_scope.py",
-    "core/properties.py",
-    "service/catalog.py",
-    "service/namespaces.py",
-    "service/tables.py",
+    "core/table/types.py",
+    "core/table/schema.py",
+    "core/table/key_scope.py",
+    "core/table/properties.py",
+    "service/table/catalog.py",
+    "service/table/namespaces.py",
+    "service/table/listing.py",
     "rpc/catalog.py",
     "rpc/paging.py",
     "rpc/wire_catalog.py",

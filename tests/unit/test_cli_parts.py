@@ -16,8 +16,8 @@ from metaservice.cli.files import typed_condition
 from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, fit
 from metaservice.cli.values import as_json, duration_text, partition_text, read_time_us, typed_partition_text
 from metaservice.client import PROFILE_NAMES
-from metaservice.core.model import Profile
-from metaservice.core.partitions import Partitioning
+from metaservice.core.table.meta import Profile
+from metaservice.core.table.partitions import Partitioning
 from metaservice.terminal import LineFormatter, json_text, printable
 from protos.laketx.v1 import common_pb2, read_pb2
 from tools.gen_cli_docs import walk

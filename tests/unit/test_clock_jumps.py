@@ -9,13 +9,13 @@ import pytest
 
 from metaservice.core import limits
 from metaservice.core.clock import Instant, clock_jump_ms
+from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError
-from metaservice.core.model import Entry, FileKind, Operation
-from metaservice.core.transaction import Txn, TxnState
+from metaservice.core.table.model import Entry, FileKind, Operation
 from metaservice.observe import CLOCK_CONFIRMED, CLOCKS_AGREE, CLOCKS_DISAGREE, COMMIT_TIMES_AHEAD
-from metaservice.service.housekeeping import Keeping
-from metaservice.service.requests import Append
-from metaservice.service.sweeping import Sweeping
+from metaservice.service.commit.requests import Append
+from metaservice.service.retention.housekeeping import Keeping
+from metaservice.service.retention.sweeping import Sweeping
 from metaservice.store import keys
 from tests.retention.rig import GRACE_MS, WHO, Rig
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaservice.core import limits
-from metaservice.core.model import Operation
-from metaservice.core.plans import Gain
-from metaservice.core.policy import Options
-from metaservice.core.schedule import is_open, is_schedule, is_windows, parse_schedule, parse_windows
-from metaservice.core.tasks import Task, TaskState, failed, given_back, next_task
+from metaservice.core.compaction.plans import Gain
+from metaservice.core.compaction.policy import Options
+from metaservice.core.compaction.tasks import Task, TaskState, failed, given_back, next_task
+from metaservice.core.table.model import Operation
+from metaservice.core.table.schedule import is_open, is_schedule, is_windows, parse_schedule, parse_windows
 
 NOTHING: frozenset[str] = frozenset()
 

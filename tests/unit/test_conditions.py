@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaservice.client.conditions import NESTED_MAX, ConditionError, parse_condition
-from metaservice.core.predicates import (
+from metaservice.core.table.predicates import (
     COMPARISONS,
     AllOf,
     AnyOf,
@@ -22,7 +22,7 @@ from metaservice.core.predicates import (
     StartsWith,
     truth,
 )
-from metaservice.core.pruning import show
+from metaservice.core.table.pruning import show
 from metaservice.rpc.wire import _Predicates
 from protos.laketx.v1 import catalog_pb2
 

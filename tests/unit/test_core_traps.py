@@ -6,22 +6,21 @@ import pytest
 
 from metaservice.core.clock import next_commit_time
 from metaservice.core.errors import MetaError
-from metaservice.core.model import (
+from metaservice.core.table.meta import Alteration, Profile
+from metaservice.core.table.model import (
     Advice,
-    Alteration,
     Conflict,
     FileKind,
     Group,
     Operation,
-    Profile,
     Read,
     Ref,
     Rule,
     Scope,
     TableCommit,
 )
-from metaservice.core.partitions import Partitioning
-from metaservice.core.predicates import (
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.predicates import (
     TRUE,
     AllOf,
     AnyOf,

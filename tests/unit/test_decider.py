@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.service.decider import Answer, Decider
-from metaservice.service.state import State
+from metaservice.service.decider.decider import Answer, Decider
+from metaservice.service.decider.state import State
 from metaservice.store.memory import MemoryStore
 
 

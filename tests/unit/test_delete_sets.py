@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from metaservice.core.errors import MetaError
-from metaservice.core.model import Change, Operation, Profile, Rule, Scope, TableCommit
+from metaservice.core.table.meta import Profile
+from metaservice.core.table.model import Change, Operation, Rule, Scope, TableCommit
 from tests.unit.by_hand import ONE, TWO, Table, lost, reading
 
 DELTA = [Profile.DELTA_SERIALIZABLE, Profile.DELTA_WRITE_SERIALIZABLE]

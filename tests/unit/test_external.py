@@ -3,7 +3,7 @@
 import pytest
 
 from metaservice.core.errors import MetaError
-from metaservice.core.external import canonical_file, identity_of, locate
+from metaservice.core.table.external import canonical_file, identity_of, locate
 
 TABLE = "0190f7a1-0000-7000-8000-0000000000aa"
 

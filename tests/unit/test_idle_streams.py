@@ -6,7 +6,7 @@ import pytest
 
 from metaservice.core import quotas
 from metaservice.rpc.lanes import Lane
-from metaservice.rpc.streams import DEADLINE, END_S, IDLE, LOOK_S, Patience, Streams
+from metaservice.rpc.streams import DEADLINE, END_S, IDLE, LOOK_S, StreamLimits, Streams
 
 HOUR_S = 3_600.0
 
@@ -24,7 +24,7 @@ class Call:
 class Rig:
     def __init__(self, idle_s: float = 10.0, deadline_s: float = HOUR_S) -> None:
         self.ends: list[tuple[str, str]] = []
-        self.streams = Streams(Patience(idle_s, deadline_s), lambda lane, why: self.ends.append((lane, why)))
+        self.streams = Streams(StreamLimits(idle_s, deadline_s), lambda lane, why: self.ends.append((lane, why)))
         self.call: Any = Call()
 
     def run(self, seconds: float) -> None:

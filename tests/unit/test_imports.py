@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from metaservice.core.errors import MetaError
-from metaservice.core.model import Change, Entry, FileKind, Operation
+from metaservice.core.table.model import Change, Entry, FileKind, Operation
 from metaservice.store import keys
 from metaservice.store.port import Batch, prefix_end
 from tests.retention.rig import HOUR_MS, Rig

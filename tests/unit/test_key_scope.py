@@ -3,7 +3,7 @@
 import pytest
 
 from metaservice.core.errors import MetaError
-from metaservice.core.key_scope import check_key_scope, key_scope
+from metaservice.core.table.key_scope import check_key_scope, key_scope
 
 SAID: tuple[dict[str, str], ...] = ({}, {"key.scope": "table"}, {"key.scope": "partition"})
 

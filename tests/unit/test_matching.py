@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from metaservice.core import limits
+from metaservice.core.commit.judge import Judging, Mine, judge
+from metaservice.core.commit.matching import PartitionReads, Paused, Work, compiled, named_partitions
 from metaservice.core.errors import MetaError
-from metaservice.core.judge import Judging, Mine, judge
-from metaservice.core.matching import PartitionReads, Paused, Work, compiled, named_partitions
-from metaservice.core.model import Change, Conflict, Footprint, Operation, Profile, Read
-from metaservice.core.partitions import Partitioning
-from metaservice.core.predicates import (
+from metaservice.core.table.meta import Profile
+from metaservice.core.table.model import Change, Conflict, Footprint, Operation, Read
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.predicates import (
     AllOf,
     AnyOf,
     Compare,
@@ -23,7 +24,7 @@ from metaservice.core.predicates import (
     StartsWith,
     truth,
 )
-from tests.unit.test_short_ways import APPEND, KEYED, PLACES, Empty, footprint
+from tests.unit.footprints import APPEND, KEYED, PLACES, Empty, footprint
 
 TWO_COLUMNS = Partitioning((("a", "int"), ("b", "string")))
 ROWS = [{"a": a, "b": b} for a in (None, 0, 1, 2) for b in (None, "", "x", "xy")]

@@ -2,8 +2,8 @@
 
 from prometheus_client import generate_latest
 
-from metaservice.core.model import Operation, Principal
-from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable
+from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState, TxnTable
+from metaservice.core.table.model import Operation, Principal
 from metaservice.observe import METRICS, DeciderMetrics, Histogram, Metrics
 from metaservice.rpc.exporter import Collector
 

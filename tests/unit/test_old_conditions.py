@@ -8,11 +8,12 @@ import pytest
 
 from metaservice.client.conditions import parse_condition
 from metaservice.core.errors import MetaError
-from metaservice.core.model import Alteration, Entry, FileKind, Operation
-from metaservice.core.schema import Add, Drop, Rename, SchemaChange, Widen
+from metaservice.core.table.meta import Alteration
+from metaservice.core.table.model import Entry, FileKind, Operation
+from metaservice.core.table.schema import Add, Drop, Rename, SchemaChange, Widen
 from metaservice.rpc import plans
 from metaservice.rpc.wire_schema import column_messages
-from metaservice.service.planning import Planning
+from metaservice.service.read.planning import Planning
 from protos.laketx.v1 import common_pb2, read_pb2
 from tests.retention.rig import Rig
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from metaservice.core import limits
+from metaservice.core.commit.transaction import TxnState
+from metaservice.core.compaction.plans import Gain
+from metaservice.core.compaction.policy import Options
+from metaservice.core.compaction.tasks import Task, TaskState
 from metaservice.core.errors import MetaError
-from metaservice.core.model import Change, Operation
-from metaservice.core.plans import Gain
-from metaservice.core.policy import Options
-from metaservice.core.tasks import Task, TaskState
-from metaservice.core.transaction import TxnState
+from metaservice.core.table.model import Change, Operation
 from metaservice.observe import LEASES_RENEWED
-from metaservice.service.housekeeping import Keeping
-from metaservice.service.pauses import Pauses
-from metaservice.service.taskbook import TaskBook
+from metaservice.service.decider.pauses import Pauses
+from metaservice.service.decider.taskbook import TaskBook
+from metaservice.service.retention.housekeeping import Keeping
 from metaservice.store.memory import MemoryStore
 from metaservice.store.port import Batch
 from tests.retention.rig import LEASE_MS, Rig

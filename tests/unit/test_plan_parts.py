@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metaservice.core.model import Idle
+from metaservice.core.table.model import Idle
 from metaservice.core.varint import varint
-from metaservice.service.planning import StatsMemory, _Seen, _Snapshot
+from metaservice.service.read.stats_memory import Seen, SeenPartition, StatsMemory
 from metaservice.store import keys
 from protos.laketx.v1 import common_pb2
 
@@ -52,6 +52,6 @@ def test_statistics_are_remembered_while_there_is_room() -> None:
     assert memory.recall((b"t", "new", None)) == snapshot(files=2)  # a reader of an older version takes nothing back
 
 
-def snapshot(*, files: int, version: int = 7) -> _Snapshot:
-    seen = _Seen(b"", 0, is_delete_set=False, row=())
-    return _Snapshot(version, {(0, str(file)): seen for file in range(files)})
+def snapshot(*, files: int, version: int = 7) -> SeenPartition:
+    seen = Seen(b"", 0, is_delete_set=False, row=())
+    return SeenPartition(version, {(0, str(file)): seen for file in range(files)})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metaservice.core.predicates import (
+from metaservice.core.table.predicates import (
     COMPARISONS,
     AllOf,
     AnyOf,
@@ -21,7 +21,7 @@ from metaservice.core.predicates import (
     StartsWith,
     truth,
 )
-from metaservice.core.pruning import (
+from metaservice.core.table.pruning import (
     UNKNOWN,
     Bounds,
     bounds,

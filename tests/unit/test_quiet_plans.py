@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metaservice.core.compaction import plan_bucket
-from metaservice.core.compaction_quiet import quiet_waits
-from metaservice.core.model import FileKind
-from metaservice.core.plans import Ages, Bucket, PlanFile
-from metaservice.core.policy import NEVER_US, Policy
+from metaservice.core.compaction.planner import plan_bucket
+from metaservice.core.compaction.plans import Ages, Bucket, PlanFile
+from metaservice.core.compaction.policy import NEVER_US, Policy
+from metaservice.core.compaction.quiet import quiet_waits
+from metaservice.core.table.model import FileKind
 from metaservice.store.layout import count_entries
 from metaservice.store.plan_records import StoredEntry
 from protos.laketx.v1 import common_pb2
-from tests.unit.test_compaction_plans import HOUR_US, TARGET, files_of, worlds
-from tests.unit.test_compaction_plans import policy as make_policy
+from tests.unit.buckets import HOUR_US, TARGET, files_of, worlds
+from tests.unit.buckets import policy as make_policy
 
 
 def stored(file: PlanFile, row_order: str) -> bytes:

@@ -11,8 +11,8 @@ from metaservice.core.quotas import Quota
 from metaservice.rpc import refusals
 from metaservice.rpc.rates import Rates
 from metaservice.rpc.refusals import RefusalLog
-from metaservice.service.quota_use import QuotaUse, QuotaUses
-from metaservice.service.usage import Usage
+from metaservice.service.decider.usage import Usage
+from metaservice.service.operate.quota_use import QuotaUse, QuotaUses
 
 SLOW = 1  # a second: none comes while a test runs
 

@@ -3,17 +3,20 @@
 import random
 from dataclasses import replace
 
-from metaservice.core.model import Change, Entry, FileKind, Footprint, Live, Operation, Principal, Removed, TableCommit
-from metaservice.core.transaction import TableOutcome, Txn, TxnState, TxnTable
-from metaservice.store.records import (
-    decode_commit,
-    decode_live,
-    decode_txn,
-    encode_added,
-    encode_commit,
-    encode_live,
-    encode_txn,
+from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState, TxnTable
+from metaservice.core.table.model import (
+    Change,
+    Entry,
+    FileKind,
+    Footprint,
+    Live,
+    Operation,
+    Principal,
+    Removed,
+    TableCommit,
 )
+from metaservice.store.records import decode_commit, decode_live, encode_added, encode_commit, encode_live
+from metaservice.store.txn_records import decode_txn, encode_txn
 
 ROUNDS = 400
 

@@ -7,23 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from metaservice.core.commit.row_level import CHECKS, MEETINGS, Meeting
 from metaservice.core.errors import MetaError
-from metaservice.core.model import (
+from metaservice.core.table.meta import Profile
+from metaservice.core.table.model import (
     Change,
     Conflict,
     FileKind,
     Group,
     KeySet,
     Operation,
-    Profile,
     Read,
     Rule,
     Scope,
     TableCommit,
 )
-from metaservice.core.predicates import TRUE, Compare
-from metaservice.core.row_level import CHECKS, MEETINGS, Meeting
-from metaservice.core.rows import Hidden
+from metaservice.core.table.predicates import TRUE, Compare
+from metaservice.core.table.rows import Hidden
 from metaservice.rpc.payloads import Bitmap
 from tests.unit.by_hand import ONE, TWO, Table, lost
 

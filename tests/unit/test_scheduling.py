@@ -7,20 +7,22 @@ from uuid import UUID
 
 import pytest
 
-from metaservice.core.model import Change, Entry, FileKind, Group, Operation, Principal, Profile, Scope, TableMeta
-from metaservice.core.partitions import Partitioning
-from metaservice.core.plans import TaskPlan
-from metaservice.core.schema import Column
-from metaservice.core.tasks import Task
-from metaservice.service.catalog import Catalog
-from metaservice.service.decider import Decider
-from metaservice.service.layouts import LOOKS_MAX, Layouts, Waits
-from metaservice.service.maintenance import Claim, Maintenance
-from metaservice.service.requests import Append, Begin, Commit, Intent
-from metaservice.service.scheduling import REST_TIMES, Scheduler
-from metaservice.service.state import State, TableState
-from metaservice.service.transactions import Transactions
-from metaservice.service.views import TableView
+from metaservice.core.compaction.plans import TaskPlan
+from metaservice.core.compaction.tasks import Task
+from metaservice.core.table.meta import Profile, TableMeta
+from metaservice.core.table.model import Change, Entry, FileKind, Group, Operation, Principal, Scope
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.schema import Column
+from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
+from metaservice.service.commit.transactions import Transactions
+from metaservice.service.compaction.layouts import LOOKS_MAX, Layouts, Waits
+from metaservice.service.compaction.maintenance import Claim, Maintenance
+from metaservice.service.compaction.scheduling import REST_TIMES, Scheduler
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.state import State
+from metaservice.service.decider.views import TableView
+from metaservice.service.table.catalog import Catalog
 from metaservice.store.memory import MemoryStore
 from tests.simulation.world import START_US, Clock
 
@@ -95,7 +97,7 @@ class Lake:
     def commit(self, table: TableState, change: Change, txn_id: str) -> None:
         begin = Begin(txn_id, (Intent(table.meta.table_id, change.operation),), WHO, "", b"b")
         self.decider.call(lambda: self.transactions.begin(begin))
-        self.decider.call(lambda: self.transactions.commit(Commit(txn_id, (change,), ((None, None),), b"c")))
+        self.decider.call(lambda: self.transactions.commit(CommitRequest(txn_id, (change,), ((None, None),), b"c")))
 
     def compact(self, table: TableState, plan: TaskPlan) -> None:
         txn_id = self.uuid()

@@ -5,15 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaservice.core.errors import MetaError
-from metaservice.core.model import Alteration, Profile, TableMeta
-from metaservice.core.partitions import Partitioning
-from metaservice.core.schema import (
+from metaservice.core.table.meta import Alteration, Profile, TableMeta
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.schema import (
     Add,
     Column,
+    ColumnPlace,
     Comment,
     Drop,
     Move,
-    Place,
     Relax,
     Rename,
     Schema,
@@ -79,8 +79,8 @@ A_INT = [Column("a", "int", nullable=True)]
     ("change", "expected"),
     [
         (Add("b", "string"), "1 a int, 2 b string"),
-        (Add("b", "string", place=Place()), "2 b string, 1 a int"),
-        (Add("b", "array<int>", place=Place("a")), "1 a int, 2 b array<int>"),
+        (Add("b", "string", place=ColumnPlace()), "2 b string, 1 a int"),
+        (Add("b", "array<int>", place=ColumnPlace("a")), "1 a int, 2 b array<int>"),
         (Rename("a", "A"), "1 A int"),
         (Widen("a", "bigint"), "1 a bigint"),
     ],
@@ -91,7 +91,7 @@ def test_one_change(change: SchemaChange, expected: str) -> None:
 
 def test_a_name_that_comes_back_is_another_column() -> None:
     two = make_schema([*A_INT, Column("b", "int", nullable=True)], (), ())
-    assert text(evolve(two, [Drop("b"), Add("b", "string"), Move("b", Place())])) == "3 b string, 1 a int"
+    assert text(evolve(two, [Drop("b"), Add("b", "string"), Move("b", ColumnPlace())])) == "3 b string, 1 a int"
     assert text(evolve(two, [Rename("a", "c"), Rename("b", "a"), Rename("c", "b")])) == "1 b int, 2 a int"
     assert text(evolve(evolve(two, [Drop("b")]), [Add("c", "int")])) == "1 a int, 3 c int"
 
@@ -100,7 +100,7 @@ def test_fields_change_like_columns() -> None:
     found = evolve(
         schema(),
         [
-            Add("to.lat", "double", place=Place("street")),
+            Add("to.lat", "double", place=ColumnPlace("street")),
             Rename("to.street", "road"),
             Relax("to.zip"),
             Widen("to.tags.element.k", "bigint"),
@@ -130,7 +130,7 @@ def test_fields_change_like_columns() -> None:
         (Rename("pay", "_ROW_id"), "COLUMN_RESERVED"),
         (Rename("pay", "a\u202eb"), "NAME_INVALID"),
         (Add("", "int"), "NAME_INVALID"),
-        (Add("x", "int", place=Place("nobody")), "COLUMN_UNKNOWN"),
+        (Add("x", "int", place=ColumnPlace("nobody")), "COLUMN_UNKNOWN"),
         (Add("n.x", "int"), "COLUMN_UNKNOWN"),
         (Add("m.key.x", "int"), "COLUMN_FIXED"),
         (Add("to.tags.x", "int"), "COLUMN_UNKNOWN"),
@@ -143,8 +143,8 @@ def test_fields_change_like_columns() -> None:
         (Rename("pay", "n"), "COLUMN_EXISTS"),
         (Rename("pay", "pay"), "COLUMN_EXISTS"),
         (Rename("m.key.a", "x"), "COLUMN_FIXED"),
-        (Move("pay", Place("pay")), "PLACE_INVALID"),
-        (Move("pay", Place("nobody")), "COLUMN_UNKNOWN"),
+        (Move("pay", ColumnPlace("pay")), "PLACE_INVALID"),
+        (Move("pay", ColumnPlace("nobody")), "COLUMN_UNKNOWN"),
         (Widen("id", "bigint"), "COLUMN_FIXED"),
         (Widen("n", "double"), "TYPE_NOT_WIDER"),
         (Widen("day", "timestamp_ntz"), "TYPE_NOT_WIDER"),
@@ -164,7 +164,7 @@ def test_what_is_refused(change: SchemaChange, reason: str) -> None:
 def test_key_and_partition_columns_change_where_hashes_and_names_stay() -> None:
     found = evolve(
         schema(),
-        [Rename("id", "key"), Rename("key", "k2"), Widen("n", "bigint"), Move("k2", Place("n"))],
+        [Rename("id", "key"), Rename("key", "k2"), Widen("n", "bigint"), Move("k2", ColumnPlace("n"))],
     )
     assert found.primary_key == ("k2",)
     assert found.partition_columns == ("day", "n")
@@ -221,7 +221,7 @@ def test_a_replaced_schema_keeps_the_ids_of_what_stays() -> None:
 paths = st.sampled_from(["id", "day", "n", "pay", "to", "m", "x", "y", "to.street", "to.zip", "to.x", "m.value.b"])
 new_names = st.sampled_from(["x", "y", "z", "n", "pay", "X"])
 new_types = st.sampled_from(["bigint", "double", "decimal(20,4)", "struct<p:int,q:array<int>>", "timestamp_ntz"])
-places = st.builds(Place, st.sampled_from(["", "id", "n", "x"]))
+places = st.builds(ColumnPlace, st.sampled_from(["", "id", "n", "x"]))
 changes: st.SearchStrategy[SchemaChange] = st.one_of(
     st.builds(Add, paths, new_types, place=st.none() | places),
     st.builds(Drop, paths),
@@ -290,7 +290,7 @@ def test_columns_have_any_name_and_are_found_in_any_case() -> None:
             Widen("s.Z.`q q`", "bigint"),
             Rename("`A`` B`".replace(" ", ""), "A`B"),
             Drop("A B"),
-            Move("日本", Place("`A.B`")),
+            Move("日本", ColumnPlace("`A.B`")),
         ],
     )
     assert [column.name for column in changed.columns] == ["Größe", "a.b", "日本", "A`B", "a=b/c", "s"]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from metaservice.service.restoring import begin_history
+from metaservice.service.operate.restoring import begin_history
 from metaservice.store.history import ensure_history, read_history
 from metaservice.store.memory import MemoryStore
 from protos.laketx.v1 import maintenance_pb2
 from worker.base.errors import InputError
-from worker.base.warehouse import Mark, check_mark, location_of
+from worker.base.warehouse import WarehouseMark, check_mark, location_of
 
 KNOWN = maintenance_pb2.Warehouse(service_id="aa", history_epoch="2-bb", location="/lake", marked=True)
 
@@ -15,14 +15,14 @@ KNOWN = maintenance_pb2.Warehouse(service_id="aa", history_epoch="2-bb", locatio
 @pytest.mark.parametrize(
     ("mark", "reason"),
     [
-        (Mark("aa", "2-bb"), ""),
+        (WarehouseMark("aa", "2-bb"), ""),
         (None, "WAREHOUSE_UNMARKED"),
-        (Mark("cc", "2-bb"), "WAREHOUSE_FOREIGN"),
-        (Mark("aa", "1-aa"), "WAREHOUSE_OF_OTHER_HISTORY"),
-        (Mark("", ""), "WAREHOUSE_FOREIGN"),
+        (WarehouseMark("cc", "2-bb"), "WAREHOUSE_FOREIGN"),
+        (WarehouseMark("aa", "1-aa"), "WAREHOUSE_OF_OTHER_HISTORY"),
+        (WarehouseMark("", ""), "WAREHOUSE_FOREIGN"),
     ],
 )
-def test_only_the_services_own_mark_of_this_history_is_taken(mark: Mark | None, reason: str) -> None:
+def test_only_the_services_own_mark_of_this_history_is_taken(mark: WarehouseMark | None, reason: str) -> None:
     if not reason:
         check_mark(mark, KNOWN, "/lake")
         return

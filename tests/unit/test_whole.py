@@ -2,20 +2,10 @@
 
 import pytest
 
-from metaservice.core import whole
-from metaservice.core.model import (
-    Advice,
-    Alteration,
-    Change,
-    Conflict,
-    Operation,
-    Profile,
-    Read,
-    Rule,
-    Scope,
-    TableCommit,
-)
-from metaservice.core.predicates import TRUE
+from metaservice.core.commit import whole
+from metaservice.core.table.meta import Alteration, Profile
+from metaservice.core.table.model import Advice, Change, Conflict, Operation, Read, Rule, Scope, TableCommit
+from metaservice.core.table.predicates import TRUE
 from tests.unit.by_hand import Table, lost
 
 DELTA = [Profile.DELTA_SERIALIZABLE, Profile.DELTA_WRITE_SERIALIZABLE]

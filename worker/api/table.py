@@ -13,20 +13,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from metaservice.client import add_column, drop_column, rename_column, widen_column
+from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.api.cursors import Cursor, cursor_of
 from worker.api.verbs import Verbs
 from worker.base.connection import Connection
 from worker.base.errors import InputError, word
 from worker.base.field_paths import fields_of
-from worker.base.schema import (
-    check_name,
-    create_statement,
-    path_of,
-    quoted_if_odd,
-    type_text,
-    with_comments,
-)
+from worker.base.schema import check_name, create_statement, path_of, type_text, with_comments
 from worker.base.table_view import TableView
 from worker.base.values import moment_of
 from worker.compact.by_hand import compact

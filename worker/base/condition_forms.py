@@ -86,7 +86,7 @@ def tokens_of(text: str) -> list[Token] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class SparkLiteral:
     kind: str
     value: Any = None
 
@@ -108,7 +108,7 @@ class Forms:
         rest = tokens[1:]
         if not rest:
             is_flag = self._types[column] == "boolean"
-            return self._compare(column, "=", Literal("boolean", True)) if is_flag else None
+            return self._compare(column, "=", SparkLiteral("boolean", True)) if is_flag else None
         words = [token.word for token in rest]
         if words == ["is", "null"]:
             return Predicate(is_null=common_pb2.IsNull(column=column))
@@ -149,7 +149,7 @@ class Forms:
             case _:
                 return None
 
-    def _compare(self, column: str, operator: str, literal: Literal) -> Predicate | None:
+    def _compare(self, column: str, operator: str, literal: SparkLiteral) -> Predicate | None:
         value = self._value(column, literal)
         if value is None:
             return None
@@ -176,7 +176,7 @@ class Forms:
             values.append(value)
         return Predicate(in_list=common_pb2.InList(column=column, values=values))
 
-    def _listable(self, column: str, literal: Literal) -> bool:
+    def _listable(self, column: str, literal: SparkLiteral) -> bool:
         """Spark compares all of a list as one type, so that one value may change what the others mean."""
         kind = self._types[column]
         if kind.startswith("timestamp"):
@@ -199,9 +199,9 @@ class Forms:
             return None
         if pattern.endswith("%"):
             return Predicate(starts_with=common_pb2.StartsWith(column=column, prefix=pattern[:-1]))
-        return self._compare(column, "=", Literal("string", pattern))
+        return self._compare(column, "=", SparkLiteral("string", pattern))
 
-    def _value(self, column: str, literal: Literal) -> common_pb2.Value | None:
+    def _value(self, column: str, literal: SparkLiteral) -> common_pb2.Value | None:
         kind = self._types[column]
         if literal.kind == "null":
             return common_pb2.Value(null=common_pb2.NULL_VALUE_UNSPECIFIED) if is_ordered(kind) else None
@@ -241,7 +241,7 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
     return parts
 
 
-def _literal(tokens: list[Token]) -> Literal | None:
+def _literal(tokens: list[Token]) -> SparkLiteral | None:
     if len(tokens) == 1:
         return _plain(tokens[0])
     if len(tokens) != 2:
@@ -249,14 +249,14 @@ def _literal(tokens: list[Token]) -> Literal | None:
     first, second = tokens
     if first.text == "-" and second.kind == "number":
         number = _number(second.text)
-        return None if number is None else Literal(number.kind, _negated(number.value))
+        return None if number is None else SparkLiteral(number.kind, _negated(number.value))
     text = _text(second) if second.kind == "string" else None
     if text is None or first.word not in ("date", "timestamp_ltz", "timestamp_ntz", "x"):
         return None  # TIMESTAMP '…' is of either type, as the session says
     if first.word != "x":
-        return Literal(first.word, text)
+        return SparkLiteral(first.word, text)
     try:
-        return Literal("binary", bytes.fromhex(text)) if text.isalnum() else None
+        return SparkLiteral("binary", bytes.fromhex(text)) if text.isalnum() else None
     except ValueError:
         return None
 
@@ -265,15 +265,15 @@ def _negated(number: float | Decimal) -> float | Decimal:
     return number.copy_negate() if isinstance(number, Decimal) else -number  # a minus would round
 
 
-def _plain(token: Token) -> Literal | None:
+def _plain(token: Token) -> SparkLiteral | None:
     if token.kind == "number":
         return _number(token.text)
     if token.kind == "string":
         text = _text(token)
-        return None if text is None else Literal("string", text)
+        return None if text is None else SparkLiteral("string", text)
     if token.word in ("true", "false"):
-        return Literal("boolean", token.word == "true")
-    return Literal("null") if token.word == "null" else None
+        return SparkLiteral("boolean", token.word == "true")
+    return SparkLiteral("null") if token.word == "null" else None
 
 
 def _text(token: Token) -> str | None:
@@ -282,21 +282,21 @@ def _text(token: Token) -> str | None:
     return None if "\\" in text or len(text) > TEXT_CHARS_MAX else text
 
 
-def _number(text: str) -> Literal | None:
+def _number(text: str) -> SparkLiteral | None:
     """Spark's types: 5 is an integer, 5.0 a decimal, 5e0 a double; Python's own words for the same are alike."""
     plain = re.fullmatch(r"([0-9]+)[lL]?", text)
     if plain is not None:
         number = int(plain[1])
-        return Literal("integer", number) if number < 1 << 63 else None
+        return SparkLiteral("integer", number) if number < 1 << 63 else None
     if re.fullmatch(r"[0-9]*\.?[0-9]*", text):
-        return Literal("decimal", Decimal(text)) if len(text) <= 38 else None
+        return SparkLiteral("decimal", Decimal(text)) if len(text) <= 38 else None
     if re.fullmatch(r"[0-9.]+[eE][+-]?[0-9]+|[0-9.]+[dD]", text):
         double = float(text.rstrip("dD"))
-        return Literal("double", double) if isfinite(double) else None
+        return SparkLiteral("double", double) if isfinite(double) else None
     return None
 
 
-def _real(literal: Literal, exact_below: int) -> common_pb2.Value | None:
+def _real(literal: SparkLiteral, exact_below: int) -> common_pb2.Value | None:
     if literal.kind == "integer":
         return common_pb2.Value(real=float(literal.value)) if abs(literal.value) <= exact_below else None
     if literal.kind in ("decimal", "double"):
@@ -304,7 +304,7 @@ def _real(literal: Literal, exact_below: int) -> common_pb2.Value | None:
     return None
 
 
-def _decimal(kind: str, literal: Literal) -> common_pb2.Value | None:
+def _decimal(kind: str, literal: SparkLiteral) -> common_pb2.Value | None:
     """Exact where both fit into one decimal of 38 digits."""
     found = re.fullmatch(r"decimal\(([0-9]+),([0-9]+)\)", kind)
     if found is None or literal.kind not in ("integer", "decimal"):
@@ -317,7 +317,7 @@ def _decimal(kind: str, literal: Literal) -> common_pb2.Value | None:
     return common_pb2.Value(decimal=f"{number:f}")
 
 
-def _date(literal: Literal) -> common_pb2.Value | None:
+def _date(literal: SparkLiteral) -> common_pb2.Value | None:
     if literal.kind not in ("string", "date") or not _DAY.match(literal.value):
         return None
     try:
@@ -326,7 +326,7 @@ def _date(literal: Literal) -> common_pb2.Value | None:
         return None
 
 
-def _timestamp(literal: Literal, kinds: tuple[str, ...], zone: tzinfo | None) -> common_pb2.Value | None:
+def _timestamp(literal: SparkLiteral, kinds: tuple[str, ...], zone: tzinfo | None) -> common_pb2.Value | None:
     if literal.kind not in kinds or zone is None or not _TIME.match(literal.value):
         return None
     try:

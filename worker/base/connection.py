@@ -11,7 +11,7 @@ from typing import Self
 from pyspark.sql import SparkSession
 
 from metaservice.client import MetaClient
-from worker.base.pins import Pins
+from worker.base.pins import ReaderPins
 from worker.base.session import active_or_new, python_hint
 from worker.base.warehouse import mark_where_proven
 
@@ -22,7 +22,7 @@ class Connection:
     def __init__(self, client: MetaClient, warehouse: str, spark: SparkSession | None) -> None:
         self.client = client
         self.warehouse = warehouse.rstrip("/")
-        self.pins = Pins(client)
+        self.pins = ReaderPins(client)
         self._spark = spark
         self._is_looked_at = False
         self._is_marked = False

@@ -13,9 +13,10 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
+from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.base.schema import parse_type, path_below, quoted, quoted_if_odd, schema_of
+from worker.base.schema import parse_type, path_below, quoted, schema_of
 
 _STEP: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
 _NESTED: Final = re.compile(r"\s*((?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+)(\s.*)", re.DOTALL)

@@ -30,7 +30,7 @@ class _Pin:
     lease_ms: int
 
 
-class Pins:
+class ReaderPins:
     """The pins of one client. At most PINS_MAX; the oldest is let go for one more."""
 
     def __init__(self, client: MetaClient) -> None:
@@ -104,7 +104,7 @@ class Pins:
         return min((pin.lease_ms for _, pin in held), default=60_000) / 1_000 / RENEWALS_PER_LEASE
 
 
-def _renew_until_stopped(pins: weakref.ref[Pins], stop: threading.Event) -> None:
+def _renew_until_stopped(pins: weakref.ref[ReaderPins], stop: threading.Event) -> None:
     wait_s = 1.0
     while not stop.wait(wait_s):
         found = pins()

@@ -15,6 +15,9 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
+from metaservice import column_types
+from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type
+from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.session import is_classic
@@ -60,23 +63,37 @@ INSTEAD: Final = {
 }
 WORDS: Final = {kind: word for word, kind in ATOMIC.items()}
 CHARS: Final = re.compile(r"\b(var)?char(acter)?\s*\(", re.IGNORECASE)
-_TOKEN: Final = re.compile(r"`(?:[^`]|``)+`|[A-Za-z0-9_]+|[<>(),:]")
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
 # -- Spark to wire -----------------------------------------------------------------------------------------------------
 
 
-def type_text(kind: t.DataType, words: Mapping[type[t.DataType], str] = WORDS) -> str:
+def type_text(kind: t.DataType) -> str:
     """The wire's word for a type of Spark."""
-    if isinstance(kind, t.DecimalType):
-        return f"decimal({kind.precision},{kind.scale})"
-    if isinstance(kind, t.ArrayType):
-        return f"array<{type_text(kind.elementType, words)}>"
-    if isinstance(kind, t.MapType):
-        return f"map<{type_text(kind.keyType, words)},{type_text(kind.valueType, words)}>"
-    if isinstance(kind, t.StructType):
-        return f"struct<{','.join(_field_text(field, words) for field in kind.fields)}>"
+    return column_types.type_text(_read_spark(kind))
+
+
+def check_type(kind: t.DataType) -> None:
+    """Of rows that are written: as a column's; NULL alone has any type."""
+    _read_spark(kind, WORDS | {t.NullType: "any"})
+
+
+def _read_spark(kind: t.DataType, words: Mapping[type[t.DataType], str] = WORDS) -> Type:
+    match kind:
+        case t.DecimalType():
+            return Decimal(kind.precision, kind.scale)
+        case t.ArrayType():
+            return Array(_read_spark(kind.elementType, words))
+        case t.MapType():
+            return Map(_read_spark(kind.keyType, words), _read_spark(kind.valueType, words))
+        case t.StructType():
+            fields = [Field(one.name, _read_spark(one.dataType, words), one.nullable) for one in kind.fields]
+            return Struct(tuple(fields))
+        case _:
+            return Atomic(_word(kind, words))
+
+
+def _word(kind: t.DataType, words: Mapping[type[t.DataType], str]) -> str:
     if type(kind) is t.StringType and kind.collation != BY_BYTES:
         raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()}: {COLLATED}")
     word = words.get(type(kind))
@@ -84,15 +101,6 @@ def type_text(kind: t.DataType, words: Mapping[type[t.DataType], str] = WORDS) -
         instead = INSTEAD.get(type(kind).__name__, "cast the column to a type that tables have")
         raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()} can't be a column's type: {instead}")
     return word
-
-
-def check_type(kind: t.DataType) -> None:
-    """Of rows that are written: as a column's; NULL alone has any type."""
-    type_text(kind, WORDS | {t.NullType: "any"})
-
-
-def _field_text(field: t.StructField, words: Mapping[type[t.DataType], str]) -> str:
-    return f"{quoted_if_odd(field.name)}:{type_text(field.dataType, words)}{'' if field.nullable else ' not null'}"
 
 
 def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_pb2.Column]:
@@ -194,74 +202,34 @@ def _listed(names: Iterable[str]) -> str:
 
 def parse_type(text: str, nested: Mapping[str, int] | None = None, *, nullable: bool = False) -> t.DataType:
     """The wire's word as a type of Spark; `nested` gives the ids of fields by their path below the column."""
-    return _Parser(text, nested or {}, nullable).parse("")
+    return _spark_type(read_type(text), "", nested or {}, nullable=nullable)
 
 
-class _Parser:
-    def __init__(self, text: str, nested: Mapping[str, int], nullable: bool) -> None:
-        self._tokens: list[str] = _TOKEN.findall(text)
-        self._at = 0
-        self._nested = nested
-        self._nullable = nullable
+def _spark_type(kind: Type, path: str, nested: Mapping[str, int], *, nullable: bool) -> t.DataType:
+    def below(name: str, child: Type) -> t.DataType:
+        return _spark_type(child, path_below(path, name), nested, nullable=nullable)
 
-    def parse(self, path: str) -> t.DataType:
-        word = self._take()
-        if word == "decimal":
-            self._take()
-            precision = int(self._take())
-            self._take()
-            scale = int(self._take())
-            self._take()
+    match kind:
+        case Atomic(name):
+            return ATOMIC[name]()
+        case Decimal(precision, scale):
             return t.DecimalType(precision, scale)
-        if word == "array":
-            self._take()
-            element = self.parse(path_below(path, "element"))
-            self._take()
-            return t.ArrayType(element)
-        if word == "map":
-            self._take()
-            key = self.parse(path_below(path, "key"))
-            self._take()
-            value = self.parse(path_below(path, "value"))
-            self._take()
-            return t.MapType(key, value)
-        if word == "struct":
-            return self._struct(path)
-        return ATOMIC[word]()
-
-    def _struct(self, path: str) -> t.StructType:
-        fields = []
-        while self._take() != ">":  # "<" first, then ","
-            name = self._take()
-            if name.startswith("`"):
-                name = name[1:-1].replace("``", "`")
-            self._take()
-            kind = self.parse(path_below(path, name))
-            is_nullable = True
-            if self._peek() == "not":
-                self._at += 2
-                is_nullable = False
-            field_id = self._nested.get(path_below(path, name))
-            metadata = {} if field_id is None else {FIELD_ID: field_id}
-            fields.append(t.StructField(name, kind, self._nullable or is_nullable, metadata))
-        return t.StructType(fields)
-
-    def _peek(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
-
-    def _take(self) -> str:
-        self._at += 1
-        return self._tokens[self._at - 1]
+        case Array(element):
+            return t.ArrayType(below("element", element))
+        case Map(key, value):
+            return t.MapType(below("key", key), below("value", value))
+        case Struct(fields):
+            found = []
+            for one in fields:
+                field_id = nested.get(path_below(path, one.name))
+                metadata = {} if field_id is None else {FIELD_ID: field_id}
+                found.append(t.StructField(one.name, below(one.name, one.kind), nullable or one.nullable, metadata))
+            return t.StructType(found)
 
 
 def path_below(path: str, name: str) -> str:
     name = quoted_if_odd(name)
     return f"{path}.{name}" if path else name
-
-
-def quoted_if_odd(name: str) -> str:
-    """As the wire's types and paths have it."""
-    return name if _PLAIN.fullmatch(name) else quoted(name)
 
 
 def path_of(meta: catalog_pb2.Table, name: str) -> str:

@@ -37,7 +37,7 @@ OLD_SERVICE: Final = "RPC_UNIMPLEMENTED"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class WarehouseMark:
     """What the file says."""
 
     service_id: str
@@ -55,12 +55,12 @@ def location_of(warehouse: str) -> str:
     return {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + colon + rest.partition("?")[0].rstrip("/")
 
 
-def read_mark(warehouse: str) -> Mark | None:
+def read_mark(warehouse: str) -> WarehouseMark | None:
     files, root = storage(warehouse.rstrip("/"))
     try:
         with files.open_input_stream(f"{root}/{FOLDER}/{NAME}") as stream:
             said = json.loads(stream.read(MARK_BYTES_MAX))
-        return Mark(str(said["service_id"]), str(said["history_epoch"]))
+        return WarehouseMark(str(said["service_id"]), str(said["history_epoch"]))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -69,7 +69,7 @@ def read_mark(warehouse: str) -> Mark | None:
         ) from error
 
 
-def check_mark(mark: Mark | None, known: maintenance_pb2.Warehouse, warehouse: str) -> None:
+def check_mark(mark: WarehouseMark | None, known: maintenance_pb2.Warehouse, warehouse: str) -> None:
     """Refuse a place that is not the service's warehouse."""
     if mark is None:
         noted = f"; the service's warehouse is {known.location}" if known.location else ""
@@ -100,7 +100,7 @@ def check_warehouse(client: MetaClient, warehouse: str) -> None:
 def adopt(client: MetaClient, warehouse: str) -> maintenance_pb2.Warehouse:
     """An operator says that it is the service's."""
     known = client.get_warehouse()
-    write_mark(warehouse, Mark(known.service_id, known.history_epoch))
+    write_mark(warehouse, WarehouseMark(known.service_id, known.history_epoch))
     return client.set_warehouse(location_of(warehouse), marked=True, replace=True)
 
 
@@ -120,7 +120,7 @@ def _mark(client: MetaClient, warehouse: str, known: maintenance_pb2.Warehouse) 
     here = location_of(warehouse)
     if known.marked or known.location not in ("", here):
         return
-    mine, found = Mark(known.service_id, known.history_epoch), read_mark(warehouse)
+    mine, found = WarehouseMark(known.service_id, known.history_epoch), read_mark(warehouse)
     if found not in (None, mine):
         return
     if found is None and not known.location and not known.unused and not _holds_files(client, warehouse):
@@ -148,7 +148,7 @@ def _oldest_files(client: MetaClient) -> Iterator[str]:
             yield from (f"{table.table_id}/{path}" for path in islice(own, 1))
 
 
-def write_mark(warehouse: str, mark: Mark) -> None:
+def write_mark(warehouse: str, mark: WarehouseMark) -> None:
     """Whole or not at all."""
     files, root = storage(warehouse.rstrip("/"))
     raw = json.dumps(asdict(mark)).encode() + b"\n"
@@ -166,5 +166,5 @@ def write_mark(warehouse: str, mark: Mark) -> None:
     unfinished.replace(target)
 
 
-def describe(found: Mark | None) -> str:
+def describe(found: WarehouseMark | None) -> str:
     return f"service {found.service_id}, history {found.history_epoch}" if found is not None else "nobody"

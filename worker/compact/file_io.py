@@ -107,7 +107,7 @@ def _completed(file: InputFile, rows: pa.Table, at: int, wanted: pa.Schema) -> p
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A file that was written, by its path relative to the table's folder."""
 
     path: str
@@ -121,7 +121,7 @@ class Output:
     def __init__(
         self, meta: catalog_pb2.Table, table_folder: str, name: str, schema: pa.Schema, file_bytes_target: int
     ) -> None:
-        self.written: list[Written] = []
+        self.written: list[WrittenFile] = []
         self._files, self._root = storage(table_folder)
         self._name = name
         self._schema = schema
@@ -144,7 +144,7 @@ class Output:
             if self._waiting_bytes >= self._group_bytes:
                 self._write_group()
 
-    def close(self) -> list[Written]:
+    def close(self) -> list[WrittenFile]:
         self._write_group()
         self._end_file()
         return self.written
@@ -195,7 +195,7 @@ class Output:
         path = self._path(len(self.written))
         size = self._files.get_file_info(f"{self._root}/{path}").size
         metadata = pq.read_metadata(f"{self._root}/{path}", filesystem=self._files)
-        self.written.append(Written(path, size, metadata))
+        self.written.append(WrittenFile(path, size, metadata))
         self._sink = self._writer = None
 
 

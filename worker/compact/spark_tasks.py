@@ -20,7 +20,7 @@ from worker.base.arrow_shapes import arrow_schema
 from worker.base.footers import data_file
 from worker.base.schema import OP, ROW_ID
 from worker.compact.digests import HASH, Digest, digest_of, named, row_hashes
-from worker.compact.file_io import InputFile, Output, Written, read_batches
+from worker.compact.file_io import InputFile, Output, WrittenFile, read_batches
 from worker.compact.sorted_merge import NotSortedError, Run, blocks, hidden_rows, latest, rows_up_to, without_tombstones
 from worker.read.position_blocks import blocks_of, has_bits, positions_of
 
@@ -126,13 +126,13 @@ class _Work:
     def write(self) -> None:
         raise NotImplementedError
 
-    def entry(self, written: Written) -> common_pb2.DataFile:
+    def entry(self, written: WrittenFile) -> common_pb2.DataFile:
         found = data_file(self.table, written.path, written.metadata, written.size)
         if self.keys:
             found.kind = common_pb2.FILE_KIND_BASE if self.settings.is_base else common_pb2.FILE_KIND_DELTA
         return found
 
-    def read_again(self, written: Written) -> Digest:
+    def read_again(self, written: WrittenFile) -> Digest:
         """Of the rows as they are stored; keys that don't rise are a fault of this job."""
         found = Digest()
         last: pl.DataFrame | None = None

@@ -27,7 +27,7 @@ Columns = Sequence[catalog_pb2.Column]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """How files are read: the schema given to Spark, and what makes the table's columns of it unless it is theirs."""
 
     schema: t.StructType
@@ -36,14 +36,14 @@ class Layout:
     is_target: bool = False
 
 
-class Layouts:
+class FileLayouts:
     """The layouts of one table's files, all under one of its schemas."""
 
     def __init__(self, meta: catalog_pb2.Table, schemas: Callable[[], Mapping[int, Columns]]) -> None:
         self._meta = meta
         self._read_schemas = schemas
         self._schemas: Mapping[int, Columns] | None = None
-        self._layouts: dict[object, Layout] = {}
+        self._layouts: dict[object, FileLayout] = {}
         self.target = columns_schema(list(meta.columns), nullable=True)
 
     def columns_of(self, file: common_pb2.DataFile) -> Columns:
@@ -54,7 +54,7 @@ class Layouts:
             self._schemas = self._read_schemas()
         return self._schemas[file.schema_version or min(self._schemas)]
 
-    def layout_of(self, file: common_pb2.DataFile) -> Layout:
+    def layout_of(self, file: common_pb2.DataFile) -> FileLayout:
         tag: object = file.schema_version
         if file.external:
             tag = (file.schema_version, partition_key(file.partition))
@@ -64,7 +64,7 @@ class Layouts:
             if file.external:
                 found = self._by_name(columns, file.partition, tag)
             elif self._names_agree(columns):
-                found = Layout(self.target, (), "as it is", is_target=True)
+                found = FileLayout(self.target, (), "as it is", is_target=True)
             else:
                 found = self._by_id(columns)
             self._layouts[tag] = found
@@ -82,7 +82,7 @@ class Layouts:
                 return False
         return True
 
-    def _by_id(self, columns: Columns) -> Layout:
+    def _by_id(self, columns: Columns) -> FileLayout:
         """The file's names with the schema's types, and from there to the schema's names."""
         by_id = {column.column_id: column for column in columns}
         fields, shown = [], []
@@ -98,9 +98,9 @@ class Layouts:
             same = _nested_agree(then, column)
             shown.append((value if same else value.cast(plain(wanted.dataType))).alias(wanted.name))
         tag = (tuple(one.json() for one in fields), tuple(column.column_id in by_id for column in self._meta.columns))
-        return Layout(t.StructType(fields), tuple(shown), tag)
+        return FileLayout(t.StructType(fields), tuple(shown), tag)
 
-    def _by_name(self, columns: Columns, partition: common_pb2.Partition, tag: object) -> Layout:
+    def _by_name(self, columns: Columns, partition: common_pb2.Partition, tag: object) -> FileLayout:
         by_id = {column.column_id: column for column in columns}
         values = {one.column: one.value for one in partition.values}
         fields, shown = [], []
@@ -113,7 +113,7 @@ class Layouts:
             else:
                 fields.append(t.StructField(then.name, plain(wanted.dataType)))
                 shown.append(sf.col(quoted(then.name)).alias(wanted.name))
-        return Layout(t.StructType(fields), tuple(shown), ("external", tag))
+        return FileLayout(t.StructType(fields), tuple(shown), ("external", tag))
 
 
 def plain(kind: t.DataType) -> t.DataType:

@@ -22,7 +22,7 @@ from worker.base.session import is_classic, listed_bytes, parquet_at_once, path_
 from worker.base.spark_hash import xxhash64
 from worker.base.table_view import TableView
 from worker.read.file_identity import BY_NAME, ScannedFile, Told, by_path, by_size, is_plain
-from worker.read.file_layouts import Layout, Layouts
+from worker.read.file_layouts import FileLayout, FileLayouts
 from worker.read.float_conditions import dressed
 
 PATH: Final = "_laketx_path"
@@ -41,7 +41,7 @@ LISTED_IN_DRIVER: Final = "spark.sql.sources.parallelPartitionDiscovery.threshol
 class Part:
     """Files of one scan. `alone`: a single file, whose path Spark may spell in another way."""
 
-    layout: Layout
+    layout: FileLayout
     files: tuple[ScannedFile, ...]
     has_own_ids: bool = False
     alone: bool = False
@@ -69,7 +69,7 @@ class FileScans:
         self._spark = table.spark
         self._meta = table.meta
         self._with_origin = with_origin
-        self.layouts = Layouts(table.meta, self._schemas)
+        self.layouts = FileLayouts(table.meta, self._schemas)
         self.target = self.layouts.target
 
     def told_parts(self, files: Sequence[ScannedFile]) -> list[tuple[Part, DataFrame]]:

@@ -175,7 +175,7 @@ class Frames:
         parts = self.scans.told_parts([one for bucket in buckets for one in bucket])
         files = [one for part, _ in parts for one in part.files]
         at = {id(one.file): place for place, one in enumerate(files)}
-        work = [mor.Bucket(tuple(self._key_file(one, at[id(one.file)]) for one in bucket)) for bucket in buckets]
+        work = [mor.BucketToMerge(tuple(self._key_file(one, at[id(one.file)]) for one in bucket)) for bucket in buckets]
         hidden = mor.hidden_by_key(self._spark, [Span(one.number, *_places(one)) for one in files], work)
         if hidden is None:
             return None

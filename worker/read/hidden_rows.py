@@ -59,7 +59,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenRows:
     """What is hidden, for Spark to look up: a frame, and which row of it says so of a row of a scan.
 
     The number of a row's file and its position are expressions on the rows, filled in for {number} and {position}. One
@@ -82,10 +82,10 @@ class Hidden:
         return rows.join(sf.broadcast(self.frame), sf.expr(says_so), how)
 
 
-def hidden_rows(spark: SparkSession, files: Sequence[Span], blocks: Blocks) -> Hidden:
+def hidden_rows(spark: SparkSession, files: Sequence[Span], blocks: Blocks) -> HiddenRows:
     """The blocks' files are places among the files; all blocks lie in their spans."""
     form = form_of(files)
-    return Hidden(spark.createDataFrame(form.table(blocks)), form.says_so)
+    return HiddenRows(spark.createDataFrame(form.table(blocks)), form.says_so)
 
 
 class InArrays:

@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from worker.base.schema import OP, TOMBSTONE
 from worker.base.session import own_cores
 from worker.base.storage import storage
-from worker.read.hidden_rows import LONGS, WORDS, Form, Hidden, InArrays, Span, column, form_of, hidden_rows, lists
+from worker.read.hidden_rows import LONGS, WORDS, Form, HiddenRows, InArrays, Span, column, form_of, hidden_rows, lists
 from worker.read.position_blocks import BLOCK_WORDS, Blocks, Flags, blocks_of, together
 
 FILE: Final = "_laketx_file"
@@ -51,13 +51,13 @@ class KeyFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class BucketToMerge:
     """Files whose keys hide each other."""
 
     files: tuple[KeyFile, ...]
 
 
-def hidden_by_key(spark: SparkSession, files: Sequence[Span], buckets: Sequence[Bucket]) -> Hidden | None:
+def hidden_by_key(spark: SparkSession, files: Sequence[Span], buckets: Sequence[BucketToMerge]) -> HiddenRows | None:
     """The rows that newer images of their keys hide, and tombstones; None where it is known that there are none."""
     threads = threads_here(spark, buckets)
     if threads:
@@ -70,10 +70,10 @@ def hidden_by_key(spark: SparkSession, files: Sequence[Span], buckets: Sequence[
     by_tasks = spark.createDataFrame(work).mapInArrow(_hidden_in_batches, from_arrow_schema(_FOUND))
     if isinstance(form, InArrays):
         by_tasks = by_tasks.repartition(1)
-    return Hidden(by_tasks.mapInArrow(partial(_formed, form), from_arrow_schema(form.schema)), form.says_so)
+    return HiddenRows(by_tasks.mapInArrow(partial(_formed, form), from_arrow_schema(form.schema)), form.says_so)
 
 
-def threads_here(spark: SparkSession, buckets: Sequence[Bucket]) -> int:
+def threads_here(spark: SparkSession, buckets: Sequence[BucketToMerge]) -> int:
     """In how many threads the driver itself looks at them; none where that is for tasks.
 
     Few rows are read in less time than it takes to begin a job; where there are no executors, that holds for all.
@@ -87,7 +87,7 @@ def threads_here(spark: SparkSession, buckets: Sequence[Bucket]) -> int:
 def _hidden_in_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for pickled in batch.column(0):
-            bucket: Bucket = pickle.loads(pickled.as_py())  # noqa: S301 - made by the driver of this job
+            bucket: BucketToMerge = pickle.loads(pickled.as_py())  # noqa: S301 - made by the driver of this job
             found = together(hidden_in(bucket))
             arrays = [pa.array(found.files), pa.array(found.numbers), lists(found.words.ravel(), BLOCK_WORDS)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_FOUND)
@@ -102,7 +102,7 @@ def _of_batch(batch: pa.RecordBatch) -> Blocks:
     return Blocks(files, numbers, batch.column(WORDS).flatten().to_numpy().reshape(-1, BLOCK_WORDS))
 
 
-def hidden_in(bucket: Bucket) -> Iterator[Blocks]:
+def hidden_in(bucket: BucketToMerge) -> Iterator[Blocks]:
     """Of one bucket."""
     lowest = min(file.data_version for file in bucket.files)
     newer = sorted((one for one in bucket.files if one.data_version > lowest), key=lambda one: -one.data_version)

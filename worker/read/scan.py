@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from protos.laketx.v1 import common_pb2
 from worker.base.conditions import to_wire
 from worker.base.errors import InputError
-from worker.base.pins import Pins
+from worker.base.pins import ReaderPins
 from worker.base.session import is_classic, session_zone
 from worker.base.table_view import TableView
 from worker.base.values import EPOCH, MICROSECOND
@@ -64,7 +64,7 @@ def filtered(rows: DataFrame, where: str | Column) -> DataFrame:
 
 def _resolve(
     table: TableView,
-    pins: Pins,
+    pins: ReaderPins,
     version: int | None,
     timestamp: str | datetime | None,
     commits_ago: int | None,
@@ -118,7 +118,7 @@ def snapshot(
     tag: str | None = None,
 ) -> Iterator[Snapshot]:
     """One version for several reads."""
-    pins = Pins(table.client)
+    pins = ReaderPins(table.client)
     try:
         yield Snapshot(table, _resolve(table, pins, version, timestamp, commits_ago, tag))
     finally:

@@ -14,12 +14,13 @@ from pyarrow import fs
 from pyspark.sql import types as t
 
 from metaservice.client import MetaClient
+from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, type_text
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import ARROW
 from worker.base.errors import InputError
 from worker.base.external_paths import check_outside
 from worker.base.footers import check_required, data_file, list_parquet, read_footers, top_leaves
-from worker.base.schema import parse_type, quoted_if_odd
+from worker.base.schema import parse_type
 from worker.base.storage import storage
 from worker.base.table_view import TableView
 from worker.write.blind_writes import partitions_named
@@ -36,7 +37,7 @@ WORDS: Final = {kind: word for word, kind in ARROW.items()} | {
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFile:
     """A file: where it lies, its footer, and what its folders say (`day=2026-11-01`)."""
 
     path: str
@@ -46,7 +47,7 @@ class Found:
     columns: Mapping[str, str]
 
 
-def plan_import(table: TableView, found: Sequence[Found]) -> Write:
+def plan_import(table: TableView, found: Sequence[FoundFile]) -> Write:
     def stage(stage: Stage) -> Staged:
         partitions = partitions_named(table, [one.folders for one in found])
         entries = []
@@ -63,7 +64,7 @@ def plan_import(table: TableView, found: Sequence[Found]) -> Write:
 # -- what is there -----------------------------------------------------------------------------------------------------
 
 
-def find_files(client: MetaClient, path: str) -> list[Found]:
+def find_files(client: MetaClient, path: str) -> list[FoundFile]:
     """Refused before a footer is read where one of them is the lake's own."""
     try:
         files, root = storage(path)
@@ -87,7 +88,7 @@ def find_files(client: MetaClient, path: str) -> list[Found]:
         raise InputError("FILE_UNREADABLE", f"{path}: {error}") from error
     found = []
     for one, footer, inside, whole in zip(infos, footers, insides, wholes, strict=True):
-        found.append(Found(whole, one.size, footer, folder_values(inside), file_columns(footer, whole)))
+        found.append(FoundFile(whole, one.size, footer, folder_values(inside), file_columns(footer, whole)))
     if len({tuple(one.folders) for one in found}) > 1:
         raise InputError("PARTITION_INVALID", f"the folders below {path} don't name the same columns everywhere")
     return found
@@ -115,28 +116,32 @@ def file_columns(footer: Any, path: str) -> dict[str, str]:
 
 def arrow_word(kind: Any, path: str) -> str:
     """A file's type in the wire's words; refused where Spark can't read it as such."""
+    return type_text(_read_arrow(kind, path))
+
+
+def _read_arrow(kind: Any, path: str) -> Type:
     if kind in WORDS:
-        return WORDS[kind]
+        return Atomic(WORDS[kind])
     if pa.types.is_dictionary(kind):
-        return arrow_word(kind.value_type, path)
+        return _read_arrow(kind.value_type, path)
     if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
-        return "timestamp_ntz" if kind.tz is None else "timestamp"
+        return Atomic("timestamp_ntz" if kind.tz is None else "timestamp")
     if pa.types.is_decimal(kind) and kind.precision <= 38:
-        return f"decimal({kind.precision},{kind.scale})"
+        return Decimal(kind.precision, kind.scale)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"array<{arrow_word(kind.value_type, path)}>"
+        return Array(_read_arrow(kind.value_type, path))
     if pa.types.is_map(kind):
-        return f"map<{arrow_word(kind.key_type, path)},{arrow_word(kind.item_type, path)}>"
+        return Map(_read_arrow(kind.key_type, path), _read_arrow(kind.item_type, path))
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
-        return f"struct<{','.join(f'{quoted_if_odd(one.name)}:{arrow_word(one.type, path)}' for one in fields)}>"
+        return Struct(tuple(Field(one.name, _read_arrow(one.type, path)) for one in fields))
     raise InputError("TYPE_NOT_SUPPORTED", f"{kind} in {path} has no counterpart in a table: write another type")
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def schema_of_files(found: Sequence[Found]) -> t.StructType:
+def schema_of_files(found: Sequence[FoundFile]) -> t.StructType:
     """The columns of the first file and of the folders."""
     first = found[0]
     schema = t.StructType([t.StructField(column, parse_type(word)) for column, word in first.columns.items()])
@@ -166,7 +171,7 @@ def _is_date(value: str) -> bool:
         return False
 
 
-def check_files(meta: catalog_pb2.Table, found: Sequence[Found]) -> None:
+def check_files(meta: catalog_pb2.Table, found: Sequence[FoundFile]) -> None:
     if meta.primary_key:
         raise InputError(
             "TABLE_KEYED", f"{meta.name} has a primary key: its files are sorted and bucketed, so insert the rows"
@@ -175,7 +180,7 @@ def check_files(meta: catalog_pb2.Table, found: Sequence[Found]) -> None:
         check_columns(meta, one)
 
 
-def check_columns(meta: catalog_pb2.Table, one: Found) -> None:
+def check_columns(meta: catalog_pb2.Table, one: FoundFile) -> None:
     types = {column.name: column.type for column in meta.columns}
     if set(one.folders) != set(meta.partition_columns):
         raise InputError(

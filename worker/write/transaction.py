@@ -333,7 +333,16 @@ def _commits(
         applied = one.already_applied
         name = write.meta.name
         found.append(
-            Commit(name, one.version, moment, txn_id, one.rebased_over, 0 if applied else rows, attempt, applied)
+            Commit(
+                table=name,
+                version=one.version,
+                time=moment,
+                txn_id=txn_id,
+                rebased_over=one.rebased_over,
+                rows_staged=0 if applied else rows,
+                attempts=attempt,
+                already_applied=applied,
+            )
         )
         _tell(write, "applied before" if applied else "committed", one.version, txn_id)
     return found

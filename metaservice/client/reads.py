@@ -1,0 +1,125 @@
+"""Calls for readers: versions, plans, pins. `MetaClient` has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import partial
+
+from metaservice.client.calling import PAGE_SIZE, Caller
+from metaservice.client.watching import watch
+from metaservice.ids import uuid7
+from protos.laketx.v1 import common_pb2, read_pb2, read_pb2_grpc
+
+
+class ReadCalls(Caller):
+    """Lists are read page by page as they are used."""
+
+    _reads: read_pb2_grpc.ReadServiceStub
+    _closed: bool
+
+    def resolve_version(
+        self,
+        table_id: str,
+        *,
+        version: int | None = None,
+        time_us: int | None = None,
+        commits_ago: int | None = None,
+        tag: str | None = None,
+    ) -> read_pb2.ResolveVersionResponse:
+        """At most one of them; none: the head."""
+        request = read_pb2.ResolveVersionRequest(table_id=table_id)
+        if version is not None:
+            request.version = version
+        if time_us is not None:
+            request.time_us = time_us
+        if commits_ago is not None:
+            request.commits_ago = commits_ago
+        if tag is not None:
+            request.tag = tag
+        return self._call(self._reads.ResolveVersion, request)
+
+    def list_versions(
+        self, table_id: str, *, wanted: read_pb2.VersionFilter | None = None, page_size: int = PAGE_SIZE
+    ) -> Iterator[read_pb2.Version]:
+        """Newest first; with a filter those that fit it."""
+        request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=wanted)
+        for page in self._pages(self._reads.ListVersions, request):
+            yield from page.versions
+
+    def watch(self, table_id: str, *, after_version: int | None = None) -> Generator[read_pb2.Version]:
+        """The commits after a version (none given: after the head), in order and without end, each once.
+
+        A stream that breaks is opened again where it broke; the budget for that starts anew with whatever comes. Ends
+        when the client is closed.
+        """
+        after = self.resolve_version(table_id).version if after_version is None else after_version
+        opened = partial(self._reads.Watch, metadata=self._metadata)
+        return watch(opened, table_id, after, self._retries.patience(), lambda: self._closed)
+
+    def list_files(self, table_id: str, *, version: int | None = None) -> Iterator[common_pb2.LiveEntry]:
+        """Everything live at a version."""
+        request = read_pb2.ListFilesRequest(table_id=table_id, version=version)
+        for part in self._stream(self._reads.ListFiles, request):
+            yield from part.entries
+
+    def plan_scan(
+        self,
+        table_id: str,
+        *,
+        version: int | None = None,
+        predicate: common_pb2.Predicate | None = None,
+        partitions: Sequence[common_pb2.Partition] = (),
+        without_stats: bool = False,
+        explain: bool = False,
+    ) -> Iterator[read_pb2.PlanScanResponse]:
+        """The entries that may matter, in parts that name the version read; with `explain`, the last says what not.
+
+        The predicate takes the columns' names and types at this version: `get_table(version=…)` tells them.
+        """
+        request = read_pb2.PlanScanRequest(
+            table_id=table_id,
+            version=version,
+            predicate=predicate,
+            partitions=partitions,
+            without_stats=without_stats,
+            explain=explain,
+        )
+        return self._stream(self._reads.PlanScan, request)
+
+    def plan_changes(
+        self,
+        table_id: str,
+        from_version: int,
+        to_version: int | None = None,
+        *,
+        predicate: common_pb2.Predicate | None = None,
+        mode: read_pb2.ChangesMode.ValueType = read_pb2.CHANGES_MODE_LOG,
+    ) -> Iterator[read_pb2.PlanChangesResponse]:
+        """What the logical commits in (from, to] added and removed, or what both ends differ by; no `to`: the head."""
+        request = read_pb2.PlanChangesRequest(
+            table_id=table_id, from_version=from_version, to_version=to_version, predicate=predicate, mode=mode
+        )
+        return self._stream(self._reads.PlanChanges, request)
+
+    # ---------------------------------------------------------------------------------------------------------- pins
+
+    def pin(
+        self, tables: Iterable[read_pb2.TableVersion], *, pin_id: str | None = None, lease_ms: int = 0
+    ) -> read_pb2.PinVersionsRequest:
+        """Keeps versions readable, all as of one instant: the pin as it was granted, to be renewed within its lease."""
+        request = read_pb2.PinVersionsRequest(
+            pin_id=pin_id or uuid7(), tables=tables, principal=self._principal, lease_ms=lease_ms
+        )
+        answer = self._call(self._reads.PinVersions, request)
+        return read_pb2.PinVersionsRequest(
+            pin_id=request.pin_id, tables=answer.tables, principal=self._principal, lease_ms=answer.lease_ms
+        )
+
+    def renew_pin(self, pin_id: str, *, lease_ms: int = 0) -> int:
+        """The lease granted from here on; 0 asks for as long as before."""
+        request = read_pb2.RenewPinRequest(pin_id=pin_id, lease_ms=lease_ms)
+        return self._call(self._reads.RenewPin, request).lease_ms
+
+    def unpin(self, pin_id: str) -> None:
+        """Releases a pin; a version that nothing else holds may then be purged."""
+        self._call(self._reads.Unpin, read_pb2.UnpinRequest(pin_id=pin_id))

@@ -1,0 +1,145 @@
+"""What could never commit, whoever else commits, is refused by these checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from metaservice.core.commit.digests import check_digests
+from metaservice.core.commit.row_level import check_key_sets
+from metaservice.core.errors import invalid
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import COMPACTIONS, ROW_CHANGES, SCOPED, Change, FileKind, Group, Live, Operation
+from metaservice.core.table.snapshots import Snapshots
+
+
+def check(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
+    """Refuse what could never commit, whoever else commits."""
+    if is_blind_insert(change):
+        _check_adds(change, meta)
+        check_key_sets(change, meta)
+    else:
+        check_change(change, meta, snapshots)
+
+
+def is_blind_insert(change: Change) -> bool:
+    """Whether it adds and does nothing else: most commits do, and little of what follows concerns them."""
+    return change.operation is Operation.INSERT and not (
+        change.reads or change.removes or change.groups or change.scope or change.alteration
+    )
+
+
+def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
+    """Refuse what breaks the rules of the table by itself."""
+    operation = change.operation
+    custom = operation is Operation.CUSTOM
+    if custom and not meta.profile.is_delta:
+        raise invalid("CUSTOM_NOT_ALLOWED", "CUSTOM changes need a delta_… profile", profile=meta.profile)
+    if operation is Operation.CREATE:
+        raise invalid("OPERATION_INVALID", operation=operation.name)
+    if change.removes and not custom:
+        raise invalid("REMOVES_NOT_ALLOWED", "only CUSTOM names files to remove", operation=operation.name)
+    if (change.scope is not None) != (operation in SCOPED):
+        raise invalid("SCOPE_MISMATCH", "a scope belongs to OVERWRITE, TRUNCATE and RESTORE", operation=operation.name)
+    if bool(change.groups) != (operation in COMPACTIONS):
+        raise invalid("GROUPS_MISMATCH", "groups belong to compactions, at least one", operation=operation.name)
+    replaces = change.alteration is not None and change.alteration.replacement is not None
+    if (operation is Operation.ALTER) != (change.alteration is not None) and not custom and not replaces:
+        raise invalid("ALTERATION_MISMATCH", "an alteration belongs to ALTER", operation=operation.name)
+    if operation in (Operation.TRUNCATE, Operation.RESTORE, Operation.ALTER) and change.adds:
+        raise invalid("FILES_NOT_ALLOWED", operation=operation.name)
+    if operation is Operation.RESTORE and not 0 <= change.restore_version <= change.read_version:
+        raise invalid("RESTORE_VERSION_INVALID", restore=change.restore_version, read=change.read_version)
+    _check_adds(change, meta)
+    check_key_sets(change, meta)
+    _check_refs(change, snapshots)
+    _check_groups(change, meta, snapshots)
+
+
+def _check_adds(change: Change, meta: TableMeta) -> None:
+    seen: set[str] = set()
+    scope = change.scope
+    for entry in change.adds:
+        if entry.path in seen:
+            raise invalid("PATH_TWICE", path=entry.path)
+        seen.add(entry.path)
+        if scope is not None and not scope.touches(entry.partition):
+            raise invalid("FILE_OUTSIDE_SCOPE", path=entry.path, partition=entry.partition)
+        if entry.is_delete_set:
+            if change.operation not in ROW_CHANGES and change.operation is not Operation.CUSTOM:
+                raise invalid("DELETE_SET_NOT_ALLOWED", operation=change.operation.name)
+            continue
+        if change.operation is Operation.MAJOR_COMPACT and meta.keyed and entry.kind is not FileKind.BASE:
+            raise invalid("FILE_KIND_INVALID", "a major compaction writes base files", path=entry.path)
+        is_upsert = change.operation is Operation.INSERT or change.operation in ROW_CHANGES
+        if is_upsert and meta.keyed and entry.kind is not FileKind.DELTA:
+            raise invalid("FILE_KIND_INVALID", "changes of rows write delta files", path=entry.path)
+
+
+def _check_refs(change: Change, snapshots: Snapshots) -> None:
+    for ref in change.removes:
+        live = snapshots.find(change.read_version, ref.partition, ref.bucket, ref.path)
+        if live is None or live.entry.is_delete_set:
+            raise invalid("FILE_NOT_LIVE", path=ref.path, partition=ref.partition, read=change.read_version)
+    if len({ref.path for ref in change.removes}) != len(change.removes):
+        raise invalid("PATH_TWICE", "a file is removed twice")
+    for entry in change.adds:
+        for path in entry.touches:
+            live = snapshots.find(change.read_version, entry.partition, 0, path)
+            if live is None or live.entry.is_delete_set:
+                raise invalid("FILE_NOT_LIVE", "a delete set touches files live at the read version", path=path)
+
+
+def _check_groups(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
+    outputs: set[str] = set()
+    places: set[tuple[str, int]] = set()
+    by_path = {entry.path: entry for entry in change.adds}
+    for group in change.groups:
+        place = (group.partition, group.bucket)
+        if place in places:
+            raise invalid("GROUP_TWICE", partition=group.partition, bucket=group.bucket)
+        places.add(place)
+        if not group.inputs or len(set(group.inputs)) != len(group.inputs):
+            raise invalid("GROUP_INPUTS_INVALID", "a group has inputs, each once", partition=group.partition)
+        for path in group.outputs:
+            entry = by_path.get(path)
+            if entry is None or path in outputs or (entry.partition, entry.bucket) != place:
+                raise invalid("GROUP_OUTPUT_INVALID", "an output is a file of the group's bucket", path=path)
+            outputs.add(path)
+        check_inputs(change, meta, snapshots, group)
+        check_digests(group, by_path, meta)
+    if change.groups and outputs != by_path.keys():
+        raise invalid("GROUP_OUTPUT_INVALID", "every file of a compaction is an output", count=len(by_path))
+
+
+def check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: Group) -> None:
+    """Refuse inputs that are not live at the read version, or that leave out a file that belongs to them."""
+    files = files_of(snapshots.live(change.read_version, group.partition, group.bucket))
+    for path in group.inputs:
+        if path not in files:
+            raise invalid("INPUT_NOT_LIVE", path=path, partition=group.partition, read=change.read_version)
+    if change.operation is Operation.MAJOR_COMPACT:
+        left_out = files.keys() - set(group.inputs)
+    elif meta.keyed:
+        left_out = set(run_between(files, group.inputs)) - set(group.inputs)
+    else:
+        left_out = set()
+    if left_out:
+        raise invalid(
+            "COMPACTION_INCOMPLETE",
+            "the inputs leave out a live file that belongs to them",
+            path=min(left_out),
+            partition=group.partition,
+            bucket=group.bucket,
+        )
+
+
+def files_of(live: Iterable[Live]) -> dict[str, Live]:
+    """By path, delete sets left out."""
+    return {one.entry.path: one for one in live if not one.entry.is_delete_set}
+
+
+def run_between(files: Mapping[str, Live], inputs: Sequence[str]) -> list[str]:
+    """Every file between the lowest and the highest data version of the inputs, ends included."""
+    versions = [files[path].data_version for path in inputs if path in files]
+    low, high = min(versions), max(versions)
+    return [path for path, live in files.items() if low <= live.data_version <= high]

@@ -1,0 +1,329 @@
+"""Which partitions a transaction read, told at a bounded cost.
+
+A condition that names its partitions (equality or IN on every partition column, and ORs of such) becomes a set of
+names: asking it costs one look-up, however many names it holds. Any other condition is compiled and tried once for each
+partition; what that costs, in comparisons, is taken from the `Work` that judging may do.
+
+    day IN ('2026-11-01', '2026-11-02') AND region = 'eu'     two names
+    day >= '2026-11-01' OR region = 'eu'                      two comparisons for each partition
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from metaservice.core import limits
+from metaservice.core.errors import MetaError, invalid
+from metaservice.core.table.model import Read
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.predicates import (
+    COMPARISONS,
+    AllOf,
+    AnyOf,
+    Compare,
+    InList,
+    IsNull,
+    Literal,
+    Not,
+    Predicate,
+    SqlValue,
+    StartsWith,
+    columns_of,
+)
+from metaservice.core.table.pruning import conjuncts
+
+Values = Mapping[str, SqlValue]
+Truth = Callable[[Values], bool | None]
+Fixed = Mapping[str, tuple[SqlValue, ...]]  # the values that a column may have
+
+
+_COST_OF_A_TRY: Final = 10  # of finding a partition's values, in comparisons
+
+
+class Paused(Exception):  # noqa: N818 - no error: the work goes on in the next turn
+    """This turn's share is used up."""
+
+
+class Work:
+    """What judging may do: in this turn, and in all turns together on conditions. One comparison is the unit.
+
+    Every turn gets on, however small it is: the first try in it is always allowed, and what was tried is remembered.
+    """
+
+    __slots__ = ("_most", "_spent", "_tried", "left")
+
+    def __init__(self, turn: float = float("inf"), most: float = limits.JUDGE_COMPARISONS_MAX) -> None:
+        self._most = most
+        self._spent = 0
+        self.begin_turn(turn)
+
+    def begin_turn(self, turn: float) -> None:
+        self.left = turn
+        self._tried = False
+
+    def begin_winner(self, cost: int) -> None:
+        """Raises Paused where the turn is over."""
+        if self.left <= 0:
+            raise Paused
+        self.left -= cost
+
+    def begin_try(self, cost: int) -> None:
+        """A condition on a partition or on a file. Raises Paused where the turn is over."""
+        if self.left <= 0 and self._tried:
+            raise Paused
+        self._tried = True
+        self.left -= cost + _COST_OF_A_TRY
+
+    def compare(self, cost: int) -> None:
+        """Try conditions on one partition. Refused where all of these take too long."""
+        self.begin_try(cost)
+        self._spent += cost
+        if self._spent > self._most:
+            raise too_costly(self._spent)
+
+
+def too_costly(cost: int) -> MetaError:
+    return invalid(
+        "PREDICATE_TOO_COSTLY",
+        "judging the conditions takes too many comparisons: name the partitions (equality or IN on every partition "
+        "column), or split the change",
+        comparisons=cost,
+        most=limits.JUDGE_COMPARISONS_MAX,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What one read says of partitions: all of them, some by name, or those where its condition is true."""
+
+    names: frozenset[str] = frozenset()
+    everywhere: bool = False
+    holds: Truth | None = None
+    cost: int = 0
+
+
+def condition_of(read: Read, partitioning: Partitioning) -> Condition:
+    """Kept with the read. Any thread may ask first."""
+    if read.partitions is not None:
+        return Condition(read.partitions)
+    key = partitioning.columns
+    known = read.prepared.get(key)
+    if known is None:
+        known = read.prepared[key] = _condition(read.predicate, partitioning)
+    return cast(Condition, known)
+
+
+def _condition(predicate: Predicate, partitioning: Partitioning) -> Condition:
+    if not columns_of(predicate) <= set(partitioning.names):
+        return Condition(everywhere=True)  # a column that was renamed since
+    names = named_partitions(predicate, partitioning)
+    if names is not None:
+        return Condition(names)
+    holds, cost = compiled(predicate)
+    if cost == 0:
+        return Condition(everywhere=holds({}) is True)
+    return Condition(holds=holds, cost=cost)
+
+
+class PartitionReads:
+    """Some reads of one change, as a question about partitions: whether one of them looks there."""
+
+    def __init__(self, reads: Iterable[Read], partitioning: Partitioning, work: Work) -> None:
+        conditions = [condition_of(read, partitioning) for read in reads]
+        named = [one.names for one in conditions if one.names]
+        self._names = named[0] if len(named) == 1 else frozenset[str]().union(*named)
+        self._everywhere = any(one.everywhere for one in conditions)
+        self._tests = [one.holds for one in conditions if one.holds is not None]
+        self._partitioning = partitioning
+        self._work = work
+        self._tried: dict[str, bool] = {}
+        self.cost = sum(one.cost for one in conditions)
+
+    def touches(self, partition: str) -> bool:
+        if self._everywhere or partition in self._names:
+            return True
+        if not self._tests:
+            return False
+        known = self._tried.get(partition)
+        if known is None:
+            self._work.compare(self.cost)
+            values = self._partitioning.decode(partition)
+            known = any(holds(values) is True for holds in self._tests)
+            if len(self._tried) >= limits.PARTITIONS_TRIED_MAX:
+                self._tried.clear()
+            self._tried[partition] = known
+        return known
+
+
+# -- conditions that name their partitions -----------------------------------------------------------------------------
+
+
+def named_partitions(predicate: Predicate, partitioning: Partitioning) -> frozenset[str] | None:
+    """The partitions where a condition is true, all of them; None where it doesn't name them."""
+    if not partitioning.columns:
+        return None
+    found: set[str] = set()
+    for case in predicate.operands if isinstance(predicate, AnyOf) else (predicate,):
+        fixed = _fixed_by_all(case)
+        if fixed is None or fixed.keys() != set(partitioning.names):
+            return None
+        rows: list[tuple[SqlValue, ...]] = [()]
+        for name in partitioning.names:
+            if len(rows) * len(fixed[name]) > limits.PLAN_PARTITIONS_MAX:
+                return None
+            rows = [(*before, value) for before in rows for value in fixed[name]]
+        found.update(partitioning.encode_leading(row) for row in rows)
+        if len(found) > limits.PLAN_PARTITIONS_MAX:
+            return None
+    return frozenset(found)
+
+
+def _fixed_by_all(predicate: Predicate) -> Fixed | None:
+    """Each column once, by equality; None where there is more to the condition."""
+    found: dict[str, tuple[SqlValue, ...]] = {}
+    for part in conjuncts(predicate):
+        one = _fixed(part)
+        if one is None or one[0] in found:
+            return None
+        found[one[0]] = one[1]
+    return found
+
+
+def _fixed(part: Predicate) -> tuple[str, tuple[SqlValue, ...]] | None:
+    match part:
+        case Compare(column=column, comparison="=", value=value):
+            return column, (() if value is None else (value,))
+        case InList(column=column, values=values):
+            return column, tuple(dict.fromkeys(value for value in values if value is not None))
+        case IsNull(column=column):
+            return column, (None,)
+        case AnyOf(operands=operands):
+            return _fixed_by_any(operands)
+        case _:
+            return None
+
+
+def _fixed_by_any(operands: Sequence[Predicate]) -> tuple[str, tuple[SqlValue, ...]] | None:
+    """`day = 1 OR day = 2`: one column, several values."""
+    found: dict[SqlValue, None] = {}
+    columns = set()
+    for operand in operands:
+        one = _fixed(operand)
+        if one is None:
+            return None
+        columns.add(one[0])
+        found.update(dict.fromkeys(one[1]))
+    return (columns.pop(), tuple(found)) if len(columns) == 1 else None
+
+
+# -- conditions that are tried -----------------------------------------------------------------------------------------
+
+
+def compiled(predicate: Predicate) -> tuple[Truth, int]:
+    """SQL's answer as a function of a row's values, and how many comparisons it takes at most."""
+    match predicate:
+        case Literal(truth=answer):
+            return (lambda _: answer), 0
+        case Compare(column=column, comparison=comparison, value=value):
+            return _comparing(column, comparison, value), 1
+        case InList(column=column, values=values):
+            return _in_list(column, values), 1
+        case IsNull(column=column):
+            return (lambda row: row[column] is None), 1
+        case StartsWith(column=column, prefix=prefix):
+            return _starting(column, prefix), 1
+        case Not(operand=operand):
+            inside, cost = compiled(operand)
+            return _opposite(inside), cost
+        case AllOf(operands=operands):
+            parts = [compiled(operand) for operand in operands]
+            return _connected([part for part, _ in parts], decides=False), sum(cost for _, cost in parts)
+        case AnyOf(operands=operands):
+            parts = [compiled(operand) for operand in _merged(operands)]
+            return _connected([part for part, _ in parts], decides=True), sum(cost for _, cost in parts)
+
+
+def leaves_of(predicate: Predicate) -> int:
+    """The comparisons of a condition as it was given."""
+    match predicate:
+        case AllOf(operands=operands) | AnyOf(operands=operands):
+            return sum(leaves_of(operand) for operand in operands)
+        case Not(operand=operand):
+            return leaves_of(operand)
+        case _:
+            return 1
+
+
+def _merged(operands: Sequence[Predicate]) -> list[Predicate]:
+    """Equalities of an OR, as one IN for each column."""
+    values: dict[str, list[SqlValue]] = {}
+    others: list[Predicate] = []
+    for operand in operands:
+        match operand:
+            case Compare(column=column, comparison="=", value=value):
+                values.setdefault(column, []).append(value)
+            case InList(column=column, values=listed):
+                values.setdefault(column, []).extend(listed)
+            case _:
+                others.append(operand)
+    return [*(InList(column, tuple(listed)) for column, listed in values.items()), *others]
+
+
+def _comparing(column: str, comparison: str, value: SqlValue) -> Truth:
+    if value is None:
+        return _unknown
+    compare = COMPARISONS[comparison]
+
+    def answer(row: Values) -> bool | None:
+        found = row[column]
+        return None if found is None else compare(found, value)
+
+    return answer
+
+
+def _in_list(column: str, values: Sequence[SqlValue]) -> Truth:
+    known = frozenset(value for value in values if value is not None)
+    otherwise: Final = None if None in values else False
+
+    def answer(row: Values) -> bool | None:
+        found = row[column]
+        return None if found is None else (True if found in known else otherwise)
+
+    return answer
+
+
+def _starting(column: str, prefix: str) -> Truth:
+    def answer(row: Values) -> bool | None:
+        found = row[column]
+        return found.startswith(prefix) if isinstance(found, str) else None
+
+    return answer
+
+
+def _opposite(inside: Truth) -> Truth:
+    def answer(row: Values) -> bool | None:
+        found = inside(row)
+        return None if found is None else not found
+
+    return answer
+
+
+def _connected(parts: Sequence[Truth], *, decides: bool) -> Truth:
+    """An AND (decided by false) or an OR (decided by true)."""
+
+    def answer(row: Values) -> bool | None:
+        unknown = False
+        for part in parts:
+            found = part(row)
+            if found is decides:
+                return decides
+            unknown = unknown or found is None
+        return None if unknown else not decides
+
+    return answer
+
+
+def _unknown(_: Values) -> None:
+    return None

@@ -1,0 +1,404 @@
+"""What a change that may commit becomes on top of the head: what it removes now, which data versions it gets.
+
+`change_checks.py` has refused by then what could never commit; here metadata is recomputed against the head. A
+compaction's group goes in only where every input is live, or (maxcompute, MAJOR over MINOR alone) ends in live files
+that come from the group's inputs alone. Everything else loses as LINEAGE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from metaservice.core.commit.change_checks import check, files_of, is_blind_insert
+from metaservice.core.commit.judge import Mine, advice_for, judge, removals_at
+from metaservice.core.errors import BrokenInvariantError, invalid
+from metaservice.core.table.external import identity_of
+from metaservice.core.table.meta import Profile, TableMeta
+from metaservice.core.table.model import (
+    COMPACTIONS,
+    SCOPED,
+    Advice,
+    Change,
+    Conflict,
+    Entry,
+    Footprint,
+    Group,
+    GroupDone,
+    Live,
+    Operation,
+    Principal,
+    Removed,
+    Rule,
+    TableCommit,
+)
+from metaservice.core.table.profiles import writers_look_at
+from metaservice.core.table.snapshots import Snapshots
+
+
+@dataclass(slots=True)
+class Author:
+    """Whose change it is."""
+
+    txn_id: str
+    principal: Principal
+
+
+@dataclass(slots=True)
+class _Swap:
+    """What leaves and what enters the snapshot."""
+
+    removed: list[Live] = field(default_factory=list)
+    added: list[Live] = field(default_factory=list)
+    kept: list[Live] = field(default_factory=list)
+    groups: list[GroupDone] = field(default_factory=list)
+
+
+def decide(
+    change: Change,
+    meta: TableMeta,
+    winners: Sequence[Footprint],
+    snapshots: Snapshots,
+    author: Author,
+    head: int,
+    time_us: int,
+) -> TableCommit | Conflict:
+    """Judge, then rebase. Raises MetaError where the change could never commit."""
+    check(change, meta, snapshots)
+    conflict = judge(change, meta, winners, snapshots)
+    return conflict or commit_on_top(change, meta, winners, snapshots, author, head, time_us)
+
+
+def commit_on_top(
+    change: Change,
+    meta: TableMeta,
+    winners: Sequence[Footprint],
+    snapshots: Snapshots,
+    author: Author,
+    head: int,
+    time_us: int,
+) -> TableCommit | Conflict:
+    """What a change becomes that was checked, and that every winner lets pass.
+
+    Of the winners only those count that changed a partition of its groups.
+    """
+    if is_blind_insert(change):
+        return _insert(change, snapshots, author, head, time_us)
+    return commit_any(change, meta, winners, snapshots, author, head, time_us)
+
+
+def _insert(
+    change: Change,
+    snapshots: Snapshots,
+    author: Author,
+    head: int,
+    time_us: int,
+) -> TableCommit | Conflict:
+    """What `commit_any` answers, at less cost."""
+    version = head + 1
+    live, added, partitions, external = [], [], set(), False
+    for entry in change.adds:
+        live.append(Live(entry, version, version))
+        added.append((entry.path, entry.partition, entry.bucket))
+        partitions.add(entry.partition)
+        external = external or entry.external
+    if external:
+        _check_external(change, _Swap(added=live), snapshots)
+    footprint = Footprint(
+        version,
+        time_us,
+        author.txn_id,
+        Operation.INSERT,
+        author.principal,
+        frozenset(partitions),
+        tuple(added),
+        blind=change.others_blind,
+        app_ids=tuple(app_id for app_id, _ in change.app_versions),
+    )
+    return TableCommit(version, time_us, change, head - change.read_version, footprint, live, [])
+
+
+def commit_any(
+    change: Change,
+    meta: TableMeta,
+    winners: Sequence[Footprint],
+    snapshots: Snapshots,
+    author: Author,
+    head: int,
+    time_us: int,
+) -> TableCommit | Conflict:
+    """The whole way, for a change of any kind."""
+    swap = _swap(change, meta, winners, snapshots, head)
+    if isinstance(swap, Conflict):
+        return swap
+    _check_external(change, swap, snapshots)
+    if not meta.keyed:
+        swap.removed += _idle_delete_sets(swap, snapshots, head)
+    footprint = _footprint(change, meta, swap, snapshots, author, head, time_us)
+    after = meta.altered(change.alteration) if change.alteration is not None else None
+    passed = head - change.read_version
+    return TableCommit(head + 1, time_us, change, passed, footprint, swap.added, swap.removed, after)
+
+
+def _check_external(change: Change, swap: _Swap, snapshots: Snapshots) -> None:
+    """A staged path is its transaction's own; a file from outside may be live already, by another spelling too."""
+    given: dict[str, str] = {}
+    for entry in change.adds:
+        if not entry.external:
+            continue
+        identity = identity_of(entry.path)
+        if identity in given:
+            raise invalid("PATH_TWICE", "two entries name one file", path=entry.path, other=given[identity])
+        given[identity] = entry.path
+    removed = {_place(live.entry) for live in swap.removed} if given else set()
+    for path in given.values():
+        for live in snapshots.find_imports(path):
+            if _place(live.entry) not in removed:
+                raise invalid("PATH_LIVE", "the file is in the table already", path=path, live=live.entry.path)
+
+
+def _place(entry: Entry) -> tuple[str, int, str]:
+    return entry.partition, entry.bucket, entry.path
+
+
+def _swap(
+    change: Change, meta: TableMeta, winners: Sequence[Footprint], snapshots: Snapshots, head: int
+) -> _Swap | Conflict:
+    if change.groups:
+        return _swap_groups(change, meta, winners, snapshots, head)
+    swap = _Swap()
+    if change.operation in SCOPED and meta.profile.is_delta:
+        then = {live.entry.path for live in removals_at(change, snapshots, change.read_version)}
+        swap.removed = [live for live in removals_at(change, snapshots, head) if live.entry.path in then]
+    else:
+        swap.removed = list(removals_at(change, snapshots, head))
+        if len(swap.removed) != len(change.removes) and change.removes:
+            raise BrokenInvariantError("a file that may be removed is not live")
+    if change.operation is Operation.RESTORE:
+        _bring_back(change, snapshots, swap)
+    swap.added += [Live(entry, head + 1, head + 1) for entry in change.adds]
+    return swap
+
+
+def _bring_back(change: Change, snapshots: Snapshots, swap: _Swap) -> None:
+    """A restored entry keeps the data version it had; one that is live all along stays as it is."""
+    scope = change.scope
+    if scope is None:
+        raise BrokenInvariantError("a restore without a scope")
+    now = {live.entry.path: live for live in swap.removed}
+    for live in snapshots.live(change.restore_version):
+        if not scope.touches(live.entry.partition):
+            continue
+        current = now.get(live.entry.path)
+        if current is not None and current.data_version == live.data_version:
+            swap.kept.append(now.pop(live.entry.path))
+        else:
+            swap.added.append(Live(live.entry, live.data_version, 0))
+    swap.removed = list(now.values())
+
+
+def _swap_groups(
+    change: Change, meta: TableMeta, winners: Sequence[Footprint], snapshots: Snapshots, head: int
+) -> _Swap | Conflict:
+    swap = _Swap()
+    by_path = {entry.path: entry for entry in change.adds}
+    steps = _steps(winners)
+    for group in change.groups:
+        then = files_of(snapshots.live(change.read_version, group.partition, group.bucket))
+        now = files_of(snapshots.live(head, group.partition, group.bucket))
+        gone = _follow(change, meta, steps, group)
+        if isinstance(gone, Footprint):
+            return _lineage(change, group, gone)
+        missing = gone - now.keys()
+        if missing:
+            raise BrokenInvariantError(f"inputs vanished without a commit: {sorted(missing)[:3]}")
+        whole = change.operation is Operation.MAJOR_COMPACT or not meta.keyed
+        highest = max(then[path].data_version for path in group.inputs)
+        data_version = change.read_version if whole else highest
+        stray = _stray(change, meta, group, then, now, gone)
+        if stray is not None:
+            winner = next((w for w in winners if w.version == stray.added), winners[-1] if winners else None)
+            if winner is None:
+                raise BrokenInvariantError("a file strayed into a run without a commit")
+            return _lineage(change, group, winner)
+        swap.removed += [now[path] for path in sorted(gone)]
+        swap.added += [Live(by_path[path], data_version, head + 1) for path in group.outputs]
+        swap.groups.append(GroupDone(group.partition, group.bucket, group.outputs, tuple(sorted(gone))))
+    return swap
+
+
+def _stray(
+    change: Change,
+    meta: TableMeta,
+    group: Group,
+    then: Mapping[str, Live],
+    now: Mapping[str, Live],
+    gone: set[str],
+) -> Live | None:
+    """A live file that the outputs' data versions would wrongly order (a RESTORE brought it back)."""
+    if not meta.keyed:
+        return None
+    versions = [then[path].data_version for path in group.inputs]
+    low = 0 if change.operation is Operation.MAJOR_COMPACT else min(versions)
+    high = change.read_version if change.operation is Operation.MAJOR_COMPACT else max(versions)
+    for path, live in now.items():
+        if path not in gone and low <= live.data_version <= high:
+            return live
+    return None
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one winner did in one bucket: its groups there, and what it took out beside them."""
+
+    winner: Footprint
+    groups: list[GroupDone] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+
+
+_Steps = Mapping[tuple[str, int], Sequence[_Step]]
+
+
+def _steps(winners: Iterable[Footprint]) -> _Steps:
+    """By bucket, in version order."""
+    found: dict[tuple[str, int], list[_Step]] = {}
+
+    def step(place: tuple[str, int], winner: Footprint) -> _Step:
+        known = found.setdefault(place, [])
+        if not known or known[-1].winner is not winner:
+            known.append(_Step(winner))
+        return known[-1]
+
+    for winner in winners:
+        regrouped = {path for done in winner.groups for path in done.removed}
+        for done in winner.groups:
+            step((done.partition, done.bucket), winner).groups.append(done)
+        for gone in winner.removed:
+            if gone.path not in regrouped:
+                step((gone.partition, gone.bucket), winner).taken.add(gone.path)
+    return found
+
+
+def _follow(change: Change, meta: TableMeta, steps: _Steps, group: Group) -> set[str] | Footprint:
+    """The live files that the group removes; or the winner that took an input out of its reach.
+
+    A MINOR that began later than I did may be followed too: it applied no deletes that I lack, since the outcome table
+    lets no MAJOR pass an UPDATE, DELETE, MERGE or RESTORE of its partition.
+    """
+    may_follow = meta.profile is Profile.MAXCOMPUTE and change.operation is Operation.MAJOR_COMPACT
+    mine = set(group.inputs)
+    for step in steps.get((group.partition, group.bucket), ()):
+        for done in step.groups:
+            if mine.isdisjoint(done.removed):
+                continue
+            follows = may_follow and step.winner.operation in (Operation.MINOR_COMPACT, Operation.CLUSTER)
+            if not follows or not mine.issuperset(done.removed):
+                return step.winner
+            mine = mine.difference(done.removed).union(done.outputs)
+        if not mine.isdisjoint(step.taken):
+            return step.winner
+    return mine
+
+
+def _lineage(change: Change, group: Group, winner: Footprint) -> Conflict:
+    advice = advice_for(change, Rule.LINEAGE, blind=False)
+    return Conflict(
+        table_id=change.table_id,
+        rule=Rule.LINEAGE,
+        winner=winner,
+        operation=change.operation,
+        read_version=change.read_version,
+        advice=Advice(advice),
+        partition=group.partition,
+        path=group.inputs[0],
+    )
+
+
+def _idle_delete_sets(swap: _Swap, snapshots: Snapshots, head: int) -> list[Live]:
+    """Delete sets under which no older live file may hold an id any more."""
+    removed = {live.entry.path for live in swap.removed}
+    dropped: list[Live] = []
+    for partition in sorted({live.entry.partition for live in swap.removed}):
+        here = [live for live in snapshots.live(head, partition) if live.entry.path not in removed]
+        sets = [live for live in here if live.entry.is_delete_set]
+        files = [live for live in here if not live.entry.is_delete_set]
+        files += [live for live in swap.added if live.entry.partition == partition and not live.entry.is_delete_set]
+        dropped += [one for one in sets if not any(_may_hide(one, live) for live in files)]
+    return dropped
+
+
+def _may_hide(delete_set: Live, live: Live) -> bool:
+    if live.data_version >= delete_set.data_version:
+        return False
+    entry, hidden = live.entry, delete_set.entry
+    if entry.row_id_min < 0 or hidden.row_id_min < 0:
+        return True
+    return entry.row_id_min <= hidden.row_id_max and hidden.row_id_min <= entry.row_id_max
+
+
+def _removed(live: Live, *, data_change: bool) -> Removed:
+    entry = live.entry
+    return Removed(
+        entry.path,
+        entry.partition,
+        entry.bucket,
+        live.added,
+        live.data_version,
+        entry.rows,
+        entry.size_bytes,
+        entry.is_delete_set,
+        data_change,
+    )
+
+
+def lineage_lost(change: Change, meta: TableMeta, winners: Iterable[Footprint]) -> Conflict | None:
+    """The race for its inputs that a compaction has lost already, whatever its outputs will be."""
+    steps = _steps(winners)
+    for group in change.groups:
+        found = _follow(change, meta, steps, group)
+        if not isinstance(found, set):
+            return _lineage(change, group, found)
+    return None
+
+
+def _footprint(
+    change: Change, meta: TableMeta, swap: _Swap, snapshots: Snapshots, author: Author, head: int, time_us: int
+) -> Footprint:
+    for live in swap.added:
+        live.added = head + 1
+    reorganises = change.operation in COMPACTIONS
+    quiet = {ref.path for ref in change.removes if not ref.data_change}
+    removed = tuple(
+        _removed(live, data_change=not reorganises and live.entry.path not in quiet) for live in swap.removed
+    )
+    touched = [_removed(live, data_change=True) for live in swap.kept if not live.entry.is_delete_set]
+    for entry in change.adds:
+        for path in entry.touches:
+            found = snapshots.find(head, entry.partition, 0, path)
+            if found is not None:
+                touched.append(_removed(found, data_change=entry.data_change))
+    partitions = frozenset(live.entry.partition for live in swap.added) | frozenset(r.partition for r in removed)
+    alteration = change.alteration
+    return Footprint(
+        head + 1,
+        time_us,
+        author.txn_id,
+        change.operation,
+        author.principal,
+        partitions=partitions,
+        added=tuple(
+            (live.entry.path, live.entry.partition, live.entry.bucket)
+            for live in swap.added
+            if not live.entry.is_delete_set
+        ),
+        removed=removed,
+        touched=tuple(touched),
+        hid_anywhere=frozenset(entry.partition for entry in change.adds if entry.hides_anywhere),
+        groups=tuple(swap.groups),
+        blind=Mine(change, meta, snapshots).blind,
+        metadata_changed=alteration is not None and writers_look_at(meta, alteration),
+        features_changed=alteration is not None and bool(meta.features_after(alteration) ^ meta.features),
+        features_removed=alteration is not None and bool(meta.features - meta.features_after(alteration)),
+        altered=alteration is not None,
+        app_ids=tuple(app_id for app_id, _ in change.app_versions),
+    )

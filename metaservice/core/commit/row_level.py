@@ -1,0 +1,410 @@
+"""The profile row_level: write-serialisable at the grain of rows. Data that says who meets whom, and pure checks.
+
+Worked example, an append table; f0 holds the ids 1 to 100:
+
+    version 1  insert  + f0
+    version 2  update  hides {7}, + f2 with the new image of 7      began at version 1
+    version 3  update  hides {8}, + f3 with the new image of 8      began at version 1, shares no row with version 2
+
+Version 3 commits because the sets {7} and {8} have no id in common and because the statistics of f2 say that the image
+of 7 doesn't match what version 3 searched for. Nothing is merged: both sets stand in the snapshot, each with the data
+version of its commit. What isn't known (no statistics, no keys, no ids) counts as anything that it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, cast
+
+from metaservice.core import limits
+from metaservice.core.commit.matching import PartitionReads, Work, leaves_of
+from metaservice.core.errors import invalid
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import COMPACTIONS, Change, Entry, Footprint, Operation, Read, Rule
+from metaservice.core.table.partitions import wire_kind
+from metaservice.core.table.predicates import TRUE, AllOf, Predicate, columns_of
+from metaservice.core.table.profiles import CLASS_OF, OpClass
+from metaservice.core.table.pruning import MAY_BE_TRUE, Columns, Judge, compile_judge, conjuncts, exactly
+from metaservice.core.table.rows import ColumnType, Hidden, Payloads, Place, Written, written_by
+from metaservice.core.table.snapshots import Snapshots
+
+_COST_OF_BOUNDS: Final = 100  # of reading a file's statistics, in comparisons
+
+
+class Meeting(Enum):
+    """How a change meets a winner, by the classes of both."""
+
+    PASSES = "commits"
+    ROWS = "judged by rows"
+    SCOPE = "conflict if it reads or hides rows in the winner's scope"
+    READS = "commits if it read nothing; otherwise judged by scope and rows"
+    LINEAGE = "conflict if they share an input"
+
+
+_USERS: Final = {
+    OpClass.INSERT_OVERWRITE: Meeting.SCOPE,
+    OpClass.INSERT_INTO: Meeting.ROWS,
+    OpClass.UPDATE_DELETE: Meeting.ROWS,
+    OpClass.MINOR_COMPACT: Meeting.PASSES,
+    OpClass.MAJOR_COMPACT: Meeting.PASSES,
+}
+_COMPACTS: Final = {
+    OpClass.INSERT_OVERWRITE: Meeting.SCOPE,
+    OpClass.INSERT_INTO: Meeting.PASSES,
+    OpClass.UPDATE_DELETE: Meeting.PASSES,
+    OpClass.MINOR_COMPACT: Meeting.LINEAGE,
+    OpClass.MAJOR_COMPACT: Meeting.LINEAGE,
+}
+MEETINGS: Final[Mapping[OpClass, Mapping[OpClass, Meeting]]] = {  # my class -> the winner's
+    OpClass.INSERT_OVERWRITE: {
+        OpClass.INSERT_OVERWRITE: Meeting.READS,
+        OpClass.INSERT_INTO: Meeting.READS,
+        OpClass.UPDATE_DELETE: Meeting.READS,
+        OpClass.MINOR_COMPACT: Meeting.PASSES,
+        OpClass.MAJOR_COMPACT: Meeting.PASSES,
+    },
+    OpClass.INSERT_INTO: _USERS,
+    OpClass.UPDATE_DELETE: _USERS,
+    OpClass.MINOR_COMPACT: _COMPACTS,
+    OpClass.MAJOR_COMPACT: _COMPACTS,
+}
+if any(row.keys() != set(OpClass) for row in (MEETINGS, *MEETINGS.values())):
+    raise AssertionError("the meetings of row_level lack a class")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A conflict, before it names the winner."""
+
+    rule: Rule
+    partition: str = ""
+    path: str = ""
+    rows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileTests:
+    """How files are tried against a read's condition, and what that costs in comparisons."""
+
+    columns: tuple[ColumnType, ...]
+    judge: Judge
+    of_key: Judge
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A read, and how files are tried against it."""
+
+    read: Read
+    tests: FileTests
+    places: PartitionReads
+
+    def may_match(self, entry: Entry, meta: TableMeta, payloads: Payloads, *, by_key: bool = False) -> bool:
+        """Whether a row of the file may match; `by_key`: by what the read says of key and partition alone."""
+        tests = self.tests
+        if not tests.columns:
+            return True
+        values = meta.partitioning.decode(entry.partition)
+        row = payloads.bounds(entry.payload, tests.columns) + tuple(exactly(v) for v in values.values())
+        return bool((tests.of_key if by_key else tests.judge)(row) & MAY_BE_TRUE)
+
+    def touches(self, partition: str) -> bool:
+        return self.places.touches(partition)
+
+
+class RowChange:
+    """My change, with what judging it by rows derives once."""
+
+    def __init__(self, change: Change, meta: TableMeta, snapshots: Snapshots, work: Work) -> None:
+        self.change = change
+        self.meta = meta
+        self.snapshots = snapshots
+        self._work = work
+        self.readings = [new_reading(read, meta, work) for read in change.reads]
+        hides = change.adds if meta.keyed else [entry for entry in change.adds if entry.is_delete_set]
+        self.places: frozenset[Place] = frozenset((entry.partition, entry.bucket) for entry in hides)
+        self.hides_in = frozenset(partition for partition, _ in self.places)
+        self.compacts_in = frozenset(group.partition for group in change.groups)
+        self._written: Written | None = None
+        self._hidden: dict[str, list[Hidden]] | None = None
+        self._comparisons_left = limits.ROW_COMPARISONS_MAX
+        self._tried: dict[tuple[int, str, bool], bool] = {}
+
+    @property
+    def written(self) -> Written:
+        if self._written is None:
+            self._written = written_by(self.change.adds, self.change.key_sets or (), self.snapshots.payloads)
+        return self._written
+
+    @property
+    def payloads(self) -> Payloads:
+        return self.snapshots.payloads
+
+    def hidden_in(self, partition: str) -> list[Hidden]:
+        if self._hidden is None:
+            self._hidden = {}
+            for one in self.written.hidden:
+                self._hidden.setdefault(one.partition, []).append(one)
+        return self._hidden.get(partition, [])
+
+    def may_match(self, reading: _Reading, entry: Entry, *, by_key: bool = False) -> bool:
+        """Whether a row of a file may match a read; true as well where trying has taken long enough."""
+        if not reading.touches(entry.partition):
+            return False
+        key = (id(reading), entry.path, by_key)
+        known = self._tried.get(key)
+        if known is None:
+            self._work.begin_try(reading.tests.cost)
+            self._comparisons_left -= reading.tests.cost
+            too_much = self._comparisons_left < 0
+            known = too_much or reading.may_match(entry, self.meta, self.payloads, by_key=by_key)
+            self._tried[key] = known
+        return known
+
+    def against(self, winner: Footprint, *, may_skip: bool) -> Found | None:
+        """The first conflict with a winner. `may_skip`: a blind append may count as having come after me."""
+        reads_only = OpClass.INSERT_INTO if self.readings else None  # an ALTER that says what it read
+        mine, theirs = CLASS_OF.get(self.change.operation, reads_only), CLASS_OF.get(winner.operation)
+        if mine is None or theirs is None or not winner.partitions:
+            return None
+        match MEETINGS[mine][theirs]:
+            case Meeting.PASSES | Meeting.LINEAGE:
+                return None
+            case Meeting.SCOPE:
+                return self._in_their_scope(winner)
+            case Meeting.ROWS:
+                return self._by_rows(winner, may_skip=may_skip)
+            case Meeting.READS:
+                if not self.readings:
+                    return None
+                by_scope = theirs is OpClass.INSERT_OVERWRITE
+                beside = self._in_their_scope(winner) if by_scope else self._by_rows(winner, may_skip=may_skip)
+                return self._in_my_scope(winner) or beside
+
+    def _by_rows(self, winner: Footprint, *, may_skip: bool) -> Found | None:
+        for check in CHECKS:
+            found = check.find(self, winner, may_skip)
+            if found is not None:
+                return found
+        return None
+
+    def _in_their_scope(self, winner: Footprint) -> Found | None:
+        for partition in sorted(winner.partitions):
+            if partition in self.compacts_in or any(one.touches(partition) for one in self.readings):
+                return Found(Rule.CONCURRENT_DELETE_READ, partition)
+            if partition in self.hides_in:
+                return Found(Rule.CONCURRENT_ROW_CHANGE, partition)
+        return None
+
+    def _in_my_scope(self, winner: Footprint) -> Found | None:
+        scope = self.change.scope
+        for partition in sorted(winner.partitions):
+            if scope is not None and scope.touches(partition):
+                added = any(there == partition for _, there, _ in winner.added)
+                return Found(Rule.CONCURRENT_APPEND if added else Rule.CONCURRENT_DELETE_READ, partition)
+        return None
+
+
+def new_reading(read: Read, meta: TableMeta, work: Work) -> _Reading:
+    tests = file_tests_of(read, meta)
+    return _Reading(read, tests, PartitionReads([read], meta.partitioning, work))
+
+
+def file_tests_of(read: Read, meta: TableMeta) -> FileTests:
+    """Kept with the read. Any thread may ask first."""
+    key = ("files", meta.schema_version)
+    known = read.prepared.get(key)
+    if known is None:
+        known = read.prepared[key] = _file_tests(read, meta)
+    return cast(FileTests, known)
+
+
+def _file_tests(read: Read, meta: TableMeta) -> FileTests:
+    condition = read.predicate if read.condition is None else read.condition
+    partitions = meta.partitioning.names
+    if not columns_of(condition) <= {*partitions, *(one.name for one in meta.columns)}:
+        condition = TRUE  # a column that was renamed or dropped since
+    used = columns_of(condition)
+    columns = [one for one in meta.columns if one.name in used and one.name not in partitions]
+    slots = {name: slot for slot, name in enumerate([*(one.name for one in columns), *partitions])}
+    known = Columns(slots, frozenset(one.name for one in columns if wire_kind(one.type) == "real"))
+    return FileTests(
+        tuple((one.column_id, one.type) for one in columns),
+        compile_judge(condition, known),
+        compile_judge(_key_part(condition, {*meta.primary_key, *partitions}), known),
+        leaves_of(condition) + _COST_OF_BOUNDS,
+    )
+
+
+def _key_part(condition: Predicate, keys: set[str]) -> Predicate:
+    kept = tuple(part for part in conjuncts(condition) if columns_of(part) <= keys)
+    return AllOf(kept) if kept else TRUE
+
+
+def is_blind_append(winner: Footprint, meta: TableMeta) -> bool:
+    """In a primary-key table an INSERT is never blind to those whom its keys concern."""
+    return winner.blind and winner.operation is Operation.INSERT and not meta.keyed and not winner.shared
+
+
+def is_calm(winner: Footprint, meta: TableMeta) -> bool:
+    """A blind append, a compaction, or a commit without effect: behind nothing but these, blind appends pass."""
+    if winner.metadata_changed or winner.features_changed:
+        return False
+    if winner.operation in COMPACTIONS or is_blind_append(winner, meta):
+        return True
+    return not winner.partitions and not winner.shared
+
+
+# -- the checks --------------------------------------------------------------------------------------------------------
+
+
+def _same_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | None:
+    if not me.hides_in & winner.partitions:
+        return None
+    if me.meta.keyed:
+        return _same_keys(me, winner)
+    if winner.blind:
+        return None
+    theirs = me.snapshots.wrote(winner.version)
+    if not theirs.known:
+        return Found(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
+    for hidden in theirs.hidden:
+        for mine in me.hidden_in(hidden.partition):
+            rows = mine.common(hidden, limits.ROWS_SAMPLED_MAX)
+            if rows is not None:
+                return Found(Rule.CONCURRENT_ROW_CHANGE, mine.partition, _first(hidden.touches), rows)
+    return None
+
+
+def _same_keys(me: RowChange, winner: Footprint) -> Found | None:
+    if me.change.key_sets is None:
+        return None
+    theirs = me.snapshots.wrote(winner.version)
+    if not theirs.known:
+        return Found(Rule.CONCURRENT_ROW_CHANGE, min(me.hides_in & winner.partitions))
+    for place, entry in {(one.partition, one.bucket): one for one in theirs.files}.items():
+        if place not in me.places:
+            continue
+        my_keys, keys = me.written.keys.get(place), theirs.keys.get(place)
+        if my_keys is None or keys is None:
+            return Found(Rule.CONCURRENT_ROW_CHANGE, entry.partition, entry.path)
+        both = sorted(set(my_keys).intersection(keys))
+        if both:
+            return Found(Rule.CONCURRENT_ROW_CHANGE, entry.partition, "", tuple(both[: limits.ROWS_SAMPLED_MAX]))
+    return None
+
+
+def _new_rows(me: RowChange, winner: Footprint, may_skip: bool) -> Found | None:
+    if not me.readings or not winner.added or (may_skip and is_blind_append(winner, me.meta)):
+        return None
+    touched = {p for p in winner.partitions if any(reading.touches(p) for reading in me.readings)}
+    if not touched:
+        return None
+    theirs = me.snapshots.wrote(winner.version)
+    if not theirs.known:
+        return Found(Rule.CONCURRENT_APPEND, min(touched))
+    for entry in theirs.files:
+        if entry.partition not in touched or (me.meta.keyed and me.payloads.only_tombstones(entry.payload)):
+            continue
+        if any(me.may_match(one, entry) for one in me.readings):
+            return Found(Rule.CONCURRENT_APPEND, entry.partition, entry.path)
+    return None
+
+
+def _read_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | None:
+    readings = [one for one in me.readings if one.read.reads_files and not one.read.changes_all]
+    touched = {p for p in winner.partitions if any(reading.touches(p) for reading in readings)}
+    if not touched or (winner.blind and not me.meta.keyed):
+        return None
+    theirs = me.snapshots.wrote(winner.version)
+    if not theirs.known:
+        return Found(Rule.CONCURRENT_DELETE_READ, min(touched))
+    for reading in readings:
+        found = _read_keys(me, reading, theirs) if me.meta.keyed else _read_ids(me, reading, theirs, winner.version)
+        if found is not None:
+            return found
+    return None
+
+
+def _read_ids(me: RowChange, reading: _Reading, theirs: Written, version: int) -> Found | None:
+    """Rows that the winner hid keep their images, so any file that held them says whether they may match."""
+    for hidden in theirs.hidden:
+        if not reading.touches(hidden.partition):
+            continue
+        if not hidden.touches:
+            return Found(Rule.CONCURRENT_DELETE_READ, hidden.partition)
+        for path in hidden.touches:
+            then = me.snapshots.find(me.change.read_version, hidden.partition, 0, path)
+            live = then or me.snapshots.find(version, hidden.partition, 0, path)
+            if live is None or me.may_match(reading, live.entry):
+                return Found(Rule.CONCURRENT_DELETE_READ, hidden.partition, path)
+    return None
+
+
+def _read_keys(me: RowChange, reading: _Reading, theirs: Written) -> Found | None:
+    tried = set[Place]()
+    for entry in theirs.files:
+        place = (entry.partition, entry.bucket)
+        if place in tried or not me.may_match(reading, entry, by_key=True):
+            continue
+        tried.add(place)
+        for live in me.snapshots.live(me.change.read_version, *place):
+            if me.may_match(reading, live.entry):
+                return Found(Rule.CONCURRENT_DELETE_READ, entry.partition, live.entry.path)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """One of the checks by rows; the first that fails names the conflict."""
+
+    name: str
+    rule: Rule
+    says: str
+    find: Callable[[RowChange, Footprint, bool], Found | None]
+
+
+CHECKS: Final = (
+    RowCheck(
+        "same row",
+        Rule.CONCURRENT_ROW_CHANGE,
+        "the winner hid or replaced a row that this change hides or replaces",
+        _same_rows,
+    ),
+    RowCheck(
+        "new rows",
+        Rule.CONCURRENT_APPEND,
+        "the winner's new rows or images (not tombstones) may match a condition of this change's reads",
+        _new_rows,
+    ),
+    RowCheck(
+        "read rows",
+        Rule.CONCURRENT_DELETE_READ,
+        "the winner hid rows in a file that may hold rows that this change reads and leaves alone",
+        _read_rows,
+    ),
+)
+
+
+def check_key_sets(change: Change, meta: TableMeta) -> None:
+    """A key set names the key of each row that the change writes to its bucket."""
+    if not change.key_sets:
+        return
+    if not meta.keyed or change.operation in COMPACTIONS:
+        raise invalid("KEY_SET_NOT_ALLOWED", "keys belong to changes of rows in primary-key tables")
+    rows: dict[Place, int] = {}
+    for entry in change.adds:
+        place = (entry.partition, entry.bucket)
+        rows[place] = rows.get(place, 0) + entry.rows
+    for one in change.key_sets:
+        written = rows.get((one.partition, one.bucket), 0)
+        if len(one.hashes) != written:
+            facts = {"partition": one.partition, "bucket": one.bucket, "keys": len(one.hashes), "rows": written}
+            raise invalid("KEY_SET_INCOMPLETE", "a key for each row written to the bucket", **facts)
+
+
+def _first(paths: Sequence[str]) -> str:
+    return paths[0] if paths else ""

@@ -1,0 +1,139 @@
+"""The life of a transaction: open -> committed | conflict | aborted | expired. Ended is for good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.model import Conflict, Entry, Operation, Principal, Read
+
+HISTORY_CHANGED: Final = "HISTORY_CHANGED"
+CLAIM_LOST: Final = "TASK_CLAIM_LOST"
+
+
+class TxnState(IntEnum):
+    """Numbers are the wire's."""
+
+    OPEN = 1
+    COMMITTED = 2
+    CONFLICT = 3
+    ABORTED = 4
+    EXPIRED = 5
+
+
+@dataclass(slots=True)
+class Look:
+    """Up to which version a change, with how many of its files, was found not doomed."""
+
+    met: int
+    files: int
+
+
+@dataclass(slots=True)
+class TxnTable:
+    """One table of a transaction; `staged` is by path, its data files hold `staged_rows`. `look` is not stored."""
+
+    table_id: str
+    operation: Operation
+    read_version: int
+    schema_version: int
+    reads: tuple[Read, ...] = ()
+    staged: dict[str, Entry] = field(default_factory=dict)
+    chunks: int = 0
+    adopted: int = 0
+    staged_rows: int = 0
+    look: Look | None = None
+
+
+@dataclass(slots=True)
+class TableOutcome:
+    """What a commit gave one table."""
+
+    table_id: str
+    version: int
+    logical: bool
+    rebased_over: int
+    already_applied: bool = False
+
+
+@dataclass(slots=True)
+class Txn:
+    """A transaction, open or ended."""
+
+    txn_id: str
+    tables: dict[str, TxnTable]
+    principal: Principal
+    message: str
+    properties: Mapping[str, str]
+    begin_us: int
+    begin_digest: bytes
+    adopt_from: str = ""
+    state: TxnState = TxnState.OPEN
+    end_us: int = 0
+    commit_digest: bytes = b""
+    commit_time_us: int = 0
+    outcomes: tuple[TableOutcome, ...] = ()
+    conflict: Conflict | None = None
+    abort_reason: str = ""
+    adopted_by: str = ""
+    adoptable: bool = False
+    files: int = 0
+    staged_files: int = 0  # in memory; not stored
+    staged_bytes: int = 0  # of memory; not stored
+    one_call: bool = False
+
+
+def txn_time_ms(txn_id: str) -> int:
+    """The time inside a UUIDv7."""
+    return int(txn_id[:8] + txn_id[9:13], 16)
+
+
+def first_id(time_ms: int) -> str:
+    """How ids of that time begin: in the order of texts those of earlier times come before it, later ones behind."""
+    return f"{time_ms >> 16:08x}-{time_ms & 0xFFFF:04x}"
+
+
+def check_txn_age(txn_id: str, now_ms: int, keep_ms: int, forgotten_ms: int = 0) -> None:
+    """Ids older than outcomes are kept, or than one that was forgotten, could repeat one that is forgotten."""
+    time_ms = txn_time_ms(txn_id)
+    age_ms = now_ms - time_ms
+    if time_ms < forgotten_ms:
+        raise invalid(
+            "TRANSACTION_ID_TOO_OLD",
+            "outcomes that old were forgotten; if this is a new id, look at the clocks",
+            txn_id=txn_id,
+            forgotten_before_ms=forgotten_ms,
+        )
+    if age_ms > keep_ms:
+        raise invalid("TRANSACTION_ID_TOO_OLD", "outcomes that old are no longer kept", txn_id=txn_id)
+    if -age_ms > limits.FUTURE_TXN_MS_MAX:
+        raise invalid("TRANSACTION_ID_IN_FUTURE", "the id's time lies ahead of the service's", txn_id=txn_id)
+
+
+def unknown_txn(txn_id: str, epoch: str, since_us: int) -> MetaError:
+    """An id that is older than this history was begun in another one, if ever."""
+    if txn_time_ms(txn_id) * 1000 < since_us:
+        return MetaError(
+            ErrorKind.STALE, HISTORY_CHANGED, "the service was restored from a backup", txn_id=txn_id, epoch=epoch
+        )
+    return MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
+
+
+def check_open(txn: Txn) -> None:
+    """Refuse what only an open transaction may do."""
+    match txn.state:
+        case TxnState.OPEN:
+            return
+        case TxnState.EXPIRED:
+            raise MetaError(ErrorKind.STALE, "TRANSACTION_EXPIRED", "its lease ran out", txn_id=txn.txn_id)
+        case TxnState.ABORTED:
+            known = txn.abort_reason in ("TABLE_DROPPED", HISTORY_CHANGED, CLAIM_LOST)
+            reason = txn.abort_reason if known else "TRANSACTION_ABORTED"
+            kind = ErrorKind.BLOCKED if reason == "TABLE_DROPPED" else ErrorKind.STALE
+            raise MetaError(kind, reason, txn_id=txn.txn_id, why=txn.abort_reason)
+        case TxnState.COMMITTED | TxnState.CONFLICT:
+            raise MetaError(ErrorKind.STALE, "TRANSACTION_ENDED", txn_id=txn.txn_id, state=txn.state.name.lower())

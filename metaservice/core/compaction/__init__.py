@@ -1,0 +1,1 @@
+"""What is worth compacting, and the life of the tasks that do it."""

@@ -1,0 +1,108 @@
+"""What is worth compacting: pure, from the live entries of a bucket to tasks.
+
+A bucket is looked at by itself (`plan_bucket`; in most, `quiet_waits` sees that nothing is due), then the buckets of a
+partition together (`plan_partition`): under `maxcompute` two tasks in one partition would make each other lose, so
+there is one; elsewhere there is one a bucket.
+
+In a table with a key a minor takes a run: every file between two data versions, none of them a base file. Worked
+example with `compaction.minor.files` 3, files by data version:
+
+    b(4) d(5) d(6) d(7)       minor of d(5) d(6) d(7)
+    b(4) D(5) d(6) d(7) d(8)  D is large: minor of d(6) d(7) d(8), or what is written once more each time grows
+    d(3) b(4) d(5) d(6)       nothing: no run of three
+
+What a task does makes the next plan smaller, so that plans come to an end: fewer files below the size aimed at, fewer
+deltas, fewer hidden rows, fewer files out of order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from metaservice.core.compaction.append import plan_append
+from metaservice.core.compaction.keyed import plan_keyed
+from metaservice.core.compaction.plans import (
+    CLUSTER,
+    MAJOR,
+    MINOR,
+    Ages,
+    Bucket,
+    BucketPlan,
+    GroupPlan,
+    Look,
+    TaskPlan,
+    Wait,
+)
+from metaservice.core.compaction.policy import Age, Policy
+from metaservice.core.table.model import Operation
+
+
+def plan_bucket(policy: Policy, ages: Ages, bucket: Bucket) -> BucketPlan:
+    """What the policy wants of a bucket."""
+    files = bucket.files
+    if policy.only is None and not bucket.sets and len(files) < 2 and all(file.ordered for file in files):
+        return BucketPlan(last_added=max((file.added for file in files), default=-1))  # as good as it gets
+    look = Look(policy, ages, bucket)
+    return plan_keyed(look) if policy.keyed else plan_append(look)
+
+
+def plan_partition(policy: Policy, ages: Ages, plans: Iterable[BucketPlan]) -> tuple[list[TaskPlan], list[Wait]]:
+    """Tasks for a partition, and what else to wait for."""
+    found = list(plans)
+    if not any(plan.major or plan.minor or plan.cluster for plan in found):
+        return [], []
+    quiet, waits = True, []
+    if policy.by_partition and policy.only is None and policy.ages_us[Age.QUIET]:
+        last_added = max((plan.last_added for plan in found), default=-1)
+        quiet = last_added <= ages.quiet
+        if not quiet and any(plan.major for plan in found):
+            waits.append((Age.QUIET, last_added))
+    if policy.only is not None:
+        chosen = [(policy.only, group) for plan in found if (group := _of_kind(plan, policy.only))]
+    else:
+        chosen = [one for plan in found if (one := _first(plan, quiet=quiet))]
+    if not policy.by_partition:
+        return [TaskPlan(operation, (group,)) for operation, group in chosen], waits
+    for operation in (MAJOR, MINOR, CLUSTER):
+        groups = [group for kind, group in chosen if kind is operation]
+        if groups:
+            return [TaskPlan(operation, _bounded_groups(policy, groups))], waits
+    return [], waits
+
+
+def by_gain(plan: TaskPlan) -> tuple[float, str, int]:
+    """Sorts the cheapest gain first, and always the same way."""
+    first = plan.groups[0]
+    return -plan.gain.score, first.partition, first.bucket
+
+
+def _of_kind(plan: BucketPlan, operation: Operation) -> GroupPlan | None:
+    return {MAJOR: plan.major, MINOR: plan.minor, CLUSTER: plan.cluster}[operation]
+
+
+def _first(plan: BucketPlan, *, quiet: bool) -> tuple[Operation, GroupPlan] | None:
+    if plan.major is not None and quiet:
+        return MAJOR, plan.major
+    if plan.minor is not None:
+        return MINOR, plan.minor
+    return (CLUSTER, plan.cluster) if plan.cluster is not None else None
+
+
+def _bounded_groups(policy: Policy, groups: list[GroupPlan]) -> tuple[GroupPlan, ...]:
+    """Those with most gain for their cost, within the bounds of a task; one at least."""
+    taken: list[GroupPlan] = []
+    files = size = 0
+    for group in sorted(groups, key=lambda one: (-one.gain.score, one.bucket)):
+        files += len(group.inputs)
+        size += group.size_bytes
+        if taken and (files > policy.task_files or size > policy.task_bytes):
+            break
+        taken.append(group)
+    return tuple(taken)
+
+
+def without(plan: TaskPlan, busy: Callable[[str, int], bool]) -> TaskPlan | None:
+    """The part of a plan that nobody works on."""
+    groups = tuple(group for group in plan.groups if not busy(group.partition, group.bucket))
+    return replace(plan, groups=groups) if groups else None

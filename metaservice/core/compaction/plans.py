@@ -1,0 +1,241 @@
+"""What plans of table services are made of: files and buckets as they are looked at, groups, tasks, what they bring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from metaservice.core import limits
+from metaservice.core.compaction.policy import Age, Policy
+from metaservice.core.table.model import Operation
+
+OPEN_COST_BYTES: Final = 4 << 20  # what opening a file costs a scan, in bytes read
+SMALL_BYTES: Final = 1 << 20  # so little may be written again each time
+GROWTH: Final = 2  # an older file is written again with newer ones that have half its bytes
+SETTLE_BYTES: Final = 32 << 20  # the same for what nobody writes to any more
+SETTLE_GROWTH: Final = 8
+SETTLE_FILES: Final = 3  # that many small ones may stay
+MINOR, MAJOR, CLUSTER = Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER
+
+
+class PlanFile(NamedTuple):
+    """A live data file, as far as plans go by it."""
+
+    path: str
+    is_delta: bool
+    rows: int
+    size_bytes: int
+    data_version: int
+    added: int
+    ordered: bool = True
+
+
+class PlanSet(NamedTuple):
+    """A live delete set."""
+
+    rows: int
+    data_version: int
+    added: int
+    touches: tuple[str, ...]
+
+
+class Bucket(NamedTuple):
+    """What is live in a bucket; of an append table, in a partition."""
+
+    partition: str
+    bucket: int
+    files: Sequence[PlanFile]
+    sets: Sequence[PlanSet] = ()
+
+
+class Ages(NamedTuple):
+    """Entries added at or before these versions are old enough; -1: none is."""
+
+    minor: int = -1
+    major: int = -1
+    cluster: int = -1
+    quiet: int = -1
+    settle: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a scan saves, and what it costs to get there."""
+
+    files_less: int
+    rows_less: int
+    cost_bytes: int
+    row_bytes: float = 0.0
+
+    @property
+    def score(self) -> float:
+        return (self.files_less * OPEN_COST_BYTES + self.rows_less * self.row_bytes) / max(self.cost_bytes, 1)
+
+    def plus(self, other: Gain) -> Gain:
+        rows = self.rows_less + other.rows_less
+        saved = self.rows_less * self.row_bytes + other.rows_less * other.row_bytes
+        return Gain(
+            self.files_less + other.files_less, rows, self.cost_bytes + other.cost_bytes, saved / rows if rows else 0.0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """Files of one bucket that are worth replacing, by data version."""
+
+    partition: str
+    bucket: int
+    inputs: tuple[str, ...]
+    rows: int
+    size_bytes: int
+    reason: str
+    gain: Gain
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.partition, self.bucket
+
+
+Wait = tuple[Age, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPlan:
+    """At most one of each kind; `waits` says which ages would change the plan, by the version that they must reach."""
+
+    major: GroupPlan | None = None
+    minor: GroupPlan | None = None
+    cluster: GroupPlan | None = None
+    last_added: int = -1
+    waits: tuple[Wait, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """Work for one worker."""
+
+    operation: Operation
+    groups: tuple[GroupPlan, ...]
+
+    @property
+    def reason(self) -> str:
+        more = f", and {len(self.groups) - 1} buckets more" if len(self.groups) > 1 else ""
+        return self.groups[0].reason + more
+
+    @property
+    def gain(self) -> Gain:
+        gain = self.groups[0].gain
+        for group in self.groups[1:]:
+            gain = gain.plus(group.gain)
+        return gain
+
+
+@dataclass(slots=True)
+class Look:
+    """A bucket under a policy, with what the looks at it share."""
+
+    policy: Policy
+    ages: Ages
+    bucket: Bucket
+
+    @property
+    def only(self) -> Operation | None:
+        return self.policy.only
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody has written to it for long enough to put all in order that is cheap."""
+        return self.only is None and self.last_added() <= self.ages.settle
+
+    def settling(self) -> list[Wait]:
+        """What there is to wait for, where something is put in order once nobody writes."""
+        return [] if self.is_settled else [(Age.SETTLE, self.last_added())]
+
+    def is_full(self, size_bytes: int) -> bool:
+        return size_bytes >= self.policy.file_bytes_target
+
+    def is_small(self, file: PlanFile) -> bool:
+        return file.size_bytes * 2 < self.policy.file_bytes_target
+
+    def outputs(self, size_bytes: int) -> int:
+        return max(1, -(-size_bytes // self.policy.file_bytes_target))
+
+    def group(
+        self, files: Sequence[PlanFile], reason: str, rows_less: int = 0, outputs: int | None = None
+    ) -> GroupPlan:
+        size = sum(file.size_bytes for file in files)
+        rows = sum(file.rows for file in files)
+        less = max(len(files) - (self.outputs(size) if outputs is None else outputs), 0)
+        paths = tuple(file.path for file in sorted(files, key=attrgetter("data_version", "path")))
+        gain = Gain(less, rows_less, 2 * size, size / rows if rows else 0.0)
+        return GroupPlan(
+            partition=self.bucket.partition,
+            bucket=self.bucket.bucket,
+            inputs=paths,
+            rows=rows,
+            size_bytes=size,
+            reason=reason,
+            gain=gain,
+        )
+
+    def fits(self, files: Sequence[PlanFile], *, whole: bool) -> bool:
+        return self.has_room(len(files), size_of(files), whole=whole)
+
+    def has_room(self, files: int, size_bytes: int, *, whole: bool) -> bool:
+        """Whether one task may read them; what can only be taken whole may go beyond the policy, not the limit."""
+        if files > limits.TASK_FILES_MAX:
+            return False
+        return whole or (files <= self.policy.task_files and size_bytes <= self.policy.task_bytes)
+
+    def last_added(self) -> int:
+        return max([file.added for file in self.bucket.files] + [one.added for one in self.bucket.sets], default=-1)
+
+
+def is_old(look: Look, age: Age, version: int) -> bool:
+    return look.only is not None or version <= look.ages[age]
+
+
+def is_much(size_bytes: int, others: int, *, settled: bool) -> bool:
+    """Whether an older file is too large to be written again with what is newer, `others` bytes."""
+    return size_bytes > (max(SETTLE_BYTES, SETTLE_GROWTH * others) if settled else max(SMALL_BYTES, GROWTH * others))
+
+
+def by_version(files: Iterable[PlanFile]) -> list[list[PlanFile]]:
+    """Files of one data version belong together."""
+    found: dict[int, list[PlanFile]] = {}
+    for file in sorted(files, key=attrgetter("data_version")):
+        found.setdefault(file.data_version, []).append(file)
+    return list(found.values())
+
+
+def segments_of(look: Look, belongs: Callable[[list[PlanFile]], bool]) -> list[list[list[PlanFile]]]:
+    """Stretches of data versions all of whose files belong."""
+    segments: list[list[list[PlanFile]]] = [[]]
+    for group in by_version(look.bucket.files):
+        if belongs(group):
+            segments[-1].append(group)
+        elif segments[-1]:
+            segments.append([])
+    return [segment for segment in segments if segment]
+
+
+def flat(groups: Iterable[Sequence[PlanFile]]) -> list[PlanFile]:
+    return [file for group in groups for file in group]
+
+
+def size_of(files: Iterable[PlanFile]) -> int:
+    return sum(file.size_bytes for file in files)
+
+
+def oldest_of(files: Iterable[PlanFile]) -> int:
+    return min(file.added for file in files)
+
+
+def rows_of(files: Iterable[PlanFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+def percent(part: int, whole: int) -> int:
+    return 100 * part // whole if whole else 1_000_000

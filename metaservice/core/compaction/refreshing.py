@@ -1,0 +1,91 @@
+"""Plans that are looked at again against the head: a task before it is handed out, an operator's own plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from metaservice.core.commit.change_checks import check_inputs
+from metaservice.core.compaction.planner import plan_bucket
+from metaservice.core.compaction.plans import Ages, Bucket, Gain, GroupPlan, PlanFile, TaskPlan
+from metaservice.core.compaction.policy import Policy
+from metaservice.core.compaction.tasks import Task, TaskGroup
+from metaservice.core.errors import MetaError, invalid
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import Change, Group, Operation
+from metaservice.core.table.snapshots import Snapshots
+
+MINOR, MAJOR, CLUSTER = Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER
+
+
+@dataclass(frozen=True, slots=True)
+class TableNow:
+    """A table at its head."""
+
+    meta: TableMeta
+    head: int
+    snapshots: Snapshots
+
+
+def refreshed(
+    table: TableNow, policy: Policy, task: Task, buckets: Mapping[tuple[str, int], Bucket]
+) -> TaskPlan | None:
+    """The task as it makes sense at the head; None where nothing is left of it.
+
+    A major takes what is there by now. The others keep their inputs where these are still sound.
+    """
+    groups: list[GroupPlan] = []
+    for group in task.groups:
+        bucket = buckets[group.place]
+        found = _kept(table, task, group, bucket)
+        if found is None and not task.own_plan:
+            wanting = policy.wanting(task.operation, task.options)
+            plan = plan_bucket(wanting, Ages(), bucket)
+            found = {MINOR: plan.minor, MAJOR: plan.major, CLUSTER: plan.cluster}[task.operation]
+        if found is not None:
+            groups.append(found)
+    return TaskPlan(task.operation, tuple(groups)) if groups else None
+
+
+def _kept(table: TableNow, task: Task, group: TaskGroup, bucket: Bucket) -> GroupPlan | None:
+    if task.operation is MAJOR and not task.own_plan:
+        return None
+    asked = Group(group.partition, group.bucket, group.inputs, ())
+    try:
+        found = sound_group(table, task.operation, asked, bucket)
+    except MetaError:
+        return None
+    gain = task.gain if len(task.groups) == 1 else found.gain
+    return GroupPlan(*group.place, found.inputs, found.rows, found.size_bytes, task.reason, gain)
+
+
+def sound_group(table: TableNow, operation: Operation, group: Group, bucket: Bucket) -> GroupPlan:
+    """A group that may be a task's: what a commit would refuse is refused here."""
+    if not group.inputs or len(set(group.inputs)) != len(group.inputs):
+        raise invalid("GROUP_INPUTS_INVALID", "a group has inputs, each once", partition=group.partition)
+    change = Change(table.meta.table_id, operation, table.head, groups=(group,))
+    check_inputs(change, table.meta, table.snapshots, group)
+    by_path = {file.path: file for file in bucket.files}
+    files = sorted((by_path[path] for path in group.inputs), key=lambda file: (file.data_version, file.path))
+    if table.meta.keyed and operation is not MAJOR:
+        _check_kinds(operation, files)
+    size, rows = sum(file.size_bytes for file in files), sum(file.rows for file in files)
+    gain = Gain(max(len(files) - 1, 0), 0, 2 * size)
+    reason = f"{len(files)} files that an operator chose"
+    return GroupPlan(
+        partition=group.partition,
+        bucket=group.bucket,
+        inputs=tuple(file.path for file in files),
+        rows=rows,
+        size_bytes=size,
+        reason=reason,
+        gain=gain,
+    )
+
+
+def _check_kinds(operation: Operation, files: list[PlanFile]) -> None:
+    """Deltas may hold tombstones, base files never do: neither becomes the other but by a major."""
+    for file in files:
+        if file.is_delta is not (operation is MINOR):
+            wanted = "delta files" if operation is MINOR else "base files"
+            raise invalid("INPUT_KIND_INVALID", f"{operation.name} takes {wanted}", path=file.path)

@@ -1,0 +1,198 @@
+"""The life of a task, pure: queued → claimed → done, and back to the queue after whatever goes wrong.
+
+    queued ──claim──► claimed ──commit──► done
+      ▲                 │  │
+      │   back-off      │  └──cancel, of no use any more──► cancelled
+      └── fail, lost race, lease ran out
+
+A claim has a fence number that grows with every claim; whoever comes with an older one is refused. An attempt that ends
+without a commit backs off, longer each time; from `TASK_ATTEMPTS_ALARM` of them on the state is FAILED, which raises an
+alarm and is still handed out, at the longest back-off: a cause that goes away needs nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from metaservice.core import limits
+from metaservice.core.commit.transaction import CLAIM_LOST
+from metaservice.core.compaction.plans import Gain, TaskPlan
+from metaservice.core.compaction.policy import Options
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.model import Operation, Principal
+
+LEASE_RAN_OUT: Final = "LEASE_RAN_OUT"
+
+NOBODY: Final = Principal()
+
+
+class TaskState(IntEnum):
+    """Numbers are the wire's."""
+
+    QUEUED = 1
+    CLAIMED = 2
+    DONE = 3
+    FAILED = 4
+    CANCELLED = 5
+
+
+ENDED: Final = frozenset({TaskState.DONE, TaskState.CANCELLED})
+WAITING: Final = frozenset({TaskState.QUEUED, TaskState.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """One bucket's inputs, by data version."""
+
+    partition: str
+    bucket: int
+    inputs: tuple[str, ...]
+    rows: int
+    size_bytes: int
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.partition, self.bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A piece of work; what changes it makes another one."""
+
+    task_id: str
+    table_id: str
+    operation: Operation
+    groups: tuple[TaskGroup, ...]
+    reason: str
+    gain: Gain
+    options: Options
+    priority: int
+    create_us: int
+    read_version: int
+    requested_by: Principal | None = None
+    request_id: str = ""
+    request_digest: bytes = b""
+    own_plan: bool = False
+    state: TaskState = TaskState.QUEUED
+    fence: int = 0
+    progress: float = 0.0
+    attempts: int = 0
+    error: str = ""
+    start_us: int = 0
+    end_us: int = 0
+    not_before_us: int = 0
+    worker: Principal = NOBODY
+    claim_id: str = ""
+    txn_id: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    def is_due(self, now_us: int) -> bool:
+        """Whether it waits for nothing but a worker; a wall clock that went back delays nothing for good."""
+        early_us = self.not_before_us - now_us
+        return self.state in WAITING and (early_us <= 0 or early_us > 2 * limits.TASK_BACKOFF_MS_MAX * 1000)
+
+
+def groups_of(plan: TaskPlan) -> tuple[TaskGroup, ...]:
+    return tuple(TaskGroup(g.partition, g.bucket, g.inputs, g.rows, g.size_bytes) for g in plan.groups)
+
+
+def claimed(task: Task, plan: TaskPlan, read_version: int, worker: Principal, claim_id: str, now_us: int) -> Task:
+    """A worker has it, with inputs as they are live at a version."""
+    return replace(
+        task,
+        groups=groups_of(plan),
+        gain=plan.gain,
+        read_version=read_version,
+        state=TaskState.CLAIMED,
+        fence=task.fence + 1,
+        progress=0.0,
+        start_us=now_us,
+        not_before_us=0,
+        worker=worker,
+        claim_id=claim_id,
+        txn_id="",
+    )
+
+
+def failed(task: Task, error: str, now_us: int, backoff_ms: int) -> Task:
+    """Back to the queue, for later; with an alarm when it has happened often."""
+    attempts = task.attempts + 1
+    alarm = attempts >= limits.TASK_ATTEMPTS_ALARM
+    wait_ms = min(backoff_ms << min(attempts - 1, 20), limits.TASK_BACKOFF_MS_MAX)
+    return replace(
+        _let_go(task),
+        state=TaskState.FAILED if alarm else TaskState.QUEUED,
+        attempts=attempts,
+        error=error[: limits.TASK_ERROR_CHARS_MAX],
+        not_before_us=now_us + wait_ms * 1000,
+    )
+
+
+def given_back(task: Task) -> Task:
+    """Back to the queue: nothing went wrong."""
+    alarm = task.attempts >= limits.TASK_ATTEMPTS_ALARM
+    return replace(_let_go(task), state=TaskState.FAILED if alarm else TaskState.QUEUED)
+
+
+def _let_go(task: Task) -> Task:
+    return replace(task, progress=0.0, claim_id="", txn_id="")
+
+
+def done(task: Task, txn_id: str, now_us: int) -> Task:
+    return replace(task, state=TaskState.DONE, progress=1.0, txn_id=txn_id, end_us=now_us, error="")
+
+
+def cancelled(task: Task, why: str, now_us: int) -> Task:
+    return replace(task, state=TaskState.CANCELLED, error=why[: limits.TASK_ERROR_CHARS_MAX], end_us=now_us, txn_id="")
+
+
+def check_claim(task: Task, fence: int) -> None:
+    """Refuse whoever doesn't hold the task."""
+    if task.state is not TaskState.CLAIMED or task.fence != fence:
+        raise claim_lost(task.task_id, fence, task.fence, task.state)
+
+
+def claim_lost(task_id: str, fence: int, current: int, state: TaskState) -> MetaError:
+    return MetaError(
+        ErrorKind.STALE,
+        CLAIM_LOST,
+        "somebody else has the task, or it has ended: stop",
+        task_id=task_id,
+        fence=fence,
+        current=current,
+        state=state.name.lower(),
+    )
+
+
+def next_task(
+    tasks: Sequence[Task],
+    now_us: int,
+    operations: frozenset[Operation],
+    table_ids: frozenset[str],
+    closed: frozenset[str],
+    full: frozenset[str],
+) -> Task | None:
+    """Which one is handed out: higher priority, more gain, longer waiting first.
+
+    `closed` tables are outside their windows, which holds back what no operator asked for; `full` ones run as much as
+    they may.
+    """
+
+    def may(task: Task) -> bool:
+        return (
+            task.is_due(now_us)
+            and (not operations or task.operation in operations)
+            and (not table_ids or task.table_id in table_ids)
+            and task.table_id not in full
+            and (task.requested_by is not None or task.table_id not in closed)
+        )
+
+    return min(
+        filter(may, tasks), key=lambda one: (-one.priority, -one.gain.score, one.create_us, one.task_id), default=None
+    )

@@ -1,0 +1,151 @@
+"""A table's metadata at a version, and how it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from metaservice.core import limits
+from metaservice.core.errors import invalid
+from metaservice.core.table.partitions import Partitioning
+from metaservice.core.table.properties import check_alterable, check_property_name
+from metaservice.core.table.schema import Column, Comment, Schema, SchemaChange, evolve
+
+
+class Profile(StrEnum):
+    """Which rules judge a table's commits."""
+
+    MAXCOMPUTE = "maxcompute"
+    DELTA_SERIALIZABLE = "delta_serializable"
+    DELTA_WRITE_SERIALIZABLE = "delta_write_serializable"
+    ROW_LEVEL = "row_level"
+
+    @property
+    def is_delta(self) -> bool:
+        return self in (Profile.DELTA_SERIALIZABLE, Profile.DELTA_WRITE_SERIALIZABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What a metadata change sets and removes."""
+
+    set_properties: Mapping[str, str] = field(default_factory=dict)
+    remove_properties: tuple[str, ...] = ()
+    profile: Profile | None = None
+    comment: str | None = None
+    add_features: tuple[str, ...] = ()
+    remove_features: tuple[str, ...] = ()
+    schema_changes: tuple[SchemaChange, ...] = ()
+    replacement: TableMeta | None = None
+    name: str | None = None
+
+    @property
+    def changes_schema(self) -> bool:
+        """A comment on a column makes no new schema version."""
+        return any(not isinstance(change, Comment) for change in self.schema_changes)
+
+    @property
+    def changes_features(self) -> bool:
+        return bool(self.add_features or self.remove_features)
+
+    @property
+    def changes_metadata(self) -> bool:
+        given = self.set_properties or self.remove_properties or self.profile or self.schema_changes or self.replacement
+        return bool(given) or self.comment is not None or self.name is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TableMeta:
+    """A table's metadata at a version; `payload` is the wire's own message."""
+
+    table_id: str
+    name: str
+    partitioning: Partitioning
+    primary_key: tuple[str, ...]
+    buckets: int
+    profile: Profile
+    schema_version: int
+    properties: Mapping[str, str]
+    features: frozenset[str]
+    comment: str
+    columns: tuple[Column, ...]
+    create_time_us: int
+    digest: str = ""
+    last_column_id: int = 0
+
+    @property
+    def keyed(self) -> bool:
+        return bool(self.primary_key)
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(self.columns, self.partitioning.names, self.primary_key, self.last_column_id)
+
+    def altered(self, change: Alteration) -> TableMeta:
+        """The metadata after a change. Raises where the change can't be."""
+        if change.replacement is not None:
+            return change.replacement
+        for name in change.remove_properties:
+            if name not in self.properties:
+                check_property_name(name)
+        for name in (*change.remove_properties, *change.set_properties):
+            check_alterable(name)
+        properties = {
+            name: value for name, value in self.properties.items() if name not in change.remove_properties
+        } | dict(change.set_properties)
+        if len(properties) > limits.PROPERTIES_MAX:
+            raise invalid("TOO_MANY_PROPERTIES", count=len(properties), most=limits.PROPERTIES_MAX)
+        features = self.features_after(change)
+        if len(features) > limits.FEATURES_MAX:
+            raise invalid("TOO_MANY_FEATURES", count=len(features), most=limits.FEATURES_MAX)
+        before = self
+        if change.schema_changes:
+            before = self.with_schema(evolve(self.schema, change.schema_changes), new_version=change.changes_schema)
+        after = replace(
+            before,
+            name=self.name if change.name is None else change.name,
+            properties=properties,
+            profile=change.profile or self.profile,
+            comment=self.comment if change.comment is None else change.comment,
+            features=features,
+        )
+        after.check_size()
+        return after
+
+    def check_size(self) -> None:
+        """Refuses a definition that is too large for an answer."""
+        texts = [self.comment, *self.properties.values()]
+        for column in self.columns:
+            texts += [column.name, column.type, column.comment, *[path for path, _ in column.nested]]
+        size = sum(len(text.encode()) for text in texts)
+        if size > limits.TABLE_BYTES_MAX:
+            raise invalid(
+                "TABLE_TOO_LARGE", "shorten comments, types or properties", bytes=size, most=limits.TABLE_BYTES_MAX
+            )
+
+    def features_after(self, change: Alteration) -> frozenset[str]:
+        if change.replacement is not None:
+            return change.replacement.features
+        return (self.features | set(change.add_features)) - set(change.remove_features)
+
+    def with_schema(self, schema: Schema, *, new_version: bool = True) -> TableMeta:
+        types = {column.name: column.type for column in schema.columns}
+        return replace(
+            self,
+            columns=schema.columns,
+            partitioning=Partitioning(tuple((name, types[name]) for name in schema.partition_columns)),
+            primary_key=schema.primary_key,
+            last_column_id=schema.last_id,
+            schema_version=self.schema_version + new_version,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """The first part of a table's name."""
+
+    name: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    create_time_us: int = 0
+    digest: bytes = b""

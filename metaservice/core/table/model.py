@@ -1,0 +1,331 @@
+"""The nouns: entries, changes, footprints, conflicts, commits.
+
+A table is a log of commits. Worked example, a primary-key table with one bucket:
+
+    version 1  insert   + d1            d1 has data version 1
+    version 2  insert   + d2            d2 hides older images of its keys in d1
+    version 3  minor    d1 d2 -> m3     m3 gets the highest data version of its inputs: 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from metaservice.core.table.meta import Alteration, TableMeta
+from metaservice.core.table.predicates import Predicate
+
+
+class Operation(IntEnum):
+    """Numbers are the wire's."""
+
+    INSERT = 1
+    OVERWRITE = 2
+    TRUNCATE = 3
+    RESTORE = 4
+    UPDATE = 5
+    DELETE = 6
+    MERGE = 7
+    MINOR_COMPACT = 8
+    MAJOR_COMPACT = 9
+    CLUSTER = 10
+    ALTER = 11
+    CUSTOM = 12
+    CREATE = 13
+
+
+COMPACTIONS = frozenset({Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER})
+SCOPED = frozenset({Operation.OVERWRITE, Operation.TRUNCATE, Operation.RESTORE})
+ROW_CHANGES = frozenset({Operation.UPDATE, Operation.DELETE, Operation.MERGE})
+
+
+class FileKind(IntEnum):
+    """Numbers are the wire's."""
+
+    APPEND = 0
+    BASE = 1
+    DELTA = 2
+
+
+class Rule(IntEnum):
+    """What a lost race broke. Numbers are the wire's."""
+
+    OUTCOME_TABLE = 1
+    LINEAGE = 2
+    PROTOCOL_CHANGED = 3
+    METADATA_CHANGED = 4
+    CONCURRENT_TRANSACTION = 5
+    CONCURRENT_APPEND = 6
+    CONCURRENT_DELETE_READ = 7
+    CONCURRENT_DELETE_DELETE = 8
+    CONCURRENT_ROW_CHANGE = 9
+
+
+class Advice(IntEnum):
+    """The loser's next step. Numbers are the wire's."""
+
+    RESUBMIT = 1
+    RERUN = 2
+    RELOAD = 3
+    PLAN_AGAIN = 4
+
+
+@dataclass(slots=True)
+class Entry:
+    """A data file or a delete set, as it was staged: nothing here depends on the commit that adds it.
+
+    `encoded` is the store's own: the entry's bytes, kept once they are made. Whoever changes the entry empties it.
+    """
+
+    path: str
+    partition: str
+    bucket: int
+    kind: FileKind
+    rows: int
+    size_bytes: int
+    payload: bytes
+    data_change: bool = True
+    is_delete_set: bool = False
+    carries_row_ids: bool = False
+    external: bool = False
+    first_row_id: int = 0
+    row_id_min: int = -1
+    row_id_max: int = -1
+    touches: tuple[str, ...] = ()
+    encoded: bytes = field(default=b"", init=False, compare=False, repr=False)
+
+    @property
+    def hides_anywhere(self) -> bool:
+        """A delete set that names no files: it may hide rows of every older file of its partition."""
+        return self.is_delete_set and not self.touches
+
+
+@dataclass(slots=True)
+class Live:
+    """An entry in a snapshot."""
+
+    entry: Entry
+    data_version: int
+    added: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Names an entry."""
+
+    path: str
+    partition: str
+    bucket: int
+    data_change: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An entry that a commit took out, or whose hidden rows it changed."""
+
+    path: str
+    partition: str
+    bucket: int
+    added: int
+    data_version: int
+    rows: int
+    size_bytes: int
+    is_delete_set: bool
+    data_change: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was scanned: a condition on partitions, or partitions by name.
+
+    `condition` is the whole of it, other columns included; None: `predicate` is. `changes_all`: the change hides every
+    row that was found. `prepared` keeps what judging makes of the conditions: they may be large, and are judged often.
+    """
+
+    predicate: Predicate
+    partitions: frozenset[str] | None = None
+    reads_files: bool = True
+    condition: Predicate | None = None
+    changes_all: bool = False
+    prepared: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What an overwrite covers; `partitions` None is the whole table."""
+
+    partitions: frozenset[str] | None
+    written: bool = False
+
+    def touches(self, partition: str) -> bool:
+        return self.partitions is None or partition in self.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One bucket's part of a compaction. Rows are counted, and digests taken, by the worker: None and b"" where not."""
+
+    partition: str
+    bucket: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    input_digest: bytes = b""
+    output_digest: bytes = b""
+    input_rows: int | None = None
+    output_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDone:
+    """What a group did at its commit."""
+
+    partition: str
+    bucket: int
+    outputs: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """The keys written to a bucket, as hashes: one for each row."""
+
+    partition: str
+    bucket: int
+    hashes: Sequence[int]
+
+
+@dataclass(slots=True)
+class Change:
+    """What one transaction does to one table.
+
+    `key_sets` None: nobody has said yet which keys it writes. `others_…`: what it does to its other tables; see `tell`
+    in core's `whole`.
+    """
+
+    table_id: str
+    operation: Operation
+    read_version: int
+    reads: tuple[Read, ...] = ()
+    app_ids_read: tuple[str, ...] = ()
+    app_versions: tuple[tuple[str, int], ...] = ()
+    adds: list[Entry] = field(default_factory=list)
+    removes: tuple[Ref, ...] = ()
+    scope: Scope | None = None
+    restore_version: int = 0
+    groups: tuple[Group, ...] = ()
+    alteration: Alteration | None = None
+    changes_data: bool = True
+    key_sets: tuple[KeySet, ...] | None = None
+    others_blind: bool = True
+    others_insert: bool = True
+    others_change_data: bool = False
+
+    @property
+    def logical(self) -> bool:
+        if self.operation is Operation.CUSTOM:
+            return self.changes_data
+        return self.operation not in COMPACTIONS and self.operation is not Operation.ALTER
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who, as declared."""
+
+    name: str = ""
+    client: str = ""
+
+
+@dataclass(slots=True)
+class Footprint:
+    """What a commit did, as far as later ones are judged by it.
+
+    `shared`: its transaction changed other tables, too. `blind`: in none of them it removed anything or read data.
+    `hid_anywhere`: partitions where it may have hidden rows of every older file, since its delete sets name none.
+    """
+
+    version: int
+    time_us: int
+    txn_id: str
+    operation: Operation
+    principal: Principal
+    partitions: frozenset[str] = frozenset()
+    added: tuple[tuple[str, str, int], ...] = ()
+    removed: tuple[Removed, ...] = ()
+    touched: tuple[Removed, ...] = ()
+    groups: tuple[GroupDone, ...] = ()
+    blind: bool = True
+    metadata_changed: bool = False
+    features_changed: bool = False
+    features_removed: bool = False
+    altered: bool = False
+    app_ids: tuple[str, ...] = ()
+    shared: bool = False
+    hid_anywhere: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The newest commit without a time version, and the last one before it that has one."""
+
+    version: int = -1
+    logical: int = -1
+
+    def after(self, version: int) -> Idle:
+        """One more, at a version."""
+        return Idle(version, self.logical if version == self.version + 1 else version - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A lost race: who won, over what, by which rule, and what to do."""
+
+    table_id: str
+    rule: Rule
+    winner: Footprint
+    operation: Operation
+    read_version: int
+    advice: Advice
+    partition: str = ""
+    path: str = ""
+    rows: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class TableCommit:
+    """What a change becomes: the log's next commit and what it does to the snapshot."""
+
+    version: int
+    time_us: int
+    change: Change
+    rebased_over: int
+    footprint: Footprint
+    added: list[Live]
+    removed: list[Live]
+    meta: TableMeta | None = None
+    already_applied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSummary:
+    """A commit as history shows it."""
+
+    footprint: Footprint
+    logical: bool
+    message: str
+    properties: dict[str, str]
+    read_version: int
+    rebased_over: int
+    files_added: int
+    files_removed: int
+    rows_added: int
+    rows_removed: int
+    sets_added: int
+    sets_removed: int
+    bytes_added: int
+    bytes_removed: int
+
+    @property
+    def has_time_version(self) -> bool:
+        return self.logical and self.footprint.operation is not Operation.CREATE

@@ -1,0 +1,287 @@
+"""The properties of a table that mean something here, as data; everything else belongs under `user.`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.limits import ORDER_COLUMNS_MAX, RETAIN_HOURS_DEFAULT, TEXT_CHARS_MAX
+from metaservice.core.table.schedule import is_schedule, is_windows
+from metaservice.core.table.types import did_you_mean, folded
+
+USER_PREFIX: Final = "user."
+KEY_SCOPE: Final = "key.scope"
+TABLE, PARTITION = "table", "partition"  # its values
+_USER_NAME = re.compile(r"user\.[A-Za-z0-9_.-]{1,250}\Z")
+_ORDER_COLUMN: Final = r"\s*(?:`(?:[^`\x00-\x1f]|``)+`|[^(),`\x00-\x1f]+)\s*"
+_ROW_ORDER = re.compile(rf"(sort|zorder)\(({_ORDER_COLUMN}(?:,{_ORDER_COLUMN})*)\)\Z")
+_INTEGER = re.compile(r"[0-9]{1,18}\Z")
+
+
+def parse_row_order(text: str) -> tuple[str, tuple[str, ...]]:
+    """ "sort" or "zorder" with its columns; both empty where rows lie as they come. Raises ValueError.
+
+    A name with a comma, a bracket or a backtick in it stands in backticks.
+    """
+    if not text.strip():
+        return "", ()
+    found = _ROW_ORDER.match(text.strip())
+    columns = tuple(_column(name.strip()) for name in re.findall(_ORDER_COLUMN, found[2])) if found else ()
+    is_once = len({folded(name) for name in columns}) == len(columns)
+    if found is None or not all(columns) or not is_once or len(columns) > ORDER_COLUMNS_MAX:
+        raise ValueError(text)
+    return found[1], columns
+
+
+def _column(text: str) -> str:
+    return text[1:-1].replace("``", "`") if text.startswith("`") else text
+
+
+def is_row_order(text: str) -> bool:
+    try:
+        parse_row_order(text)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A known one. `binds_writers`: a change of it makes writers that began before it begin again.
+
+    `is_fixed`: given when the table is made, and never changed.
+    """
+
+    name: str
+    default: str
+    doc: str
+    low: int = 0
+    high: int = 0
+    choices: tuple[str, ...] = ()
+    binds_writers: bool = False
+    is_fixed: bool = False
+    form: str = ""
+    is_form: Callable[[str], bool] | None = None
+
+    @property
+    def type(self) -> str:
+        """As documents show it."""
+        return self.form or " | ".join(self.choices) or f"integer, {self.low} to {self.high}"
+
+    def accepts(self, value: str) -> bool:
+        if self.is_form is not None:
+            return len(value) <= TEXT_CHARS_MAX and self.is_form(value)
+        if self.choices:
+            return value in self.choices
+        return bool(_INTEGER.match(value)) and self.low <= int(value) <= self.high
+
+
+PROPERTIES: Final = (
+    Property(
+        "data.retain.hours",
+        str(RETAIN_HOURS_DEFAULT),
+        "How long old versions stay readable, and how long a dropped table can be undropped.",
+        low=0,
+        high=87_600,
+    ),
+    Property(
+        KEY_SCOPE,
+        TABLE,
+        "Where a primary key is unique: in the table (the key then contains the partition columns), or within a "
+        "partition. Set when the table is created; never changes.",
+        choices=(TABLE, PARTITION),
+        is_fixed=True,
+    ),
+    Property(
+        "compaction.verify",
+        "true",
+        "Whether compactions take digests of their inputs and outputs. If set to true, a compaction without digests "
+        "is refused.",
+        choices=("true", "false"),
+    ),
+    Property(
+        "compaction.enabled",
+        "true",
+        "Whether table services plan and run tasks by themselves; an operator's requests run anyway.",
+        choices=("true", "false"),
+    ),
+    Property(
+        "compaction.minor.files",
+        "10",
+        "A minor compaction is planned from this many delta files in a bucket, or small files in a partition of an "
+        "append table.",
+        low=2,
+        high=10_000,
+    ),
+    Property(
+        "compaction.minor.bytes",
+        "67108864",
+        "A minor compaction is planned from this many bytes in such files, if there are at least two.",
+        low=1_024,
+        high=1 << 40,
+    ),
+    Property(
+        "compaction.minor.age.minutes",
+        "60",
+        "A minor compaction is planned from this age of such files, if there are at least two; 0: never.",
+        low=0,
+        high=5_256_000,
+    ),
+    Property(
+        "compaction.major.percent",
+        "30",
+        "A major compaction is planned when deltas reach this percentage of base files, or hidden rows of all rows.",
+        low=1,
+        high=1_000_000,
+    ),
+    Property(
+        "compaction.major.age.hours",
+        "24",
+        "A major compaction is planned from this age of delta files and delete sets; 0: never.",
+        low=0,
+        high=87_600,
+    ),
+    Property(
+        "compaction.major.quiet.minutes",
+        "10",
+        "A major compaction is planned only after the partition has had no commit for this long; profile maxcompute "
+        "only.",
+        low=0,
+        high=87_600,
+    ),
+    Property(
+        "compaction.settle.minutes",
+        "1",
+        "After a bucket (append table: a partition) has had no commit for this long, files below the thresholds are "
+        "merged too, if that is cheap; 0: never.",
+        low=0,
+        high=87_600,
+    ),
+    Property(
+        "compaction.cluster.files",
+        "10",
+        "Clustering is planned from this many small base files in a bucket, or files in a partition that are not in "
+        "the wanted order.",
+        low=2,
+        high=10_000,
+    ),
+    Property(
+        "compaction.cluster.age.hours",
+        "24",
+        "Clustering is planned from this age of such files; 0: never.",
+        low=0,
+        high=87_600,
+    ),
+    Property(
+        "compaction.cluster.order",
+        "",
+        "The order of rows in files of an append table that table services write.",
+        form="sort(column, …) | zorder(column, …) | empty: as they come",
+        is_form=is_row_order,
+    ),
+    Property(
+        "compaction.task.bytes",
+        "8589934592",
+        "The most bytes that one task reads; a bucket that can't be split may have more.",
+        low=1_024,
+        high=1 << 44,
+    ),
+    Property(
+        "compaction.task.files",
+        "1000",
+        "The most files that one task reads; a bucket that can't be split may have more.",
+        low=2,
+        high=10_000,
+    ),
+    Property("compaction.tasks", "4", "The most tasks of the table that run at the same time.", low=1, high=1_000),
+    Property("compaction.priority", "0", "Tasks of higher priority are handed out first.", low=0, high=1_000),
+    Property(
+        "compaction.windows",
+        "",
+        "The times at which planned tasks may be handed out, in UTC.",
+        form="[day[-day] ]HH:MM-HH:MM; … | empty: always",
+        is_form=is_windows,
+    ),
+    Property(
+        "compaction.schedule",
+        "",
+        "The times at which work is planned regardless of the thresholds, in UTC.",
+        form="minute hour day-of-month month day-of-week minor|major|cluster; … | empty: never",
+        is_form=is_schedule,
+    ),
+    Property(
+        "write.file_bytes_target",
+        "134217728",
+        "The size that writers aim at, in bytes.",
+        low=1_024,
+        high=1 << 40,
+        binds_writers=True,
+    ),
+    Property(
+        "write.compression",
+        "zstd",
+        "The compression codec of Parquet files.",
+        choices=("zstd", "snappy", "gzip", "lz4", "uncompressed"),
+        binds_writers=True,
+    ),
+    Property(
+        "write.on_conflict",
+        "fail",
+        "What a client does after a conflict, unless it chooses otherwise.",
+        choices=("fail", "resubmit", "rerun"),
+        binds_writers=True,
+    ),
+    Property(
+        "write.strict_casts",
+        "false",
+        "Whether rows whose values would change in a cast to their column's type are refused; in key columns they "
+        "always are.",
+        choices=("true", "false"),
+        binds_writers=True,
+    ),
+)
+BY_NAME: Final = {one.name: one for one in PROPERTIES}
+WRITER_PROPERTIES: Final = frozenset(one.name for one in PROPERTIES if one.binds_writers)
+
+
+def check_property(name: str, value: str) -> None:
+    """Refuses an unknown name or a value that doesn't fit."""
+    check_property_name(name)
+    known = BY_NAME.get(name)
+    if known is not None and not known.accepts(value):
+        raise invalid("PROPERTY_INVALID", property=name, value=value[:128], takes=known.type)
+
+
+def check_property_name(name: str) -> None:
+    if name not in BY_NAME and not _USER_NAME.match(name):
+        hint = did_you_mean(name, tuple(BY_NAME))
+        raise invalid("PROPERTY_UNKNOWN", "put your own under user.", property=name[:128], **hint)
+
+
+def check_alterable(name: str) -> None:
+    """Refuses a change of what is decided when a table is made."""
+    if name in BY_NAME and BY_NAME[name].is_fixed:
+        raise MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", "it is given when the table is made", property=name)
+
+
+def check_user_property(name: str) -> None:
+    """For what has no properties of its own: only the users'."""
+    if not _USER_NAME.match(name):
+        raise invalid("PROPERTY_UNKNOWN", "put your own under user.", property=name[:128])
+
+
+def integer_property(properties: Mapping[str, str], name: str) -> int:
+    """The value in force; a stored one that doesn't fit counts as not set."""
+    known = BY_NAME[name]
+    value = properties.get(name, known.default)
+    return int(value if known.accepts(value) else known.default)
+
+
+def text_property(properties: Mapping[str, str], name: str) -> str:
+    """Likewise."""
+    known = BY_NAME[name]
+    value = properties.get(name, known.default)
+    return value if known.accepts(value) else known.default

@@ -1,0 +1,129 @@
+"""What a commit did to rows, as the profile row_level asks for it: what it hid, and which files it wrote.
+
+Core can't read an entry's payload: whoever holds the snapshots brings `Payloads` that can. What they don't know counts
+as anything that it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from metaservice.core.table.model import Entry, KeySet
+from metaservice.core.table.pruning import UNKNOWN, Row
+
+Place = tuple[str, int]  # partition, bucket
+Range = tuple[int, int]  # first and last row id
+ColumnType = tuple[int, str]  # column id, type
+
+
+class RowIds(Protocol):
+    """The ids of a delete set."""
+
+    def common(self, other: Any, most: int) -> tuple[int, ...]:
+        """The smallest ids that another set of this kind has, too."""
+
+    def meets(self, span: Range) -> bool:
+        """Whether an id lies in a range."""
+
+
+class Payloads(Protocol):
+    """Reads the payloads of entries."""
+
+    def bounds(self, payload: bytes, columns: Sequence[ColumnType]) -> Row:
+        """Of some columns of a data file, by its statistics."""
+
+    def only_tombstones(self, payload: bytes) -> bool:
+        """Whether a data file is known to hold nothing else: no new row."""
+
+    def row_ids(self, payload: bytes) -> RowIds | None:
+        """Of a delete set; None where it is kept in a file."""
+
+    def ranges(self, payload: bytes) -> tuple[Range, ...]:
+        """That hold every id of a delete set kept in a file; none where nobody said."""
+
+
+class NothingKnown:
+    """Reads nothing: every file may hold any row."""
+
+    def bounds(self, payload: bytes, columns: Sequence[ColumnType]) -> Row:  # noqa: ARG002
+        return (UNKNOWN,) * len(columns)
+
+    def only_tombstones(self, payload: bytes) -> bool:  # noqa: ARG002
+        return False
+
+    def row_ids(self, payload: bytes) -> RowIds | None:  # noqa: ARG002
+        return None
+
+    def ranges(self, payload: bytes) -> tuple[Range, ...]:  # noqa: ARG002
+        return ()
+
+
+NOTHING_KNOWN: Final = NothingKnown()
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A delete set: its ids, or, where it is kept in a file, ranges that hold them."""
+
+    path: str
+    partition: str
+    ids: RowIds | None
+    ranges: tuple[Range, ...]
+    touches: tuple[str, ...]
+
+    def common(self, other: Hidden, most: int) -> tuple[int, ...] | None:
+        """A sample of the rows that two of one partition both hide, empty where only ranges are known; None: none."""
+        if self.ids is not None and other.ids is not None:
+            return self.ids.common(other.ids, most) or None
+        if self.ids is not None:
+            return () if any(self.ids.meets(span) for span in other.ranges) else None
+        if other.ids is not None:
+            return other.common(self, most)
+        return () if _overlap(self.ranges, other.ranges) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a change adds. `known` is False where it is too much to be looked at file by file."""
+
+    files: tuple[Entry, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
+    keys: Mapping[Place, Sequence[int]] = field(default_factory=dict)
+    known: bool = True
+
+
+UNKNOWN_WRITTEN: Final = Written(known=False)
+
+
+def written_by(entries: Iterable[Entry], key_sets: Iterable[KeySet], payloads: Payloads) -> Written:
+    files, hidden = [], []
+    for entry in entries:
+        if entry.is_delete_set:
+            hidden.append(_hidden(entry, payloads))
+        else:
+            files.append(entry)
+    return Written(tuple(files), tuple(hidden), {(one.partition, one.bucket): one.hashes for one in key_sets})
+
+
+def _hidden(entry: Entry, payloads: Payloads) -> Hidden:
+    ids = payloads.row_ids(entry.payload)
+    ranges: tuple[Range, ...] = ()
+    if ids is None:
+        ranges = payloads.ranges(entry.payload) or ((max(entry.row_id_min, 0), entry.row_id_max),)
+    return Hidden(entry.path, entry.partition, ids, ranges, entry.touches)
+
+
+def _overlap(some: Sequence[Range], others: Sequence[Range]) -> bool:
+    """Both ascending and apart."""
+    at = there = 0
+    while at < len(some) and there < len(others):
+        (first, last), (other_first, other_last) = some[at], others[there]
+        if first <= other_last and other_first <= last:
+            return True
+        if last < other_last:
+            at += 1
+        else:
+            there += 1
+    return False

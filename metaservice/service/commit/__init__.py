@@ -1,0 +1,1 @@
+"""Transactions, from begin to their answer."""

@@ -1,0 +1,131 @@
+"""Judging on the decider's thread, in turns: whoever has much to judge goes on in the next group.
+
+What a change has met stays met, since the log never changes; only what was committed in between is still to be met. A
+commit that isn't done raises `Again`. A look whether a transaction is doomed never waits: it meets what its turn allows
+and goes on from there at the next look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from metaservice.core import limits
+from metaservice.core.commit import whole
+from metaservice.core.commit.change_checks import check
+from metaservice.core.commit.judge import Judging, Mine
+from metaservice.core.commit.matching import PartitionReads, Paused, Work, condition_of, too_costly
+from metaservice.core.commit.rebase import lineage_lost
+from metaservice.core.commit.row_level import file_tests_of
+from metaservice.core.commit.transaction import Look, Txn, TxnTable
+from metaservice.core.table.meta import Profile, TableMeta
+from metaservice.core.table.model import Change, Conflict, Operation, Read
+from metaservice.service.commit.requests import CommitProgress
+from metaservice.service.decider.decider import Again
+from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.state import State
+
+_COST_OF_A_RECORD = 200  # of reading a winner from the store, in comparisons
+_WINNERS_LOOKED_AT = 100
+
+
+def judge_commit(state: State, table: TableState, change: Change, progress: CommitProgress) -> Conflict | None:
+    """The first conflict of a commit's change. Raises Again where there is more to judge than this turn allows."""
+    if change.table_id not in progress.judged:
+        check(change, table.meta, state.snapshots(table))
+        progress.judged[change.table_id] = None
+    if table.head == change.read_version:
+        return None
+    judging = progress.judged[change.table_id]
+    if judging is None:
+        judging = progress.judged[change.table_id] = Judging(Mine(change, table.meta, state.snapshots(table)))
+    conflict = _meet(state, table, judging, limits.JUDGE_TURN)
+    if conflict is None and (judging.met < table.head or judging.puts_off):
+        raise Again
+    return conflict
+
+
+def prepare(reads: Sequence[Read], meta: TableMeta) -> None:
+    """Any thread: make of the conditions what judging asks, before the decider's turn."""
+    for read in reads:
+        condition_of(read, meta.partitioning)
+        if meta.profile is Profile.ROW_LEVEL:
+            file_tests_of(read, meta)
+
+
+def check_cost(table: TableState, reads: Sequence[Read], read_version: int) -> None:
+    """Refuse conditions of which it is known by now that judging them takes too long."""
+    if not reads:
+        return
+    cost = PartitionReads(reads, table.meta.partitioning, Work()).cost
+    newest = range(max(read_version, table.head - _WINNERS_LOOKED_AT) + 1, table.head + 1)
+    met = (table.footprints.get(version) for version in newest)
+    partitions = max((len(one.partitions) for one in met if one is not None), default=1)
+    if cost * max(1, partitions) > limits.JUDGE_COMPARISONS_MAX:
+        raise too_costly(cost * max(1, partitions))
+
+
+def _meet(state: State, table: TableState, judging: Judging, most: int) -> Conflict | None:
+    """As many winners as a turn allows; the group's turn is everybody's."""
+    work = judging.mine.work
+    turn = max(min(most, state.judging_left), limits.JUDGE_TURN_MIN)
+    work.begin_turn(turn)
+    try:
+        while judging.met < table.head:
+            version = judging.met + 1
+            winner = table.footprints.get(version)
+            if winner is None:
+                work.begin_winner(_COST_OF_A_RECORD)
+                winner = state.winner(table, version)
+            conflict = judging.meet(winner)
+            if conflict is not None:
+                return conflict
+        return judging.end()
+    except Paused:
+        return None
+    finally:
+        state.judging_left -= turn - work.left
+
+
+def look(state: State, txn: Txn) -> Conflict | None:
+    """A race that is lost already, by what was declared and registered; None where that is not known yet."""
+    tables = [(state.get_table(mine.table_id), mine) for mine in txn.tables.values()]
+    if all(mine.look == Look(table.head, _files(mine)) for table, mine in tables):
+        return None
+    changes = [_so_far(mine) for _, mine in tables]
+    whole.tell(changes)
+    for (table, mine), change in zip(tables, changes, strict=True):
+        if mine.operation is Operation.ALTER:
+            continue  # only its commit says whether it is one that conflicts
+        conflict = _look_on(state, table, mine, change)
+        if conflict is not None:
+            return conflict
+    return None
+
+
+def _files(mine: TxnTable) -> int:
+    return min(len(mine.staged), limits.LOOK_FILES_MAX)
+
+
+def _so_far(mine: TxnTable) -> Change:
+    adds = list(islice(mine.staged.values(), limits.LOOK_FILES_MAX))
+    return Change(mine.table_id, mine.operation, mine.read_version, mine.reads, adds=adds, changes_data=False)
+
+
+def _look_on(state: State, table: TableState, mine: TxnTable, change: Change) -> Conflict | None:
+    """From where the last look ended; a winner that takes longer than a look is left to the commit."""
+    begun = Look(mine.read_version, _files(mine))
+    before = mine.look if mine.look is not None and mine.look.files == begun.files else begun
+    judging = Judging(Mine(change, table.meta, state.snapshots(table), Work(most=float("inf"))))
+    judging.met = judging.settled = before.met
+    conflict = _meet(state, table, judging, limits.JUDGE_LOOK)
+    left_out = min(before.met + 1, table.head)
+    mine.look = Look(max(judging.settled, left_out), before.files) if conflict is None else before
+    return conflict
+
+
+def look_at_compaction(state: State, judging: Judging) -> Conflict | None:
+    """A race that a task has lost already; None where that is not known yet."""
+    change = judging.mine.change
+    table = state.get_table(change.table_id)
+    return _meet(state, table, judging, limits.JUDGE_LOOK) or lineage_lost(change, table.meta, judging.near)

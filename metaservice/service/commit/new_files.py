@@ -1,0 +1,56 @@
+"""What is asked of files as they are registered: that they are new, and which row ids they get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.model import Entry
+from metaservice.service.decider.state import State, rows_of
+from metaservice.store import keys
+
+
+def refuse_live(state: State, txn_id: str, table_id: str, entries: Sequence[Entry]) -> None:
+    """A file that the table has already was committed before: this repeats a transaction that is forgotten.
+
+    One whose id is younger than all commits that were found at the start had never begun before that, and what
+    began since is known, or lies below the mark of forgotten ids; so most are not looked up.
+    """
+    folder = f"{txn_id}/" if txn_id > state.fresh_id else "/"
+    for entry in entries:
+        if not entry.external and not entry.path.startswith(folder):
+            break
+    else:
+        return
+    seek = [entry for entry in entries if not entry.external and not entry.path.startswith(folder)]
+    state.flush()
+    raw = state.get_table(table_id).raw_id
+    for entry in seek:
+        if state.store.get(keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is not None:
+            raise invalid("PATH_LIVE", "the file is in the table already: it was committed before", path=entry.path)
+
+
+def give_row_ids(state: State, table_id: str, entries: Sequence[Entry]) -> None:
+    table = state.get_table(table_id)
+    if table.meta.keyed:
+        return
+    wanted = rows_of(entries)
+    if table.next_row_id + wanted > limits.ROW_ID_MAX:
+        raise MetaError(ErrorKind.EXHAUSTED, "ROW_IDS_EXHAUSTED", next=table.next_row_id, wanted=wanted)
+    given = False
+    for entry in entries:
+        if entry.is_delete_set:
+            continue
+        entry.encoded = b""
+        entry.first_row_id = table.next_row_id
+        table.next_row_id += entry.rows
+        last = table.next_row_id - 1
+        if not entry.carries_row_ids and entry.rows:
+            entry.row_id_min, entry.row_id_max = entry.first_row_id, last
+        elif entry.row_id_min >= 0:  # a row without an id of its own has one of the range
+            entry.row_id_min = min(entry.row_id_min, entry.first_row_id)
+            entry.row_id_max = max(entry.row_id_max, last)
+        given = True
+    if given:
+        state.row_ids_given.add(table_id)

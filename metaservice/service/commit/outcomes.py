@@ -1,0 +1,116 @@
+"""What an outcome writes: the end of a transaction and, where it won, its commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metaservice.core import limits
+from metaservice.core.commit.rebase import Author
+from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState
+from metaservice.core.table.model import Advice, Change, Conflict, Footprint, Operation, TableCommit
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.snapshots import TableState
+from metaservice.store import keys
+from metaservice.store.imports import end_import, put_import
+from metaservice.store.records import encode_added, encode_commit, encode_live, join_chunk
+from metaservice.store.row_records import encode_rows
+
+
+class Outcomes:
+    """Puts what was decided into the state and its batch. On the decider's thread."""
+
+    def __init__(self, decider: Decider, clocks: Clocks) -> None:
+        self._decider = decider
+        self._clocks = clocks
+
+    def lose(self, txn: Txn, conflict: Conflict, changes: Sequence[Change]) -> None:
+        txn.state = TxnState.CONFLICT
+        txn.conflict = conflict
+        txn.end_us = self._clocks.now_us()
+        txn.adoptable = conflict.advice is Advice.RESUBMIT
+        if txn.adoptable:
+            for change in changes:
+                mine = txn.tables[change.table_id]
+                self._decider.state.stage(txn, mine, [entry for entry in change.adds if entry.path not in mine.staged])
+        self._decider.state.put_txn(txn)
+
+    def win(self, txn: Txn, commits: Sequence[TableCommit]) -> None:
+        for commit in commits:
+            if not commit.already_applied:
+                self.advance(commit)
+                self.write_commit(txn, commit)
+        self.end_won(txn, commits)
+
+    def end_won(self, txn: Txn, commits: Sequence[TableCommit]) -> None:
+        txn.state = TxnState.COMMITTED
+        outcomes = []
+        for commit in commits:
+            change = commit.change
+            applied = commit.already_applied
+            outcomes.append(TableOutcome(change.table_id, commit.version, change.logical, commit.rebased_over, applied))
+            if not applied:
+                txn.commit_time_us = commit.time_us
+        txn.commit_time_us = txn.commit_time_us or max(commit.time_us for commit in commits)
+        txn.outcomes = tuple(outcomes)
+        txn.end_us = txn.commit_time_us
+        state = self._decider.state
+        state.drop_staged(txn)
+        state.put_txn(txn)
+
+    def write_commit(self, txn: Txn, commit: TableCommit) -> None:
+        state = self._decider.state
+        table, batch = state.tables[commit.change.table_id], state.batch
+        raw = table.raw_id
+        added = encode_added(commit)
+        chunks = 0
+        if len(added) > limits.INLINE_ENTRIES_MAX:
+            for start in range(0, len(added), limits.INLINE_ENTRIES_MAX):
+                chunk = join_chunk(added[start : start + limits.INLINE_ENTRIES_MAX])
+                batch.put(keys.chunk_key(raw, commit.version, chunks), chunk)
+                chunks += 1
+        inline = () if chunks else added
+        record = encode_commit(commit, txn, inline, chunks)
+        record += encode_rows(commit.change.key_sets, shared=commit.footprint.shared)
+        batch.put(keys.commit_key(raw, commit.version), record)
+        batch.put(keys.time_key(raw, commit.time_us), keys.encode_version(commit.version))
+        if not commit.change.logical:
+            table.idle = table.idle.after(commit.version)
+            batch.put(keys.idle_key(raw, commit.version), keys.encode_version(table.idle.logical))
+        for live in commit.removed:
+            entry = live.entry
+            batch.delete(keys.live_key(raw, entry.partition, entry.bucket, entry.path))
+            past = keys.past_key(raw, commit.version, entry.partition, entry.bucket, entry.path)
+            batch.put(past, encode_live(live, commit.version))
+            batch.put(keys.span_key(raw, live.added, commit.version, entry.partition, entry.bucket, entry.path), b"")
+            if entry.external:
+                end_import(batch, raw, live)
+        for live, encoded in zip(commit.added, added, strict=True):
+            entry = live.entry
+            batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), encoded)
+            if entry.external:
+                put_import(batch, raw, live)
+        for app_id, version in commit.change.app_versions:
+            batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
+        if commit.change.operation is Operation.RESTORE:
+            state.mark_restored(table, commit.added)
+
+    def advance(self, commit: TableCommit) -> None:
+        """The table as the next decision sees it."""
+        state = self._decider.state
+        table = state.tables[commit.change.table_id]
+        if commit.meta is not None:
+            state.rename(table, commit.meta.name)
+            state.put_meta(table, commit.meta, commit.version)
+        if commit.footprint.metadata_changed or commit.footprint.features_changed:
+            table.last_metadata_version = commit.version
+        table.head, table.last_time_us = commit.version, commit.time_us
+        state.remember(table, commit.footprint)
+        state.changed.add(commit.change.table_id)
+
+
+def nothing_new(table: TableState, change: Change, author: Author) -> TableCommit:
+    """A commit that repeats what an application has written already."""
+    head, time_us = table.head, table.last_time_us
+    footprint = Footprint(head, time_us, author.txn_id, change.operation, author.principal)
+    return TableCommit(head, time_us, change, 0, footprint, [], [], already_applied=True)

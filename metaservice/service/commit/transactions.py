@@ -1,0 +1,444 @@
+"""Transactions: begin, register, commit, append, renew, abort, explain, and their expiry.
+
+Every method runs on the decider's thread. Repeats get the first answer; the same id with other content is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from metaservice.core import limits, quotas
+from metaservice.core.clock import next_commit_time
+from metaservice.core.commit import whole
+from metaservice.core.commit.change_checks import check
+from metaservice.core.commit.judge import advice_for
+from metaservice.core.commit.rebase import Author, commit_on_top
+from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, check_open, check_txn_age
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.quotas import Quota
+from metaservice.core.table.model import (
+    Change,
+    Conflict,
+    Entry,
+    Footprint,
+    Operation,
+    Rule,
+    Scope,
+    TableCommit,
+)
+from metaservice.service.commit.adopting import adopt, check_staged
+from metaservice.service.commit.judging import check_cost, judge_commit, look
+from metaservice.service.commit.new_files import give_row_ids, refuse_live
+from metaservice.service.commit.outcomes import Outcomes, nothing_new
+from metaservice.service.commit.requests import Append, Begin, CommitProgress, CommitRequest, Intent
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.naming import check_renames
+from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.state import State
+from metaservice.service.retention.marks import apply_moves, check_moves
+from metaservice.store import keys
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The lease from here on, and the race that is lost already."""
+
+    lease_ms: int
+    doomed: Conflict | None
+
+
+class Transactions:
+    """The use cases of TransactionService."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        clocks: Clocks,
+        lease_ms: int,
+        keep_ms: int,
+        reserve_bytes: int,
+        limits_given: Mapping[str, Quota] = quotas.DEFAULTS,
+    ) -> None:
+        self._quotas = limits_given
+        self._decider = decider
+        self._clocks = clocks
+        self._outcomes = Outcomes(decider, clocks)
+        self.lease_ms = lease_ms
+        self._keep_ms = keep_ms
+        self._reserve_bytes = reserve_bytes
+        self._room_checked_ms = -1
+        self._room = True
+
+    @property
+    def _state(self) -> State:
+        return self._decider.state
+
+    # -- begin ---------------------------------------------------------------------------------------------------
+
+    def begin(self, request: Begin) -> Txn:
+        known = self._known(request.txn_id, request.digest)
+        if known is not None:
+            return known
+        self.check_room()
+        state = self._state
+        state.usage.check(self._quotas, quotas.TRANSACTIONS, request.principal.name)
+        tables = {intent.table_id: self._begin_table(intent, request) for intent in request.tables}
+        txn = self._new(request, tables)
+        if request.adopt_from:
+            adopt(state, txn, request.adopt_from, self._quotas)
+        state.put_txn(txn)
+        state.leases[txn.txn_id] = self._clocks.mono_ms() + self.lease_ms
+        return txn
+
+    def _known(self, txn_id: str, digest: bytes) -> Txn | None:
+        state = self._state
+        found = state.find_txn(txn_id)
+        if found is None:
+            check_txn_age(txn_id, self._clocks.now_us() // 1000, self._keep_ms, state.forgotten_ms)
+        elif found.begin_digest != digest:
+            raise invalid("TRANSACTION_ID_REUSED", "the id names a transaction of other content", txn_id=txn_id)
+        return found
+
+    def _new(self, request: Begin, tables: dict[str, TxnTable]) -> Txn:
+        return Txn(
+            request.txn_id,
+            tables,
+            request.principal,
+            request.message,
+            request.properties,
+            self._clocks.now_us(),
+            request.digest,
+            request.adopt_from,
+        )
+
+    def _begin_table(self, intent: Intent, request: Begin) -> TxnTable:
+        state = self._state
+        table = state.get_table(intent.table_id)
+        if table.meta.features:
+            _check_features(table.meta.features - request.features)
+        read = table.head if intent.read_version is None else intent.read_version
+        if read > table.head:
+            raise invalid("READ_VERSION_IN_FUTURE", read=read, head=table.head)
+        if read < table.oldest:
+            state.check_retained(table, read)
+        current = table.meta.schema_version
+        if intent.schema_version not in (0, current):
+            raise MetaError(ErrorKind.STALE, "SCHEMA_VERSION_MISMATCH", asked=intent.schema_version, current=current)
+        if intent.reads:
+            check_cost(table, intent.reads, read)
+        return TxnTable(intent.table_id, intent.operation, read, current, intent.reads)
+
+    # -- register ------------------------------------------------------------------------------------------------
+
+    def register(self, txn_id: str, table_id: str, entries: Sequence[Entry]) -> tuple[int, int]:
+        """Files and rows registered so far, over all tables."""
+        state = self._state
+        txn = state.get_txn(txn_id)
+        check_open(txn)
+        self.check_room()
+        mine = txn.tables.get(table_id)
+        if mine is None:
+            raise invalid("TABLE_NOT_IN_TRANSACTION", txn_id=txn_id, table_id=table_id)
+        fresh = []
+        for entry in entries:
+            known = mine.staged.get(entry.path)
+            if known is None:
+                fresh.append(entry)
+            elif known.payload != entry.payload:
+                raise invalid("PATH_REUSED", "registered before with other content", path=entry.path)
+        if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
+        size = check_staged(state, txn, fresh, self._quotas)
+        refuse_live(self._state, txn_id, table_id, fresh)
+        give_row_ids(self._state, mine.table_id, fresh)
+        state.stage(txn, mine, fresh, size)
+        return txn.files, sum([table.staged_rows for table in txn.tables.values()])
+
+    # -- commit --------------------------------------------------------------------------------------------------
+
+    def commit(self, request: CommitRequest) -> Txn:
+        state = self._state
+        txn = state.get_txn(request.txn_id)
+        if txn.state in (TxnState.COMMITTED, TxnState.CONFLICT):
+            if txn.commit_digest != request.digest:
+                raise invalid("TRANSACTION_ID_REUSED", "it ended with other content", txn_id=txn.txn_id)
+            return txn
+        check_open(txn)
+        self.check_room()
+        progress = self._complete(txn, request)
+        changes = progress.changes
+        if request.cursors:
+            check_moves(state, request.cursors)
+        conflict = self._judge(progress)
+        for change in changes:
+            give_row_ids(self._state, change.table_id, [e for e in change.adds if e.first_row_id == 0])
+        decision = conflict or self._rebase(txn, progress)
+        txn.commit_digest = request.digest
+        if isinstance(decision, Conflict):
+            self._outcomes.lose(txn, decision, changes)
+        else:
+            self._outcomes.win(txn, decision)
+            if request.cursors:
+                apply_moves(state, request.cursors, self._clocks.now_us())
+        return txn
+
+    def explain(self, request: CommitRequest) -> Conflict | list[TableCommit]:
+        """What a commit would answer now."""
+        txn = self._state.get_txn(request.txn_id)
+        check_open(txn)
+        progress = self._complete(txn, request)
+        return self._judge(progress) or self._rebase(txn, progress)
+
+    def _complete(self, txn: Txn, request: CommitRequest) -> CommitProgress:
+        """The request's changes, completed with what was begun and registered: again only where more was registered."""
+        progress = request.progress
+        if progress is None:
+            progress = request.progress = CommitProgress(request.changes, [change.adds for change in request.changes])
+        if progress.files != txn.files:
+            self._complete_with_files(txn, request, progress)
+        return progress
+
+    def _complete_with_files(self, txn: Txn, request: CommitRequest, progress: CommitProgress) -> None:
+        if {c.table_id for c in request.changes} != txn.tables.keys() or len(request.changes) != len(txn.tables):
+            raise invalid("CHANGES_MISMATCH", "one change for each table of the transaction", txn_id=txn.txn_id)
+        for change, own, (files, rows) in zip(request.changes, progress.own, request.counts, strict=True):
+            mine = txn.tables[change.table_id]
+            staged = list(mine.staged.values())
+            if files is not None and files != len(staged):
+                raise invalid("REGISTRATION_INCOMPLETE", "files are missing", expected=files, registered=len(staged))
+            if rows is not None and rows != mine.staged_rows:
+                raise invalid("REGISTRATION_INCOMPLETE", "rows are missing", expected=rows)
+            for entry in own:
+                if entry.path in mine.staged:
+                    raise invalid("PATH_TWICE", path=entry.path)
+            if own:
+                refuse_live(self._state, txn.txn_id, change.table_id, own)
+            change.operation, change.read_version = mine.operation, mine.read_version
+            change.adds = staged + own
+            scope = change.scope
+            if scope is not None and scope.written:
+                change.scope = Scope(frozenset(entry.partition for entry in change.adds), written=True)
+        if len(request.changes) > 1:
+            whole.tell(request.changes)
+        progress.files = txn.files
+        progress.judged.clear()
+
+    def _judge(self, progress: CommitProgress) -> Conflict | None:
+        """The first conflict. Raises Again where judging takes longer than a turn."""
+        state = self._state
+        progress.applied = set()
+        for change in progress.changes:
+            table = state.get_table(change.table_id)
+            if change.app_versions and self._applied(table, change):
+                progress.applied.add(change.table_id)
+                continue
+            if change.operation is Operation.RESTORE and change.restore_version >= 0:
+                state.check_retained(table, change.restore_version)
+            conflict = judge_commit(state, table, change, progress)
+            if conflict is not None:
+                return conflict
+        return None
+
+    def _rebase(self, txn: Txn, progress: CommitProgress) -> Conflict | list[TableCommit]:
+        """What changes that every winner lets pass become."""
+        state, changes = self._state, progress.changes
+        tables = [state.tables[change.table_id] for change in changes]
+        last_us = tables[0].last_time_us if len(tables) == 1 else max([table.last_time_us for table in tables])
+        time_us = next_commit_time(self._clocks.now_us(), last_us, state.answered_us)
+        author = Author(txn.txn_id, txn.principal)
+        commits, renames = [], False
+        for table, change in zip(tables, changes, strict=True):
+            if change.table_id in progress.applied:
+                commits.append(nothing_new(table, change, author))
+                continue
+            judging = progress.judged.get(change.table_id)
+            near = judging.near if judging is not None else ()
+            snapshots = state.snapshots(table)
+            decision = commit_on_top(change, table.meta, near, snapshots, author, table.head, time_us)
+            if isinstance(decision, Conflict):
+                return decision
+            renames = renames or decision.meta is not None
+            decision.footprint.shared = len(changes) > 1
+            commits.append(decision)
+        if renames:
+            check_renames(state, commits)
+        return commits
+
+    def _applied(self, table: TableState, change: Change) -> bool:
+        self._state.flush()
+        for app_id, version in change.app_versions:
+            raw = self._state.store.get(keys.app_key(table.raw_id, app_id))
+            if raw is None or keys.decode_version(raw) < version:
+                return False
+        return True
+
+    # -- the one-call append ---------------------------------------------------------------------------------------
+
+    def append(self, request: Append) -> Txn:
+        """Begin and commit at the head; a schema that changed is the only race it can lose."""
+        (result,) = self.append_many([request])
+        if isinstance(result, MetaError):
+            raise result
+        return result
+
+    def append_many(self, requests: Sequence[Append]) -> list[Txn | MetaError]:
+        """One after the other. Each step is taken for all before the next: half the cost of one request at a time."""
+        results: list[Txn | MetaError] = []
+        run: list[Append] = []
+        ids: set[str] = set()
+        for request in requests:
+            alone = bool(request.app_versions)  # what it applies the next one has to see
+            if run and (alone or request.txn_id in ids):
+                results += self._append_run(run)
+                run, ids = [], set()
+            run.append(request)
+            ids.add(request.txn_id)
+            if alone:
+                results += self._append_run(run)
+                run, ids = [], set()
+        return results + self._append_run(run)
+
+    def _append_run(self, requests: Sequence[Append]) -> list[Txn | MetaError]:
+        """Of different transactions, none of which reads what another one writes."""
+        results: list[Txn | MetaError] = []
+        begun: list[tuple[int, Txn, Change]] = []
+        for place, request in enumerate(requests):
+            try:
+                txn, change = self._begin_append(request)
+                if change is not None:
+                    begun.append((place, txn, change))
+                results.append(txn)
+            except MetaError as refusal:
+                results.append(refusal)
+        won: list[tuple[Txn, TableCommit]] = []
+        for place, txn, change in begun:
+            try:
+                decision = self._decide_append(txn, change)
+            except MetaError as refusal:
+                results[place] = refusal
+                continue
+            if decision is not None:
+                won.append((txn, decision))
+        for txn, commit in won:
+            if not commit.already_applied:
+                self._outcomes.write_commit(txn, commit)
+        for txn, commit in won:
+            self._outcomes.end_won(txn, (commit,))
+        return results
+
+    def _decide_append(self, txn: Txn, change: Change) -> TableCommit | None:
+        """What is to be written; nothing where it has lost."""
+        give_row_ids(self._state, change.table_id, change.adds)
+        state = self._state
+        table = state.tables[change.table_id]
+        change.read_version = table.head
+        time_us = next_commit_time(self._clocks.now_us(), table.last_time_us, state.answered_us)
+        author, snapshots = Author(txn.txn_id, txn.principal), state.snapshots(table)
+        if change.app_versions and self._applied(table, change):
+            return nothing_new(table, change, author)
+        check(change, table.meta, snapshots)
+        decision = commit_on_top(change, table.meta, (), snapshots, author, table.head, time_us)
+        if isinstance(decision, Conflict):
+            self._outcomes.lose(txn, decision, [change])
+            return None
+        if not decision.already_applied:
+            self._outcomes.advance(decision)
+        return decision
+
+    def _begin_append(self, request: Append) -> tuple[Txn, Change | None]:
+        """The transaction, with its change unless it has ended already."""
+        known = self._known(request.txn_id, request.digest)
+        if known is not None:
+            return known, None
+        self.check_room()
+        table_id = request.table_id
+        table = self._state.get_table(table_id)
+        refuse_live(self._state, request.txn_id, table_id, request.entries)
+        meta = table.meta
+        if meta.features:
+            _check_features(meta.features - request.features)
+        head = table.head
+        txn = Txn(
+            request.txn_id,
+            {table_id: TxnTable(table_id, Operation.INSERT, head, meta.schema_version)},
+            request.principal,
+            request.message,
+            request.properties,
+            self._clocks.now_us(),
+            request.digest,
+            files=len(request.entries),
+            one_call=True,
+        )
+        change = Change(table_id, Operation.INSERT, head, app_versions=request.app_versions, adds=request.entries)
+        if request.schema_version in (0, meta.schema_version):
+            return txn, change
+        rule = Rule.METADATA_CHANGED
+        advice = advice_for(change, rule, blind=True)
+        winner = self._schema_change(table)
+        self._outcomes.lose(txn, Conflict(table_id, rule, winner, Operation.INSERT, head, advice), [change])
+        return txn, None
+
+    def _schema_change(self, table: TableState) -> Footprint:
+        """The commit that last changed the schema, or the head where that is not known."""
+        version = min(table.last_metadata_version, table.head)
+        return self._state.winner(table, version)
+
+    # -- renew, abort, expire ----------------------------------------------------------------------------------------
+
+    def renew(self, txn_id: str) -> Renewed:
+        txn = self._state.get_txn(txn_id)
+        check_open(txn)
+        self._state.leases.pop(txn_id, None)
+        self._state.leases[txn_id] = self._clocks.mono_ms() + self.lease_ms
+        return Renewed(self.lease_ms, look(self._state, txn))
+
+    def abort(self, txn_id: str, reason: str) -> None:
+        txn = self._state.get_txn(txn_id)
+        if txn.state in (TxnState.ABORTED, TxnState.EXPIRED):
+            return
+        check_open(txn)
+        self._end(txn, TxnState.ABORTED, reason)
+
+    def _end(self, txn: Txn, state: TxnState, reason: str) -> None:
+        txn.state, txn.abort_reason, txn.end_us = state, reason, self._clocks.now_us()
+        self._state.drop_staged(txn)
+        self._state.put_txn(txn)
+
+    def end_for_drop(self, table_id: str) -> int:
+        """End the open transactions of a dropped table."""
+        ended = [txn for txn in self._state.open.values() if table_id in txn.tables]
+        for txn in ended:
+            self._end(txn, TxnState.ABORTED, "TABLE_DROPPED")
+        return len(ended)
+
+    def tick(self) -> None:
+        """Expire leases and forget old outcomes, a bounded number at a time."""
+        state, now_ms = self._state, self._clocks.mono_ms()
+        for txn_id in state.open.keys() - state.leases.keys() if len(state.leases) < len(state.open) else ():
+            state.leases[txn_id] = now_ms + self.lease_ms
+        for _ in range(limits.TICK_ITEMS_MAX):
+            if not state.leases:
+                break
+            txn_id, deadline_ms = next(iter(state.leases.items()))
+            if deadline_ms > now_ms:
+                break
+            self._end(state.open[txn_id], TxnState.EXPIRED, "LEASE_RAN_OUT")
+
+    def check_room(self) -> None:
+        """Refuse new work before the disk is so full that what is decided can't be kept."""
+        now_ms = self._clocks.mono_ms()
+        if self._room_checked_ms < 0 or now_ms - self._room_checked_ms >= 100:
+            self._room_checked_ms = now_ms
+            self._room = self._state.store.free_bytes() > self._reserve_bytes
+        if not self._room:
+            raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full")
+
+
+def _check_features(lacking: frozenset[str]) -> None:
+    needed = {name for name in lacking if not name.startswith("test_")}
+    if needed:
+        raise MetaError(
+            ErrorKind.BLOCKED, "CLIENT_TOO_OLD", "the table needs features that the client lacks", lacks=needed
+        )

@@ -1,0 +1,1 @@
+"""What policies want compacted, and the tasks on their way to a worker and back."""

@@ -1,0 +1,80 @@
+"""What a table's compactions would be now, by its policy or as an operator wants them. Runs on the caller's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from metaservice.core import limits
+from metaservice.core.compaction.plans import TaskPlan
+from metaservice.core.compaction.policy import Options, Policy, policy_of
+from metaservice.core.compaction.tasks import Task
+from metaservice.core.table.model import Operation
+from metaservice.core.table.schedule import is_open
+from metaservice.service.compaction.layouts import Layouts
+from metaservice.service.compaction.taskqueue import TaskQueue, Wish
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.views import TableView
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The tasks, best first, as of a version. `held_back`: why the policy's would not run now."""
+
+    version: int
+    tasks: list[TaskPlan]
+    options: Options
+    priority: int
+    held_back: str
+
+
+class Compactions:
+    """Proposes compactions, and queues them for operators."""
+
+    def __init__(self, decider: Decider, layouts: Layouts, queue: TaskQueue, clocks: Clocks) -> None:
+        self._decider = decider
+        self._layouts = layouts
+        self._queue = queue
+        self._clocks = clocks
+
+    def propose(self, table: TableView, operation: Operation | None, partitions: Collection[str]) -> Proposal:
+        """What an operator gets who wants the operation, or what the policy wants; no partitions: all of them."""
+        policy, version = policy_of(table.meta), table.head
+        tasks = self._plans(table, policy, operation, partitions)
+        if operation is not None:
+            return Proposal(version, tasks, policy.options, limits.TASK_PRIORITY_REQUESTED, "")
+        return Proposal(version, tasks, policy.options, policy.priority, self._held_back(policy))
+
+    def of_request(self, request_id: str, digest: bytes) -> list[Task]:
+        """The tasks that a request made before, whatever has become of its table."""
+        return self._decider.call(lambda: self._queue.of_request(request_id, digest))
+
+    def request(self, table: TableView, wish: Wish, partitions: Collection[str]) -> tuple[list[Task], int]:
+        """Queue what an operator wants; the tasks, and how many found no room."""
+        policy = policy_of(table.meta)
+        plans = [] if wish.groups else self._plans(table, policy, wish.operation, partitions, wish.options)
+        return self._decider.call(lambda: self._queue.request(wish, plans))
+
+    def _plans(
+        self,
+        table: TableView,
+        policy: Policy,
+        operation: Operation | None,
+        partitions: Collection[str],
+        options: Options | None = None,
+    ) -> list[TaskPlan]:
+        busy = self._decider.state.tasks.busy(table.meta.table_id, by_partition=policy.by_partition)
+        if operation is not None:
+            return self._layouts.wanted(table, operation, partitions, busy, options)
+        found = self._layouts.all_tasks(table, self._clocks.now_us(), busy)
+        return [one for one in found if not partitions or one.groups[0].partition in partitions]
+
+    def _held_back(self, policy: Policy) -> str:
+        if not policy.enabled:
+            return "compaction.enabled is false"
+        if not is_open(policy.windows, self._clocks.now_us()):
+            return "outside compaction.windows"
+        if policy.order_unknown:
+            return f"compaction.cluster.order names {policy.order_unknown}, which the table hasn't got"
+        return ""

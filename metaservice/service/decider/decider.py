@@ -1,0 +1,208 @@
+"""One thread that decides, one group at a time: run what waits, make it durable with one sync, then answer all.
+
+A job is a function that the decider runs; its result, or the MetaError that it raised, goes to the job's sink after the
+sync, never before. A job with much to do raises `Again` when its turn is over and goes on in the next group, so that it
+doesn't hold up the others. Anything else that is raised is a broken invariant and ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.observe import DeciderMetrics
+from metaservice.service.decider.state import State
+from metaservice.store.port import StoreFailed
+
+T = TypeVar("T")
+Answer = tuple[Any, object]
+Sink = Callable[[Sequence[Answer]], object]
+Job = tuple[Sink, Any, Callable[[], object]]
+
+
+class Again(Exception):  # noqa: N818 - no error: a job goes on in the next group
+    """Raised by a job whose turn is over, before it has changed anything. `run` goes on with it; None: the job does."""
+
+    def __init__(self, run: Callable[[], object] | None = None) -> None:
+        super().__init__()
+        self.run = run
+
+
+class Mailbox(Generic[T]):
+    """Many put, one takes; a lock serves as the doorbell."""
+
+    def __init__(self) -> None:
+        self._items: list[T] = []
+        self._mutex = threading.Lock()
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._closed = False
+
+    def put(self, items: Sequence[T]) -> bool:
+        """Whether they were taken in: a closed mailbox takes nothing."""
+        with self._mutex:
+            if self._closed:
+                return False
+            was_empty = not self._items
+            self._items += items
+        if was_empty:
+            self.ring()
+        return True
+
+    def close(self) -> list[T]:
+        """Take nothing more; what was left inside."""
+        with self._mutex:
+            self._closed = True
+            items, self._items = self._items, []
+        return items
+
+    def ring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._bell.release()
+
+    def take(self, timeout_s: float = -1) -> list[T]:
+        """What has come, in order; may be empty."""
+        self._bell.acquire(timeout=timeout_s)
+        with self._mutex:
+            items, self._items = self._items, []
+        return items
+
+
+class Asked(Generic[T]):
+    """A job that was handed over; its durable answer can be waited for, once."""
+
+    __slots__ = ("_answer", "_done")
+
+    def __init__(self) -> None:
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._answer: object = None
+
+    def put(self, given: Sequence[Answer]) -> None:
+        self._answer = given[0][1]
+        self._done.release()
+
+    def wait(self) -> T:
+        """Raises the refusal where it was refused."""
+        self._done.acquire()
+        if isinstance(self._answer, MetaError):
+            raise self._answer
+        return cast(T, self._answer)
+
+
+class Decider:
+    """Owns the state's thread."""
+
+    def __init__(
+        self,
+        reopen: Callable[[], State],
+        tick: Callable[[], None],
+        fail_stop: Callable[[BaseException], None],
+        ring: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ring` is called after every group; it must not take time."""
+        self._inbox: Mailbox[Job] = Mailbox()
+        self._unfinished: list[Job] = []
+        self._reopen = reopen
+        self._tick = tick
+        self._fail_stop = fail_stop
+        self._ring = ring
+        self._stopping = False
+        self.groups = 0
+        self.jobs = 0
+        self.metrics = DeciderMetrics()
+        self.state = reopen()
+        self._thread = threading.Thread(target=self._run, name="decider", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Every job is answered, by a refusal when the service ends."""
+        if not self._inbox.put(jobs):
+            _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor"))
+
+    def ask(self, run: Callable[[], T]) -> Asked[T]:
+        """Hand over one job; jobs of one thread run in their order."""
+        asked: Asked[T] = Asked()
+        self.submit([(asked.put, None, run)])
+        return asked
+
+    def call(self, run: Callable[[], T]) -> T:
+        """Run one job and wait for its durable answer."""
+        return self.ask(run).wait()
+
+    def stop(self) -> None:
+        """Answer what waits, then end and close the store."""
+        self._stopping = True
+        self._inbox.ring()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                jobs = self._inbox.take(timeout_s=0 if self._unfinished else 0.2)
+                self._group(jobs)
+                if self._stopping and not jobs:
+                    self._group(self._inbox.close())
+                    while self._unfinished:
+                        self._group([])
+                    self.state.store.close()
+                    return
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the log is the truth: the next start reads it
+            self._fail_stop(error)
+
+    def _group(self, jobs: list[Job]) -> None:
+        waiting = self._unfinished
+        self._unfinished = []
+        jobs = waiting[1:] + waiting[:1] + jobs  # who judged first in the last group does so last in this one
+        self.state.judging_left = limits.JUDGE_TURN
+        answers: dict[Sink, list[Answer]] = {}
+        begun_ns = time.perf_counter_ns()
+        try:
+            for sink, token, run in jobs:
+                try:
+                    result: object = run()
+                except Again as more:
+                    self._unfinished.append((sink, token, more.run or run))
+                    continue
+                except MetaError as refusal:
+                    result = refusal
+                    self.metrics.count_refusal(refusal.reason)
+                answers.setdefault(sink, []).append((token, result))
+            self._tick()
+            self.state.make_durable()
+        except StoreFailed:
+            self._after_failure(jobs)
+            return
+        answered = len(jobs) - len(self._unfinished)
+        self.groups += bool(jobs)
+        self.jobs += answered
+        for sink, given in answers.items():
+            sink(given)
+        if jobs:
+            self._ring()
+        self._measure(answered, begun_ns)
+
+    def _measure(self, jobs: int, begun_ns: int) -> None:
+        """Behind the answers, so that nobody waits for it."""
+        state = self.state
+        ended, state.ended_now = state.ended_now, []
+        self.metrics.count_group(jobs, ended, (time.perf_counter_ns() - begun_ns) / 1e9)
+
+    def _after_failure(self, jobs: list[Job]) -> None:
+        """What was written is not known: nobody is told anything but to ask again."""
+        lost = MetaError(ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store failed and is opened again: ask again")
+        _refuse(jobs, lost)
+        self._unfinished = []
+        self.state = self._reopen()
+
+
+def _refuse(jobs: Sequence[Job], refusal: MetaError) -> None:
+    for sink, token, _ in jobs:
+        sink([(token, refusal)])

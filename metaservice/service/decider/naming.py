@@ -1,0 +1,51 @@
+"""Names of tables and namespaces: found in any case, as they are written, each taken once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.meta import Namespace
+from metaservice.core.table.model import TableCommit
+from metaservice.core.table.types import did_you_mean
+from metaservice.service.decider.state import State
+
+
+def get_namespace(state: State, name: str) -> Namespace:
+    found = state.namespaces.find(name)
+    if found is None:
+        hint = did_you_mean(name, islice(state.namespaces, limits.HINT_NAMES_MAX))
+        raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name, **hint)
+    return found
+
+
+def table_name_in(state: State, table_name: str) -> str:
+    """With its namespace as that is written, which must be there; a bare name lies in none."""
+    namespace, dot, name = table_name.partition(".")
+    return f"{get_namespace(state, namespace).name}.{name}" if dot else table_name
+
+
+def check_renames(state: State, commits: Sequence[TableCommit]) -> None:
+    """New names are free, each taken once, in namespaces that are there."""
+    taken: set[str] = set()
+    for commit in commits:
+        table_id = commit.change.table_id
+        if commit.meta is not None and commit.meta.name != state.tables[table_id].meta.name:
+            name = commit.meta.name
+            check_free(state, name, table_id)
+            if name.lower() in taken or table_name_in(state, name) != name:
+                raise invalid("NAME_INVALID", "one table a name, and its namespace as it is written", name=name)
+            taken.add(name.lower())
+
+
+def check_free(state: State, name: str, table_id: str = "") -> None:
+    """Whether a table may have a name; its own it may have in another case."""
+    written = state.names.as_written(name)
+    there = None if written is None else state.names[written]
+    if state.names.is_taken(name) and there != table_id:
+        known = {} if written is None else {"known_as": written}
+        raise MetaError(
+            ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", "names differ by more than their case", name=name, **known
+        )

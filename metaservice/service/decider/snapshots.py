@@ -1,0 +1,124 @@
+"""A table as the decider knows it, and its past as core asks for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.model import Footprint, Idle, Live
+from metaservice.core.table.rows import Payloads, Written
+from metaservice.service.decider.views import TableView
+from metaservice.service.decider.written import WrittenKept
+from metaservice.store import imports, keys
+from metaservice.store.port import Store, StoreCursor, prefix_end
+from metaservice.store.records import decode_live
+
+
+@dataclass(slots=True)
+class TableState:
+    """A table as the decider sees it; readers have a `TableView`.
+
+    `oldest` is the horizon: versions below it are kept only where somebody holds them. Below `trimmed` lies no commit.
+    """
+
+    raw_id: bytes
+    meta: TableMeta
+    head: int
+    last_time_us: int
+    next_row_id: int = 1
+    dropped: bool = False
+    footprints: OrderedDict[int, Footprint] = field(default_factory=OrderedDict)
+    last_metadata_version: int = 0
+    oldest: int = 0
+    trimmed: int = 0
+    idle: Idle = field(default_factory=Idle)
+
+    def view(self) -> TableView:
+        """For readers, who may see it once it is durable: a job's answer may hold it."""
+        return TableView(self.raw_id, self.meta, self.head, self.last_time_us, self.oldest, self.trimmed)
+
+
+def live_entries(
+    cursor: StoreCursor, raw_id: bytes, version: int, partition: str | None = None, bucket: int | None = None
+) -> Iterator[Live]:
+    """What is live at a version: entries of the index that are old enough, and those taken out only later."""
+    prefix = keys.live_prefix(raw_id, partition, bucket)
+    for _, raw in cursor.scan(prefix, prefix_end(prefix)):
+        live, _ = decode_live(raw)
+        if live.added <= version:
+            yield live
+    for live in taken_out_since(cursor, raw_id, version):
+        entry = live.entry
+        if (partition is None or entry.partition == partition) and (bucket is None or entry.bucket == bucket):
+            yield live
+
+
+def taken_out_since(cursor: StoreCursor, raw_id: bytes, version: int) -> Iterator[Live]:
+    """What was live at a version and is so no more."""
+    for _, raw in cursor.scan(keys.past_from(raw_id, version + 1), prefix_end(keys.past_prefix(raw_id))):
+        live, removed = decode_live(raw)
+        if live.added <= version < removed:
+            yield live
+
+
+@dataclass(slots=True)
+class StoreSnapshots:
+    """Core's view of one table, over the store as it is while the decider works.
+
+    What was taken out since a version is read once, however many places are asked for, until the head moves on.
+    """
+
+    store: Store
+    flush: Callable[[], None]
+    written: WrittenKept
+    table: TableState
+    _gone: dict[int, dict[tuple[str, int], list[Live]]] = field(default_factory=dict)
+    _gone_by: int = -1
+
+    @property
+    def raw_id(self) -> bytes:
+        return self.table.raw_id
+
+    def live(self, version: int, partition: str | None = None, bucket: int | None = None) -> Iterable[Live]:
+        self.flush()
+        cursor = self.store.cursor()
+        if partition is None or bucket is None:
+            return list(live_entries(cursor, self.raw_id, version, partition, bucket))
+        prefix = keys.live_prefix(self.raw_id, partition, bucket)
+        found = (decode_live(raw)[0] for _, raw in cursor.scan(prefix, prefix_end(prefix)))
+        here = [live for live in found if live.added <= version]
+        return here + self._taken_out(cursor, version).get((partition, bucket), [])
+
+    def _taken_out(self, cursor: StoreCursor, version: int) -> dict[tuple[str, int], list[Live]]:
+        if self._gone_by != self.table.head:
+            self._gone, self._gone_by = {}, self.table.head
+        known = self._gone.get(version)
+        if known is None:
+            known = self._gone[version] = {}
+            for live in taken_out_since(cursor, self.raw_id, version):
+                known.setdefault((live.entry.partition, live.entry.bucket), []).append(live)
+        return known
+
+    def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None:
+        self.flush()
+        raw = self.store.get(keys.live_key(self.raw_id, partition, bucket, path))
+        if raw is not None:
+            live, _ = decode_live(raw)
+            if live.added <= version:
+                return live
+        gone = self._taken_out(self.store.cursor(), version).get((partition, bucket), [])
+        return next((live for live in gone if live.entry.path == path), None)
+
+    def find_imports(self, path: str) -> Iterable[Live]:
+        self.flush()
+        return imports.find_imports(self.store, self.raw_id, path)
+
+    def wrote(self, version: int) -> Written:
+        self.flush()
+        return self.written.get(self.raw_id, version)
+
+    @property
+    def payloads(self) -> Payloads:
+        return self.written.payloads

@@ -1,0 +1,410 @@
+"""What the decider knows: tables, open transactions, and the batch that the next sync makes durable.
+
+Everything here belongs to the decider's thread, apart from what readers may look at: `views`, the tables as they are
+durable. A restart builds the same state from the store; leases start anew then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+
+from metaservice.core import limits
+from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.meta import Namespace, TableMeta
+from metaservice.core.table.model import Entry, Footprint, Idle, Live
+from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
+from metaservice.service.decider.markbook import MarkBook
+from metaservice.service.decider.names import AnyCase
+from metaservice.service.decider.pinbook import PinBook
+from metaservice.service.decider.snapshots import StoreSnapshots, TableState
+from metaservice.service.decider.taskbook import TaskBook
+from metaservice.service.decider.usage import Usage, staged_bytes
+from metaservice.service.decider.views import TableView, Views
+from metaservice.service.decider.written import WrittenKept
+from metaservice.store import imports, keys, upkeep
+from metaservice.store.history import read_history
+from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
+from metaservice.store.records import (
+    added_chunks,
+    decode_chunk,
+    decode_commit,
+    decode_namespace,
+    decode_table,
+    encode_entry,
+    encode_table,
+    join_chunk,
+)
+from metaservice.store.txn_records import decode_txn, encode_txn
+
+
+class State:
+    """Tables, open transactions, times."""
+
+    def __init__(
+        self, store: Store, payloads: Payloads = NOTHING_KNOWN, task_backoff_ms: int = limits.TASK_BACKOFF_MS
+    ) -> None:
+        self.store = store
+        self.batch = Batch()
+        self.dirty = False
+        self.tables: dict[str, TableState] = {}
+        self.views = Views()
+        self.names: AnyCase[str] = AnyCase()
+        self.namespaces: AnyCase[Namespace] = AnyCase()
+        self.open: dict[str, Txn] = {}
+        # Open, but not to the store: one that ends before the next write costs a single record.
+        self.unwritten: dict[str, Txn] = {}
+        self.ended: OrderedDict[str, Txn] = OrderedDict()
+        self.leases: OrderedDict[str, int] = OrderedDict()
+        self.answered_us = 0
+        self.ceiling_us = 0
+        self.newest_us = 0  # commit time of any table
+        self.fresh_id = ""  # ids from here on are younger than every commit that was found
+        self.forgotten_ms = 0
+        self.changed: set[str] = set()
+        self.row_ids_given: set[str] = set()
+        self.written = WrittenKept(store, payloads)
+        self.pins = PinBook(store.cursor())
+        self.marks = MarkBook(store.cursor())
+        self.tasks = TaskBook(store.cursor(), task_backoff_ms)
+        self.usage = Usage()
+        for pin in self.pins.pins.values():
+            self.usage.pin(pin.principal.name)
+        self.ended_now: list[Txn] = []
+        self.history = read_history(store)
+        self.judging_left: float = limits.JUDGE_TURN
+        self._load()
+
+    def _load(self) -> None:
+        upkeep.index_the_past(self.store, self.batch)
+        imports.index_imports(self.store, self.batch)
+        cursor = self.store.cursor()
+        raw_ceiling = cursor.get(keys.CEILING)
+        if raw_ceiling is not None:
+            self.ceiling_us = self.answered_us = keys.decode_version(raw_ceiling)
+        raw_forgotten = cursor.get(keys.FORGOTTEN)
+        if raw_forgotten is not None:
+            self.forgotten_ms = keys.decode_version(raw_forgotten)
+        for key, raw_id in cursor.scan(keys.NAMES, prefix_end(keys.NAMES)):
+            table = self._load_table(cursor, raw_id)
+            self.newest_us = max(self.newest_us, table.last_time_us)
+            self.tables[table.meta.table_id] = table
+            self.views.publish(table.view())
+            self.names[key[len(keys.NAMES) :].decode()] = table.meta.table_id
+            namespace, dot, _ = table.meta.name.partition(".")
+            if dot and namespace not in self.namespaces:  # of before namespaces were kept
+                self.namespaces[namespace] = Namespace(namespace)
+        self.fresh_id = first_id(self.newest_us // 1000 + limits.CLOCK_TOLERANCE_MS + 1)
+        for _, kept in cursor.scan(keys.NAMESPACES, prefix_end(keys.NAMESPACES)):
+            known = decode_namespace(kept)
+            self.namespaces[known.name] = known
+        for key, _ in cursor.scan(keys.OPEN, prefix_end(keys.OPEN)):
+            raw = cursor.get(keys.txn_key(key[len(keys.OPEN) :]))
+            if raw is not None:
+                txn = decode_txn(raw)
+                self._load_staged(cursor, txn)
+                txn.files = sum(len(table.staged) for table in txn.tables.values())
+                self.open[txn.txn_id] = txn
+                self.usage.begin(txn.principal.name)
+                staged = [entry for mine in txn.tables.values() for entry in mine.staged.values()]
+                self._count_staged(txn, staged, staged_bytes(staged))
+
+    def _load_table(self, cursor: StoreCursor, raw_id: bytes) -> TableState:
+        prefix = keys.table_prefix(raw_id)
+        _, raw = next(iter(cursor.scan_back(prefix, prefix_end(prefix))))
+        times = keys.times_prefix(raw_id)
+        key, raw_version = next(iter(cursor.scan_back(times, prefix_end(times))))
+        head, time_us = keys.decode_version(raw_version), keys.decode_version(key[-8:])
+        raw_row = cursor.get(keys.row_id_key(raw_id))
+        table = TableState(raw_id, decode_table(raw), head, time_us)
+        table.next_row_id = keys.decode_version(raw_row) if raw_row is not None else 1
+        table.last_metadata_version = head
+        raw_oldest = cursor.get(keys.oldest_key(raw_id))
+        if raw_oldest is not None:
+            table.oldest = keys.decode_version(raw_oldest)
+            commits = keys.commits_prefix(raw_id)
+            first, _ = next(iter(cursor.scan(commits, prefix_end(commits))))
+            table.trimmed = keys.decode_version(first[-8:])
+        raw_idle = cursor.get(keys.idle_key(raw_id, head))
+        if raw_idle is not None:
+            table.idle = Idle(head, keys.decode_version(raw_idle))
+        return table
+
+    def load_table(self, raw_id: bytes) -> TableState:
+        """A table as the store has it, dropped or not."""
+        return self._load_table(self.store.cursor(), raw_id)
+
+    def rename(self, table: TableState, name: str) -> None:
+        """The old name is free at once."""
+        before = table.meta.name
+        if name != before:
+            self.batch.delete(keys.name_key(before))
+            self.batch.put(keys.name_key(name), table.raw_id)
+            del self.names[before]
+            self.names[name] = table.meta.table_id
+
+    def put_meta(self, table: TableState, meta: TableMeta, version: int) -> None:
+        """A table's metadata from a version on."""
+        raw = encode_table(meta)
+        self.batch.put(keys.table_key(table.raw_id, version), raw)
+        if meta.schema_version != table.meta.schema_version:
+            key = keys.schema_key(table.raw_id, meta.schema_version)
+            self.batch.put(key, keys.encode_version(version) + raw)
+        table.meta = meta
+
+    def _load_staged(self, cursor: StoreCursor, txn: Txn) -> None:
+        for table in txn.tables.values():
+            prefix = keys.staged_prefix(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(table.table_id))
+            for _, raw in cursor.scan(prefix, prefix_end(prefix)):
+                table.chunks += 1
+                for entry in decode_chunk(raw):
+                    table.staged[entry.path] = entry
+            table.staged_rows = rows_of(table.staged.values())
+
+    def load_staged(self, txn: Txn) -> None:
+        """The staged entries of an ended transaction, for an adoption."""
+        self.flush()
+        self._load_staged(self.store.cursor(), txn)
+
+    def flush(self) -> None:
+        """Let reads see what was decided since the last write."""
+        for txn in self.unwritten.values():
+            raw = keys.uuid_bytes(txn.txn_id)
+            self.batch.put(keys.txn_key(raw), encode_txn(txn))
+            self.batch.put(keys.open_key(raw), b"")
+            self._put_staged(txn)
+        self.unwritten.clear()
+        for table_id in self.row_ids_given:
+            table = self.tables.get(table_id)
+            if table is not None:
+                self.batch.put(keys.row_id_key(table.raw_id), keys.encode_version(table.next_row_id))
+        self.row_ids_given.clear()
+        if self.batch.ops:
+            self.store.write(self.batch)
+            self.batch.clear()
+            self.dirty = True
+            while len(self.ended) > limits.FOOTPRINTS_KEPT:  # only what the store can answer for by now
+                self.ended.popitem(last=False)
+
+    def make_durable(self) -> None:
+        """Nothing is answered or shown before this returns."""
+        self.flush()
+        if self.dirty:
+            self.store.sync()
+            self.dirty = False
+        for table_id in self.changed:
+            table = self.tables.get(table_id)
+            if table is None:
+                self.views.withdraw(table_id)
+                continue
+            self.newest_us = max(self.newest_us, table.last_time_us)
+            self.views.publish(table.view())
+        self.changed.clear()
+
+    def snapshots(self, table: TableState) -> StoreSnapshots:
+        return StoreSnapshots(self.store, self.flush, self.written, table)
+
+    def get_table(self, table_id: str) -> TableState:
+        table = self.tables.get(table_id)
+        if table is not None:
+            return table
+        raise self.no_table(table_id)
+
+    def oldest(self, table_id: str) -> int:
+        """The oldest version that is kept for everybody."""
+        return self.get_table(table_id).oldest
+
+    def is_held(self, table_id: str, version: int) -> bool:
+        """Whether a pin, a tag, a running task or an open transaction needs a version. Any thread."""
+        if (
+            self.pins.holds(table_id, version)
+            or version in self.marks.tagged(table_id)
+            or self.tasks.holds(table_id, version)
+        ):
+            return True
+        tables = [txn.tables.get(table_id) for txn in list(self.open.values())]
+        return any(table is not None and table.read_version == version for table in tables)
+
+    def check_retained(self, table: TableState, version: int) -> None:
+        """Refuse a version that is no longer kept."""
+        self._check_retained(table.meta.table_id, version, table.oldest)
+
+    def check_readable(self, table: TableView, version: int) -> None:
+        """The same for readers, on any thread.
+
+        They take their cursor first: what is kept at a moment after that is whole in it.
+        """
+        self._check_retained(table.meta.table_id, version, self.views.oldest(table))
+
+    def _check_retained(self, table_id: str, version: int, oldest: int) -> None:
+        if version < oldest and not self.is_held(table_id, version):
+            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=oldest)
+
+    def mark_restored(self, table: TableState, added: Iterable[Live]) -> None:
+        """Count what a RESTORE brought back: an entry is dead when all its lives are over, not with the first.
+
+        In the middle of a commit's writes, hence no flush: what was written before was flushed when it was decided.
+        """
+        for live in added:
+            entry = live.entry
+            key = keys.restored_key(table.raw_id, entry.partition, entry.bucket, entry.path)
+            before = self.store.get(key)
+            self.batch.put(key, keys.encode_version(1 + (keys.decode_version(before) if before is not None else 0)))
+
+    def is_purge_begun(self, raw_id: bytes) -> bool:
+        """Whether a dropped table can't come back."""
+        return self.store.get(keys.drop_begun_key(raw_id)) is not None
+
+    def no_table(self, table_id: str) -> MetaError:
+        try:
+            dropped = self.store.get(keys.dropped_key(keys.uuid_bytes(table_id))) is not None
+        except ValueError:
+            dropped = False
+        if dropped:
+            return MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=table_id)
+        return MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
+
+    def find_txn(self, txn_id: str) -> Txn | None:
+        txn = self.open.get(txn_id) or self.ended.get(txn_id)
+        if txn is not None:
+            return txn
+        raw = self.store.get(keys.txn_key(keys.uuid_bytes(txn_id)))
+        return decode_txn(raw) if raw is not None else None
+
+    def get_txn(self, txn_id: str) -> Txn:
+        txn = self.find_txn(txn_id)
+        if txn is None:
+            raise unknown_txn(txn_id, self.history.epoch, self.history.since_us)
+        return txn
+
+    def start_leases(self) -> None:
+        """All leases begin anew at the next tick, as after a restart."""
+        self.leases.clear()
+        self.pins.start_leases()
+        self.tasks.forget_leases()
+
+    def note_forgotten(self, time_ms: int) -> None:
+        """An id of that time may not begin any more, whatever the clock says; durable with what forgets it."""
+        if time_ms >= self.forgotten_ms:
+            self.forgotten_ms = time_ms + 1
+            self.batch.put(keys.FORGOTTEN, keys.encode_version(self.forgotten_ms))
+
+    def put_txn(self, txn: Txn) -> None:
+        if txn.state is TxnState.OPEN and txn.txn_id not in self.open:
+            self.open[txn.txn_id] = self.unwritten[txn.txn_id] = txn
+            self.usage.begin(txn.principal.name)
+            return
+        if txn.state is TxnState.OPEN and txn.txn_id in self.unwritten:
+            return
+        raw = keys.uuid_bytes(txn.txn_id)
+        self.batch.put(keys.txn_key(raw), encode_txn(txn))
+        if txn.state is TxnState.OPEN:
+            return
+        was_open = self.open.pop(txn.txn_id, None) is not None
+        if was_open:
+            self.leases.pop(txn.txn_id, None)
+            if self.unwritten.pop(txn.txn_id, None) is not None:
+                self._put_staged(txn)
+            else:
+                self.batch.delete(keys.open_key(raw))
+        if txn.staged_files:
+            self.forget_staged(txn)
+        if was_open:
+            self.usage.end(txn.principal.name)
+        self.ended[txn.txn_id] = txn
+        self.ended_now.append(txn)
+        self.tasks.transaction_ended(txn, self.batch)
+
+    def stage(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry], size: int | None = None) -> None:
+        """Entries that were handed in for a table, and the memory that they take, where it is known."""
+        if entries and txn.txn_id not in self.unwritten:
+            self._put_chunk(txn, mine, entries)
+        for entry in entries:
+            mine.staged[entry.path] = entry
+        mine.staged_rows += rows_of(entries)
+        txn.files += len(entries)
+        self._count_staged(txn, entries, staged_bytes(entries) if size is None else size)
+
+    def _count_staged(self, txn: Txn, entries: Sequence[Entry], size: int) -> None:
+        txn.staged_files += len(entries)
+        txn.staged_bytes += size
+        self.usage.stage(txn.principal.name, len(entries), size)
+
+    def forget_staged(self, txn: Txn) -> None:
+        """Out of memory; what is in the store stays there."""
+        if txn.staged_files:
+            self.usage.stage(txn.principal.name, -txn.staged_files, -txn.staged_bytes)
+            txn.staged_files = txn.staged_bytes = 0
+        for mine in txn.tables.values():
+            if mine.staged:
+                mine.staged, mine.staged_rows, mine.chunks = {}, 0, 0
+
+    def drop_staged(self, txn: Txn) -> None:
+        for mine in txn.tables.values():
+            for chunk in range(mine.chunks):
+                self.batch.delete(keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk))
+            mine.chunks = 0
+        if txn.staged_files:
+            self.forget_staged(txn)
+
+    def _put_staged(self, txn: Txn) -> None:
+        for mine in txn.tables.values():
+            if mine.staged:
+                self._put_chunk(txn, mine, list(mine.staged.values()))
+
+    def _put_chunk(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry]) -> None:
+        key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), mine.chunks)
+        self.batch.put(key, join_chunk(encode_entry(entry) for entry in entries))
+        mine.chunks += 1
+
+    def alterations(self, table: TableState, after: int) -> Iterator[Footprint]:
+        """The commits since a version that changed the metadata."""
+        self.flush()
+        prefix = keys.table_prefix(table.raw_id)
+        for key, _ in self.store.cursor().scan(keys.table_key(table.raw_id, after + 1), prefix_end(prefix)):
+            yield self.winner(table, keys.decode_version(key[-8:]))
+
+    def winner(self, table: TableState, version: int) -> Footprint:
+        """One commit, as later ones are judged by it."""
+        if version < table.trimmed:
+            raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=table.oldest)
+        return table.footprints.get(version) or self._footprint(table, version)
+
+    def find_footprint(self, table_id: str, version: int) -> Footprint | None:
+        """One that is remembered. Any thread."""
+        table = self.tables.get(table_id)
+        return table.footprints.get(version) if table is not None else None
+
+    def _footprint(self, table: TableState, version: int) -> Footprint:
+        self.flush()
+        footprint = load_commit_footprint(self.store.cursor(), table.raw_id, version)
+        self.remember(table, footprint)
+        return footprint
+
+    def remember(self, table: TableState, footprint: Footprint) -> None:
+        table.footprints[footprint.version] = footprint
+        while len(table.footprints) > limits.FOOTPRINTS_KEPT:
+            table.footprints.popitem(last=False)
+
+
+def rows_of(entries: Iterable[Entry]) -> int:
+    """Of data files: a delete set's are counted with the files that hold them."""
+    rows = 0
+    for entry in entries:
+        if not entry.is_delete_set:
+            rows += entry.rows
+    return rows
+
+
+def load_commit_footprint(cursor: StoreCursor, raw_id: bytes, version: int) -> Footprint:
+    raw = cursor.get(keys.commit_key(raw_id, version))
+    if raw is None:
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)
+    chunks = []
+    for chunk in range(added_chunks(raw)):
+        found = cursor.get(keys.chunk_key(raw_id, version, chunk))
+        if found is None:
+            raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version, chunk=chunk)
+        chunks.append(found)
+    return decode_commit(raw, chunks).footprint

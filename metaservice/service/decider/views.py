@@ -1,0 +1,80 @@
+"""What readers see of the tables: frozen views, each published when it is durable. Any thread may look.
+
+The decider has its own `TableState`, which is ahead of the view between a decision and its sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from metaservice.core.table.meta import TableMeta
+from metaservice.service.decider.names import AnyCase
+
+
+class TableView(NamedTuple):
+    """A table as of its newest durable version.
+
+    `oldest` is the horizon: versions below it are kept only where somebody holds them. Below `trimmed` lies no commit.
+    The horizon moves on while a reader works: `Views.oldest` has it as it is now.
+    """
+
+    raw_id: bytes
+    meta: TableMeta
+    head: int
+    time_us: int
+    oldest: int
+    trimmed: int
+
+
+class Views:
+    """The newest view of each table. Only the decider publishes, after the sync."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, TableView] = {}
+        self._names: AnyCase[str] = AnyCase()
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __contains__(self, table_id: str) -> bool:
+        return table_id in self._tables
+
+    def table_ids(self) -> list[str]:
+        return list(self._tables)
+
+    def names(self) -> Iterable[str]:
+        return list(self._names)
+
+    def find(self, table_id: str) -> TableView | None:
+        return self._tables.get(table_id)
+
+    def find_by_name(self, name: str) -> TableView | None:
+        table_id = self._names.find(name)
+        return self._tables.get(table_id) if table_id is not None else None
+
+    def oldest(self, table: TableView) -> int:
+        """The horizon as it is now, however long ago the view was taken."""
+        return self._tables.get(table.meta.table_id, table).oldest
+
+    def publish(self, table: TableView) -> None:
+        meta = table.meta
+        table_id = meta.table_id
+        before = self._tables.get(table_id)
+        self._tables[table_id] = table
+        if before is None:
+            self._names[meta.name] = table_id
+        elif before.meta is not meta and before.meta.name != meta.name:
+            self._names[meta.name] = table_id
+            self._free(before)
+
+    def withdraw(self, table_id: str) -> None:
+        """The table was dropped."""
+        before = self._tables.pop(table_id, None)
+        if before is not None:
+            self._free(before)
+
+    def _free(self, before: TableView) -> None:
+        """The name may be another table's by now."""
+        if self._names.get(before.meta.name) == before.meta.table_id:
+            del self._names[before.meta.name]

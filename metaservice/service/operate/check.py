@@ -1,0 +1,445 @@
+"""A check of the store: the log, replayed, must give the index, and all that refers to something must find it.
+
+It reads one cursor, so commits may go on. Memory doesn't grow with the history: log and index are compared as sums of
+digests; only what belongs to a sum that differs is compared entry by entry. What is remembered of each file of a table
+is its range of row ids.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from metaservice.core import limits
+from metaservice.core.commit.transaction import Txn, TxnState
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.meta import TableMeta
+from metaservice.service.operate.check_imports import check_entry, check_foreign_uses, check_imports
+from metaservice.service.operate.check_marks import check_marks
+from metaservice.service.operate.check_ranges import Beside, Ranges, last_row_id
+from metaservice.service.operate.replay import (
+    NOT_KNOWN,
+    Happening,
+    Indexed,
+    Kept,
+    Sums,
+    group_of,
+    list_commits,
+    list_indexed,
+    told_by_index,
+    told_by_log,
+)
+from metaservice.store import keys
+from metaservice.store.imports import IMPORTS
+from metaservice.store.log import LoggedCommit, entries_of
+from metaservice.store.port import StoreCursor, prefix_end
+from metaservice.store.records import decode_table
+from metaservice.store.txn_records import decode_txn
+from metaservice.store.upkeep import PAST
+
+STEP_ENTRIES = 64
+STEPS_PER_PROGRESS = 256
+
+
+@dataclass(slots=True)
+class CheckProgress:
+    """How far a check is, and what it found since it last said so."""
+
+    tables: int = 0
+    entries: int = 0
+    problems: list[str] = field(default_factory=list)
+    done: bool = False
+
+
+class StoreCheck:
+    """One run. `pause` is called every few hundred entries: others need the processor too."""
+
+    def __init__(self, cursor: StoreCursor, pause: Callable[[], None]) -> None:
+        self._cursor = cursor
+        self._pause = pause
+        self._spans_kept = cursor.get(keys.upkeep_key(PAST)) is not None  # else it was never opened by this release
+        self._imports_kept = cursor.get(keys.upkeep_key(IMPORTS)) is not None
+        self._progress = CheckProgress()
+        self._found = 0
+        self._steps = 0
+
+    def run(self, table_id: str = "") -> Iterator[CheckProgress]:
+        """The whole store, or one table; the last progress is done."""
+        chosen = [keys.uuid_bytes(table_id)] if table_id else _list_tables(self._cursor, keys.TABLES)
+        for raw_id in chosen:
+            if table_id and not _any(self._cursor, keys.table_prefix(raw_id)):
+                raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
+            yield from self._part(lambda: self._table(raw_id))  # noqa: B023 - run before the next turn
+            self._progress.tables += 1
+        if not table_id:
+            for part in (self._names, self._transactions, self._open, self._staged, self._marks, self._foreign_uses):
+                yield from self._part(part)
+        self._progress.done = True
+        yield self._said()
+
+    def _part(self, part: Callable[[], Iterator[None]]) -> Iterator[CheckProgress]:
+        """Steps of a part as progress, not too often."""
+        self._found = 0
+        for _ in part():
+            self._pause()
+            self._steps += 1
+            if self._steps % STEPS_PER_PROGRESS == 0 or self._progress.problems:
+                yield self._said()
+        if self._progress.problems:
+            yield self._said()
+
+    def _said(self) -> CheckProgress:
+        now = self._progress
+        said = CheckProgress(now.tables, now.entries, now.problems, now.done)
+        now.problems = []
+        return said
+
+    def _problem(self, what: str, **facts: object) -> None:
+        self._found += 1
+        if self._found <= limits.CHECK_FINDINGS_MAX:
+            self._progress.problems.append(" ".join([what, *(f"{name}={fact}" for name, fact in facts.items())]))
+        elif self._found == limits.CHECK_FINDINGS_MAX + 1:
+            self._progress.problems.append(f"MORE_OF_THE_SAME after={limits.CHECK_FINDINGS_MAX}")
+
+    def _count(self) -> bool:
+        """Whether a step is over."""
+        self._progress.entries += 1
+        return self._progress.entries % STEP_ENTRIES == 0
+
+    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._cursor.scan(prefix, prefix_end(prefix))
+
+    # -- a table -------------------------------------------------------------------------------------------------
+
+    def _table(self, raw_id: bytes) -> Iterator[None]:
+        if self._cursor.get(keys.drop_begun_key(raw_id)) is not None:
+            return  # its records go, one after the other
+        name = _text(raw_id)
+        meta, changed = self._metadata(raw_id, name)
+        kept = Kept(horizon=self._horizon(raw_id))
+        yield from self._log(raw_id, name, kept)
+        if changed > kept.head:
+            self._problem("METADATA_WITHOUT_COMMIT", table=name, version=changed, head=kept.head)
+        sums, ranges = Sums(), Ranges()
+        for happening in told_by_log(self._cursor, raw_id, kept):
+            sums.add(happening, 1)
+            if self._count():
+                yield
+        for one in list_indexed(self._cursor, raw_id):
+            if isinstance(one, ValueError):
+                self._problem("RECORD_UNREADABLE", table=name, record="index entry", error=one)
+                continue
+            self._indexed(raw_id, one, name, kept)
+            if meta is not None and not meta.keyed and not one.entry.is_delete_set:
+                ranges.add(one.entry, live=one.removed == 0)
+            for happening in told_by_index(one, kept):
+                sums.add(happening, -1)
+            if self._count():
+                yield
+        differing = sums.differing()
+        if differing:
+            yield from self._differences(raw_id, name, kept, differing)
+        self._row_ids(raw_id, name, ranges)
+        yield from self._other_indexes(raw_id, name)
+
+    def _other_indexes(self, raw_id: bytes, name: str) -> Iterator[None]:
+        """Where they are kept: each was added by a release."""
+        if self._spans_kept:
+            yield from self._spans(raw_id, name)
+        if self._imports_kept:
+            yield from check_imports(self._cursor, raw_id, self._problem, self._count)
+
+    def _spans(self, raw_id: bytes, name: str) -> Iterator[None]:
+        """What was taken out is found by the versions that held it, and nothing else is."""
+        spanned = 0
+        for one in list_indexed(self._cursor, raw_id):
+            if isinstance(one, Indexed) and one.removed:
+                spanned += self._is_spanned(raw_id, name, one)
+            if self._count():
+                yield
+        for _ in self._scan(keys.spans_prefix(raw_id)):
+            spanned -= 1
+            if self._count():
+                yield
+        if spanned < 0:
+            self._problem("SPAN_WITHOUT_ENTRY", table=name, count=-spanned)
+
+    def _is_spanned(self, raw_id: bytes, name: str, one: Indexed) -> bool:
+        entry = one.entry
+        span = keys.span_key(raw_id, one.added, one.removed, entry.partition, entry.bucket, entry.path)
+        if self._cursor.get(span) is not None:
+            return True
+        self._problem("SPAN_MISSING", table=name, path=entry.path, added=one.added, removed=one.removed)
+        return False
+
+    def _horizon(self, raw_id: bytes) -> int:
+        raw = self._cursor.get(keys.oldest_key(raw_id))
+        return keys.decode_version(raw) if raw is not None else 0
+
+    def _metadata(self, raw_id: bytes, name: str) -> tuple[TableMeta | None, int]:
+        """The latest metadata that can be read, and the version of the latest."""
+        meta, changed = None, NOT_KNOWN
+        for key, raw in self._scan(keys.table_prefix(raw_id)):
+            _, changed = keys.split_versioned(key)
+            try:
+                meta = decode_table(raw)
+            except Exception as error:  # noqa: BLE001 - bytes can be wrong in any way
+                self._problem("RECORD_UNREADABLE", table=name, record="metadata", version=changed, error=error)
+                continue
+            if meta.table_id != name:
+                self._problem("METADATA_OF_ANOTHER_TABLE", table=name, version=changed, found=meta.table_id)
+        return meta, changed
+
+    def _log(self, raw_id: bytes, name: str, kept: Kept) -> Iterator[None]:
+        """Versions without gaps, times that increase, chunks that are all there, counters that are true."""
+        times = Beside(
+            (keys.split_versioned(key)[1], keys.decode_version(raw))
+            for key, raw in self._scan(keys.times_prefix(raw_id))
+        )
+        chunks = Beside(keys.split_chunk(key) for key, _ in self._scan(keys.chunks_prefix(raw_id)))
+        last_us = NOT_KNOWN
+        for version, commit in list_commits(self._cursor, raw_id):
+            if self._count():
+                yield
+            first = kept.oldest == NOT_KNOWN
+            if first:
+                kept.oldest = version
+            elif version != kept.head + 1:
+                self._problem("VERSIONS_MISSING", table=name, after=kept.head, before=version)
+            kept.head = version
+            if isinstance(commit, ValueError):
+                self._problem("RECORD_UNREADABLE", table=name, record="commit", version=version, error=commit)
+                continue
+            self._commit(raw_id, name, version, commit)
+            if commit.time_us <= last_us:
+                self._problem("TIME_GOES_BACK", table=name, version=version, time_us=commit.time_us, last_us=last_us)
+            last_us = max(last_us, commit.time_us)
+            self._beside(name, version, commit, times, chunks, first=first)
+            kept.bury(version, commit.removed)
+            if commit.chunks:
+                kept.chunked.add(version)
+        if kept.oldest == NOT_KNOWN:
+            self._problem("LOG_MISSING", table=name)
+        elif times.skip_to(limits.INTEGER_MAX) or chunks.skip_to(limits.INTEGER_MAX):
+            self._problem("LOG_CUT_SHORT", table=name, head=kept.head)
+
+    def _beside(
+        self, name: str, version: int, commit: LoggedCommit, times: Beside, chunks: Beside, *, first: bool
+    ) -> None:
+        """What stands beside a commit: its time, and its entries where they are many."""
+        first = first and version > 0  # only then there may be something older
+        if times.skip_to(commit.time_us) and not first:
+            self._problem("TIME_WITHOUT_COMMIT", table=name, before_version=version)
+        if times.take(commit.time_us) != [version]:
+            self._problem("TIME_NOT_FOUND", table=name, version=version, time_us=commit.time_us)
+        if chunks.skip_to(version) and not first:
+            self._problem("CHUNKS_WITHOUT_COMMIT", table=name, before_version=version)
+        if (there := chunks.take(version)) != list(range(commit.chunks)):
+            self._problem("CHUNKS_WRONG", table=name, version=version, expected=commit.chunks, found=there[:10])
+
+    def _commit(self, raw_id: bytes, name: str, version: int, commit: LoggedCommit) -> None:
+        if commit.version != version:
+            self._problem("COMMIT_OF_ANOTHER_VERSION", table=name, version=version, found=commit.version)
+        found = commit.files_inline
+        if not commit.chunks and found != commit.files_added:
+            self._problem("COUNTER_WRONG", table=name, version=version, files_added=commit.files_added, found=found)
+        gone = sum(not removed.is_delete_set for removed in commit.removed)
+        if gone != commit.files_removed:
+            self._problem("COUNTER_WRONG", table=name, version=version, files_removed=commit.files_removed, found=gone)
+        marked = self._cursor.get(keys.idle_key(raw_id, version)) is not None
+        if self._spans_kept and marked == commit.logical:
+            self._problem("IDLE_MARK_WRONG", table=name, version=version, logical=commit.logical)
+        if (commit.altered or version == 0) and self._cursor.get(keys.table_key(raw_id, version)) is None:
+            self._problem("METADATA_MISSING", table=name, version=version)
+        for app_id in commit.app_ids:
+            if self._cursor.get(keys.app_key(raw_id, app_id)) is None:
+                self._problem("APPLICATION_ID_MISSING", table=name, version=version, app_id=app_id)
+        txn = self._find_txn(commit.txn_id)
+        if txn is not None and (name, version) not in {(one.table_id, one.version) for one in txn.outcomes}:
+            self._problem("TRANSACTION_DISAGREES", table=name, version=version, txn_id=commit.txn_id)
+
+    def _find_txn(self, txn_id: str) -> Txn | None:
+        """None where it is not there any more; that it can't be read is told once, by the check of transactions."""
+        try:
+            raw = self._cursor.get(keys.txn_key(keys.uuid_bytes(txn_id)))
+            return None if raw is None else decode_txn(raw)
+        except Exception:  # noqa: BLE001 - bytes can be wrong in any way
+            return None
+
+    def _indexed(self, raw_id: bytes, one: Indexed, name: str, kept: Kept) -> None:
+        path = one.entry.path
+        if one.entry.external and self._imports_kept:
+            check_entry(self._cursor, raw_id, one, self._problem)
+        if one.misplaced:
+            self._problem("INDEX_ENTRY_MISPLACED", table=name, path=path, added=one.added, removed=one.removed)
+        if max(one.added, one.removed, one.data_version) > kept.head:
+            self._problem(
+                "INDEX_ENTRY_FROM_THE_FUTURE",
+                table=name,
+                path=path,
+                added=one.added,
+                removed=one.removed,
+                data_version=one.data_version,
+                head=kept.head,
+            )
+
+    def _differences(self, raw_id: bytes, name: str, kept: Kept, groups: set[int]) -> Iterator[None]:
+        left: Counter[Happening] = Counter()
+        for happening in told_by_log(self._cursor, raw_id, kept):
+            if group_of(happening) in groups:
+                left[happening] += 1
+            if self._count():
+                yield
+        for one in list_indexed(self._cursor, raw_id):
+            if isinstance(one, ValueError):
+                continue
+            for happening in told_by_index(one, kept):
+                if group_of(happening) in groups:
+                    left[happening] -= 1
+            if self._count():
+                yield
+        for (said, _), count in sorted(left.items()):
+            if count:
+                self._problem("LOG_AND_INDEX_DIFFER", table=name, only_in="log" if count > 0 else "index", told=said)
+
+    def _row_ids(self, raw_id: bytes, name: str, ranges: Ranges) -> None:
+        raw = self._cursor.get(keys.row_id_key(raw_id))
+        following = keys.decode_version(raw) if raw is not None else 1
+        if ranges.highest >= following:
+            self._problem("ROW_IDS_BEYOND_THE_NEXT", table=name, highest=ranges.highest, next=following)
+        for first, second in ranges.overlaps():
+            self._problem("ROW_IDS_OVERLAP", table=name, first=first, second=second)
+
+    # -- what belongs to no table --------------------------------------------------------------------------------
+
+    def _names(self) -> Iterator[None]:
+        """A name for every table that is not dropped, and a table for every name."""
+        named: set[bytes] = set()
+        for key, raw_id in self._scan(keys.NAMES):
+            name = key[len(keys.NAMES) :].decode(errors="replace")
+            prefix = keys.table_prefix(raw_id)
+            latest = next(iter(self._cursor.scan_back(prefix, prefix_end(prefix))), None)
+            if latest is None:
+                self._problem("NAME_WITHOUT_TABLE", name=name, table=raw_id.hex())
+            elif _name(latest[1]) not in (name, ""):
+                self._problem("NAME_OF_ANOTHER_TABLE", name=name, found=_name(latest[1]))
+            if self._cursor.get(keys.dropped_key(raw_id)) is not None:
+                self._problem("NAME_OF_A_DROPPED_TABLE", name=name, table=raw_id.hex())
+            named.add(raw_id)
+            if self._count():
+                yield
+        for raw_id in _list_tables(self._cursor, keys.COMMITS):
+            if not _any(self._cursor, keys.table_prefix(raw_id)):
+                self._problem("LOG_WITHOUT_TABLE", table=_text(raw_id))
+        for raw_id in _list_tables(self._cursor, keys.TABLES):
+            if raw_id not in named and self._cursor.get(keys.dropped_key(raw_id)) is None:
+                self._problem("TABLE_WITHOUT_NAME", table=_text(raw_id))
+            if self._count():
+                yield
+
+    def _transactions(self) -> Iterator[None]:
+        for key, raw in self._scan(keys.TRANSACTIONS):
+            raw_id = key[len(keys.TRANSACTIONS) :]
+            txn = self._decoded_txn(raw_id, raw)
+            is_open = self._cursor.get(keys.open_key(raw_id)) is not None
+            if txn is not None and is_open != (txn.state is TxnState.OPEN):
+                self._problem("TRANSACTION_STATE_WRONG", txn_id=txn.txn_id, state=txn.state.name, listed=is_open)
+            if txn is not None:
+                self._outcomes(txn)
+            if self._count():
+                yield
+
+    def _outcomes(self, txn: Txn) -> None:
+        """A commit that was promised is in the log, unless the log is cut above it."""
+        for outcome in txn.outcomes:
+            raw_id = keys.uuid_bytes(outcome.table_id)
+            if self._cursor.get(keys.commit_key(raw_id, outcome.version)) is not None:
+                continue
+            oldest = next(iter(self._scan(keys.commits_prefix(raw_id))), None)
+            if oldest is not None and keys.split_versioned(oldest[0])[1] < outcome.version:
+                self._problem("COMMIT_MISSING", table=outcome.table_id, version=outcome.version, txn_id=txn.txn_id)
+
+    def _decoded_txn(self, raw_id: bytes, raw: bytes) -> Txn | None:
+        try:
+            txn = decode_txn(raw)
+        except Exception as error:  # noqa: BLE001 - bytes can be wrong in any way
+            self._problem("RECORD_UNREADABLE", record="transaction", txn_id=_text(raw_id), error=error)
+            return None
+        if txn.txn_id != _text(raw_id):
+            self._problem("TRANSACTION_MISPLACED", txn_id=_text(raw_id), found=txn.txn_id)
+            return None
+        return txn
+
+    def _open(self) -> Iterator[None]:
+        for key, _ in self._scan(keys.OPEN):
+            raw_id = key[len(keys.OPEN) :]
+            raw = self._cursor.get(keys.txn_key(raw_id))
+            if raw is None:
+                self._problem("OPEN_TRANSACTION_MISSING", txn_id=_text(raw_id))
+            if self._count():
+                yield
+
+    def _staged(self) -> Iterator[None]:
+        """Staged entries belong to a transaction that is open or lost, in chunks without gaps."""
+        last: tuple[bytes, bytes, int] = (b"", b"", NOT_KNOWN)
+        for key, raw in self._scan(keys.STAGED):
+            place = keys.split_staged(key)
+            txn_id, table, chunk = place
+            is_first = place[:2] != last[:2]
+            if is_first:
+                self._stager(_text(txn_id), _text(table))
+            is_open = self._cursor.get(keys.open_key(txn_id)) is not None
+            following = last[2] + 1 if not is_first else 0 if is_open else chunk  # a sweep takes the first ones first
+            if chunk != following:
+                self._problem("STAGED_CHUNK_MISSING", txn_id=_text(txn_id), table=_text(table), chunk=following)
+            last = place
+            try:
+                highest = max(last_row_id(entry) for entry in entries_of(raw))  # none is as bad as an unreadable one
+            except ValueError as error:
+                self._problem("RECORD_UNREADABLE", record="staged", txn_id=_text(txn_id), chunk=chunk, error=error)
+                highest = 0
+            raw_next = self._cursor.get(keys.row_id_key(table))
+            if raw_next is not None and highest >= keys.decode_version(raw_next):
+                self._problem("ROW_IDS_BEYOND_THE_NEXT", table=_text(table), txn_id=_text(txn_id), highest=highest)
+            if self._count():
+                yield
+
+    def _marks(self) -> Iterator[None]:
+        return check_marks(self._cursor, self._problem, self._count)
+
+    def _foreign_uses(self) -> Iterator[None]:
+        if self._spans_kept and self._imports_kept:
+            yield from check_foreign_uses(self._cursor, self._problem, self._count)
+
+    def _stager(self, txn_id: str, table_id: str) -> None:
+        txn = self._find_txn(txn_id)
+        if txn is None or table_id not in txn.tables:
+            self._problem("STAGED_WITHOUT_TRANSACTION", txn_id=txn_id, table=table_id)
+        elif txn.state not in (TxnState.OPEN, TxnState.CONFLICT):
+            self._problem("STAGED_BY_AN_ENDED_TRANSACTION", txn_id=txn_id, table=table_id, state=txn.state.name)
+
+
+def _list_tables(cursor: StoreCursor, kind: bytes) -> Iterator[bytes]:
+    """Whose keys of a kind there are: by seeking from table to table, whatever lies between."""
+    start, end = kind, prefix_end(kind)
+    while (found := next(iter(cursor.scan(start, end)), None)) is not None:
+        raw_id, _ = keys.split_versioned(found[0])
+        yield raw_id
+        start = prefix_end(kind + raw_id)
+
+
+def _any(cursor: StoreCursor, prefix: bytes) -> bool:
+    return next(iter(cursor.scan(prefix, prefix_end(prefix))), None) is not None
+
+
+def _name(raw: bytes) -> str:
+    try:
+        return decode_table(raw).name
+    except Exception:  # noqa: BLE001 - that it can't be read is told by the table's own check
+        return ""
+
+
+def _text(raw_id: bytes) -> str:
+    return str(UUID(bytes=raw_id)) if len(raw_id) == 16 else raw_id.hex()

@@ -1,0 +1,53 @@
+"""The warehouse: the folder that the data files lie below. The service never opens it; workers say where it lies.
+
+A worker that finds nothing noted proves that the place is right, notes it, puts the mark there, and notes that too.
+From then on a place without the mark is another place, or the file system isn't mounted: nobody but an operator puts
+the mark there again. A restore from a backup begins a history that the mark doesn't name: both may be in use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from metaservice.service.decider.decider import Decider
+from metaservice.store import keys
+from metaservice.store.history import Warehouse, put_warehouse, read_warehouse
+from metaservice.store.port import prefix_end
+
+FILES: Final = (b"I", b"P", keys.STAGED, keys.DYING, keys.PURGEABLE, keys.DROPPED)  # families that speak of files
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a worker compares the mark with."""
+
+    service_id: str
+    epoch: str
+    warehouse: Warehouse
+    unused: bool
+
+
+class Warehouses:
+    """Runs on the decider's thread."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+
+    def get(self) -> Known:
+        state = self._decider.state
+        state.flush()
+        cursor = state.store.cursor()
+        written = any(next(iter(cursor.scan(family, prefix_end(family))), None) is not None for family in FILES)
+        history = state.history
+        unused = not written and not state.open
+        return Known(history.service_id, history.epoch, read_warehouse(state.store), unused)
+
+    def put(self, location: str, *, marked: bool, replace: bool) -> Known:
+        """Without `replace` the first location stays, and what is marked stays so."""
+        state = self._decider.state
+        state.flush()
+        noted = read_warehouse(state.store)
+        if replace or not noted.location or (noted.location == location and not noted.marked):
+            put_warehouse(state.batch, Warehouse(location, marked))
+        return self.get()

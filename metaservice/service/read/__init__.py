@@ -1,0 +1,1 @@
+"""Versions, plans of scans and increments, history."""

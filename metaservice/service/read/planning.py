@@ -1,0 +1,62 @@
+"""Plans of scans and of increments: what a reader needs of a version, in the stored bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.predicates import Predicate
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.views import TableView
+from metaservice.service.read.increments import Increment, difference, log, logical_before
+from metaservice.service.read.reads import Reads, Resolved
+from metaservice.service.read.scan import Scan, Wanted
+from metaservice.service.read.stats_memory import StatsMemory
+from metaservice.store.port import StoreCursor
+
+
+class Planning:
+    """The use cases of plans."""
+
+    def __init__(self, decider: Decider, reads: Reads) -> None:
+        self._decider = decider
+        self._reads = reads
+        self._memory = StatsMemory()
+
+    def scan(self, table: TableView, wanted: Wanted) -> Scan:
+        cursor = self._decider.state.store.cursor()
+        self._decider.state.check_readable(table, wanted.version)
+        return Scan(table, cursor, wanted, self._memory)
+
+    def _since(self, table: TableView, version: int) -> StoreCursor:
+        """An increment needs all that came after its begin: a version that only a pin holds is not enough."""
+        cursor = self._decider.state.store.cursor()
+        oldest = self._decider.state.views.oldest(table)
+        if version < oldest:
+            raise MetaError(
+                ErrorKind.GONE,
+                "VERSION_RETIRED",
+                "what followed the version is no longer kept",
+                version=version,
+                oldest=oldest,
+            )
+        return cursor
+
+    def resolve_commits_ago(self, table: TableView, count: int) -> Resolved:
+        """The logical commit that lies so many before the newest one."""
+        if not 0 <= count <= limits.COMMITS_AGO_MAX:
+            raise invalid("COMMITS_AGO_INVALID", asked=count, most=limits.COMMITS_AGO_MAX)
+        head = table.head
+        cursor = self._decider.state.store.cursor()
+        version = logical_before(cursor, table.raw_id, head, count)
+        self._decider.state.check_readable(table, version)
+        return Resolved(version, self._reads.commit(table, version).footprint.time_us)
+
+    def log(self, table: TableView, after: int, to: int, on_partitions: Predicate) -> Iterator[Increment]:
+        """The logical commits in (after, to], in order."""
+        return log(self._since(table, after), table, after, to, on_partitions)
+
+    def difference(self, table: TableView, after: int, to: int, on_partitions: Predicate) -> Increment:
+        """What only the snapshot at `to` holds, and what only the one at `after` does."""
+        return difference(self._since(table, after), table, after, to, on_partitions)

@@ -1,0 +1,389 @@
+"""The plan of a scan: which stored entries a reader of a version needs.
+
+A partition's entries lie together in the index, so a plan seeks from partition to partition and asks the condition on
+partitions once each. An older version adds the spans that held it (`keys.span_key`). The statistics of a partition are
+remembered with the version that they are of; the log brings them to a later one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from metaservice.core import limits
+from metaservice.core.errors import BrokenInvariantError, ErrorKind, MetaError
+from metaservice.core.table.predicates import TRUE, Predicate, truth
+from metaservice.core.table.pruning import NO_PRUNING, Pruning, Row, Test, choose, conjuncts, exactly, leading_values
+from metaservice.service.decider.views import TableView
+from metaservice.service.read.increments import added_by
+from metaservice.service.read.stats_memory import Part, Seen, SeenPartition, StatsMemory
+from metaservice.store import keys
+from metaservice.store.plan_records import StoredEntry, decode_stored, removed_of
+from metaservice.store.port import StoreCursor, prefix_end
+
+COMMITS_FOLLOWED_MAX = 100
+NARROW_PARTITIONS_MAX = 100
+NARROW_FILES_MAX = 10_000
+
+
+class ReadBounds(Protocol):
+    """Reads the bounds of some columns from a file's payload."""
+
+    @property
+    def key(self) -> Hashable:
+        """The same for readers that read the same."""
+
+    def read(self, payload: bytes) -> Row: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a plan is asked for."""
+
+    version: int
+    on_partitions: Predicate = TRUE
+    named: frozenset[str] | None = None
+    pruning: Pruning = NO_PRUNING
+    bounds: ReadBounds | None = None
+    explain: bool = False
+
+
+@dataclass(slots=True)
+class Explanation:
+    """What a plan left out; complete when its entries are through."""
+
+    partitions: int = 0
+    partitions_pruned: int = 0
+    files: int = 0
+    files_pruned_by_partition: int = 0
+    files_pruned_by_statistics: int = 0
+    files_kept: int = 0
+    delete_sets: int = 0
+    delete_sets_kept: int = 0
+    conjuncts: dict[tuple[Predicate, bool], int] = field(default_factory=dict)  # and whether partitions decide it
+
+    def blame(self, conjunct: Predicate, *, by_partition: bool, files: int) -> None:
+        self.conjuncts[conjunct, by_partition] = self.conjuncts.get((conjunct, by_partition), 0) + files
+
+
+class Scan:
+    """A plan under way: `entries` once, for one thread; the explanation is complete after it."""
+
+    def __init__(self, table: TableView, cursor: StoreCursor, wanted: Wanted, memory: StatsMemory) -> None:
+        self.version = wanted.version
+        self.explanation = Explanation()
+        self._raw_id = table.raw_id
+        self._meta = table.meta
+        self._cursor = cursor
+        self._wanted = wanted
+        self._memory = memory
+        self._is_narrow = False
+        past = keys.past_from(self._raw_id, wanted.version + 1), prefix_end(keys.past_prefix(self._raw_id))
+        last = next(iter(cursor.scan_back(*past)), None)
+        self._has_past = last is not None
+        self._removed_max = keys.removed_of_past(last[0]) if last is not None else 0  # of all that the cursor sees
+
+    def entries(self) -> Iterator[StoredEntry]:
+        wanted = self._wanted
+        if wanted.explain:
+            yield from self._explained()
+        elif self._is_whole():
+            prefix = keys.live_prefix(self._raw_id)
+            for _, raw in self._cursor.scan(prefix, prefix_end(prefix)):
+                entry = decode_stored(raw)
+                if entry.added <= wanted.version:
+                    yield entry
+        else:
+            prefixes = self._prefixes()
+            self._is_narrow = len(prefixes) <= NARROW_PARTITIONS_MAX and all(p.endswith("\x00") for p in prefixes)
+            for partition in self._partitions(prefixes):
+                if self._ruled_out(partition) is None:
+                    yield from self._partition(partition)
+
+    def _is_whole(self) -> bool:
+        wanted = self._wanted
+        everything = wanted.on_partitions == TRUE and wanted.named is None and not wanted.pruning.tests
+        return everything and not self._has_past
+
+    def _explained(self) -> Iterator[StoredEntry]:
+        """Every partition is looked at, so that what is left out can be counted."""
+        explanation, wanted = self.explanation, self._wanted
+        for conjunct in conjuncts(wanted.on_partitions):
+            explanation.blame(conjunct, by_partition=True, files=0)
+        for test in wanted.pruning.tests:
+            explanation.blame(test.conjunct, by_partition=False, files=0)
+        for partition in self._partitions([""]):
+            ruled_out_by = self._ruled_out(partition)
+            if ruled_out_by is None:
+                held = list(self._partition(partition))
+                explanation.partitions += 1 if held or self._count(partition) else 0
+                yield from held
+                continue
+            files = self._count(partition)
+            if files:
+                explanation.partitions += 1
+                explanation.partitions_pruned += 1
+            explanation.files += files
+            explanation.files_pruned_by_partition += files
+            if ruled_out_by != TRUE:
+                explanation.blame(ruled_out_by, by_partition=True, files=files)
+
+    def _count(self, partition: str) -> int:
+        entries = (decode_stored(raw) for _, raw in self._held(partition))
+        return sum(entry.added <= self.version and not entry.is_delete_set for entry in entries)
+
+    def _ruled_out(self, partition: str) -> Predicate | None:
+        """The conjunct that does; TRUE where other partitions were named."""
+        wanted = self._wanted
+        if wanted.named is not None and partition not in wanted.named:
+            return TRUE
+        if wanted.on_partitions == TRUE:
+            return None
+        values = self._meta.partitioning.decode(partition)
+        for conjunct in conjuncts(wanted.on_partitions):
+            if truth(conjunct, values) is not True:
+                return conjunct
+        return None
+
+    # -- which partitions ----------------------------------------------------------------------------------------
+
+    def _prefixes(self) -> list[str]:
+        """Beginnings of partition texts, zero byte included where they are whole."""
+        wanted, partitioning = self._wanted, self._meta.partitioning
+        if wanted.named is not None:
+            return sorted(f"{partition}\x00" for partition in wanted.named)
+        columns = partitioning.columns
+        leading = leading_values(wanted.on_partitions, partitioning.names, limits.PLAN_PARTITIONS_MAX)
+        return sorted({_text_start(columns, values, partitioning.encode_leading(values)) for values in leading})
+
+    def _partitions(self, prefixes: Iterable[str]) -> Iterator[str]:
+        """Those that have or had entries, each once, in the order of their texts."""
+        spaces = [keys.live_prefix(self._raw_id)]
+        if self._has_past:
+            spaces.append(keys.spans_prefix(self._raw_id))
+        for prefix in prefixes:
+            if prefix.endswith("\x00"):
+                yield prefix[:-1]
+                continue
+            start = prefix.encode()
+            while (partition := self._next_partition(spaces, prefix.encode(), start)) is not None:
+                yield partition
+                start = partition.encode() + b"\x01"
+
+    def _next_partition(self, spaces: Iterable[bytes], prefix: bytes, start: bytes) -> str | None:
+        found = []
+        for space in spaces:
+            first = next(iter(self._cursor.scan(space + start, prefix_end(space + prefix))), None)
+            if first is not None:
+                found.append(keys.partition_of(first[0]))
+        return min(found, default=None, key=str.encode)
+
+    # -- one partition -------------------------------------------------------------------------------------------
+
+    def _held(self, partition: str) -> Iterator[tuple[bytes, bytes]]:
+        """What may be live at the version: live ones may still be too new."""
+        cursor, raw_id, version = self._cursor, self._raw_id, self.version
+        prefix = keys.live_prefix(raw_id, partition)
+        yield from cursor.scan(prefix, prefix_end(prefix))
+        if not self._has_past:
+            return
+        partition_bytes = len(partition.encode())
+        for start, end in keys.span_ranges(raw_id, partition, version, self._removed_max):
+            for key, _ in cursor.scan(start, end):
+                removed, added, tail = keys.decode_span(key, partition_bytes)
+                if added <= version:
+                    raw = cursor.get(keys.past_of_span(raw_id, partition, removed, tail))
+                    if raw is None:
+                        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=removed)
+                    yield key, raw
+
+    def _partition(self, partition: str) -> Iterator[StoredEntry]:
+        if not self._wanted.pruning.tests:
+            yield from self._unpruned(partition)
+        elif self._meta.keyed:
+            yield from self._pruned_by_bucket(partition)
+        else:
+            yield from self._pruned(partition)
+
+    def _unpruned(self, partition: str) -> Iterator[StoredEntry]:
+        explanation = self.explanation
+        for entry in self._remembered(partition) if self._is_narrow else self._read(partition):
+            if entry.is_delete_set:
+                explanation.delete_sets += 1
+                explanation.delete_sets_kept += 1
+            else:
+                explanation.files += 1
+                explanation.files_kept += 1
+            yield entry
+
+    def _read(self, partition: str) -> Iterator[StoredEntry]:
+        for _, raw in self._held(partition):
+            entry = decode_stored(raw)
+            if entry.added <= self.version:
+                yield entry
+
+    def _remembered(self, partition: str) -> Iterator[StoredEntry]:
+        """Of few partitions, also without statistics: one that changes all the time is slow to read from the index."""
+        part = self._part(partition)
+        known = self._recall(part)
+        if known is not None:
+            yield from (decode_stored(seen.raw) for seen in known.values())
+            return
+        found: dict[tuple[int, str], Seen] = {}
+        for _, raw in self._held(partition):
+            entry = decode_stored(raw)
+            if entry.added <= self.version:
+                if len(found) <= NARROW_FILES_MAX:
+                    found[entry.bucket, entry.path] = self._look(entry, raw)
+                yield entry
+        if len(found) <= NARROW_FILES_MAX:
+            self._memory.keep(part, SeenPartition(self.version, found))
+
+    def _pruned(self, partition: str) -> Iterator[StoredEntry]:
+        """An append table: a file hides nothing, and a delete set matters where it may hide rows of a file kept."""
+        failed, fixed = self._wanted.pruning.failed, self._fixed(partition)
+        kept, sets = _RowIds(), []
+        for seen in self._snapshot(partition).values():
+            if seen.is_delete_set:
+                sets.append(seen.raw)
+            elif (test := failed(seen.row + fixed)) is not None:
+                self._drop(test)
+            else:
+                entry = decode_stored(seen.raw)
+                kept.add(entry)
+                yield self._keep(entry)
+        self.explanation.delete_sets += len(sets)
+        for raw in sets:
+            entry = decode_stored(raw)
+            if kept.may_be_hidden_by(entry):
+                self.explanation.delete_sets_kept += 1
+                yield entry
+
+    def _pruned_by_bucket(self, partition: str) -> Iterator[StoredEntry]:
+        fixed = self._fixed(partition)
+        buckets: dict[int, list[Seen]] = {}
+        for (bucket, _), seen in self._snapshot(partition).items():
+            buckets.setdefault(bucket, []).append(seen)
+        for bucket in sorted(buckets):
+            files = buckets[bucket]
+            tests = choose(self._wanted.pruning, [(one.data_version, one.row + fixed) for one in files])
+            for seen, test in zip(files, tests, strict=True):
+                if test is not None:
+                    self._drop(test)
+                else:
+                    yield self._keep(decode_stored(seen.raw))
+
+    def _keep(self, entry: StoredEntry) -> StoredEntry:
+        self.explanation.files += 1
+        self.explanation.files_kept += 1
+        return entry
+
+    def _drop(self, test: Test) -> None:
+        self.explanation.files += 1
+        self.explanation.files_pruned_by_statistics += 1
+        if self._wanted.explain:
+            self.explanation.blame(test.conjunct, by_partition=False, files=1)
+
+    def _fixed(self, partition: str) -> Row:
+        if not self._wanted.pruning.uses_partition:
+            return ()
+        values = self._meta.partitioning.decode(partition)
+        return tuple(exactly(values[name]) for name in self._meta.partitioning.names)
+
+    def _part(self, partition: str) -> Part:
+        bounds = self._wanted.bounds
+        return (self._raw_id, partition, bounds.key if bounds is not None else None)
+
+    def _snapshot(self, partition: str) -> Mapping[tuple[int, str], Seen]:
+        """The entries with their statistics: those of an earlier plan, brought forward by the log, or read anew."""
+        part = self._part(partition)
+        known = self._recall(part)
+        if known is not None:
+            return known
+        found: dict[tuple[int, str], Seen] = {}
+        for _, raw in self._held(partition):
+            entry = decode_stored(raw)
+            if entry.added <= self.version:
+                found[entry.bucket, entry.path] = self._look(entry, raw)
+        self._memory.keep(part, SeenPartition(self.version, found))
+        return found
+
+    def _recall(self, part: Part) -> Mapping[tuple[int, str], Seen] | None:
+        known = self._memory.recall(part)
+        if known is None or known.version == self.version:
+            return known.entries if known is not None else None
+        found = self._followed(part[1], known)
+        if found is not None:
+            self._memory.keep(part, SeenPartition(self.version, found))
+        return found
+
+    def _followed(self, partition: str, known: SeenPartition) -> dict[tuple[int, str], Seen] | None:
+        """An earlier snapshot after the commits since; None where they are too many or not in the log."""
+        if not 0 < self.version - known.version <= COMMITS_FOLLOWED_MAX:
+            return None
+        found = dict(known.entries)
+        for version in range(known.version + 1, self.version + 1):
+            raw = self._cursor.get(keys.commit_key(self._raw_id, version))
+            if raw is None:
+                return None
+            for bucket, path in removed_of(raw, partition):
+                if found.pop((bucket, path), None) is None:
+                    return None
+            for entry in added_by(self._cursor, self._raw_id, version, raw):
+                if entry.partition == partition:
+                    found[entry.bucket, entry.path] = self._look(entry, entry.SerializeToString())
+        return found
+
+    def _look(self, entry: StoredEntry, raw: bytes) -> Seen:
+        bounds = self._wanted.bounds
+        row = () if entry.is_delete_set or bounds is None else bounds.read(entry.payload)
+        return Seen(raw, entry.data_version, entry.is_delete_set, row)
+
+
+def _text_start(columns: tuple[tuple[str, str], ...], values: tuple[object, ...], text: str) -> str:
+    if len(values) == len(columns):
+        return text + "\x00"
+    return text + "/" if values else ""
+
+
+class _RowIds:
+    """Which row ids the files kept may hold, and their lowest data version."""
+
+    def __init__(self) -> None:
+        self._lows, self._highs = array("q"), array("q")
+        self._any_id = False
+        self._data_version_min = limits.COUNT_MAX
+        self._reach: list[int] | None = None
+
+    def add(self, entry: StoredEntry) -> None:
+        if self._reach is not None:
+            raise BrokenInvariantError("asked before the files were through")
+        self._data_version_min = min(self._data_version_min, entry.data_version)
+        if entry.row_id_min < 0:
+            self._any_id = True
+        else:
+            self._lows.append(entry.row_id_min)
+            self._highs.append(entry.row_id_max)
+
+    def may_be_hidden_by(self, entry: StoredEntry) -> bool:
+        if entry.data_version <= self._data_version_min:
+            return False
+        if self._any_id or entry.row_id_min < 0:
+            return True
+        if self._reach is None:
+            self._reach = self._sort()
+        place = bisect_right(self._lows, entry.row_id_max)
+        return place > 0 and self._reach[place - 1] >= entry.row_id_min
+
+    def _sort(self) -> list[int]:
+        """By the lowest id; the highest id of each file and all before it."""
+        pairs = sorted(zip(self._lows, self._highs, strict=True))
+        self._lows = array("q", (low for low, _ in pairs))
+        reach, highest = [], -1
+        for _, high in pairs:
+            highest = max(highest, high)
+            reach.append(highest)
+        return reach

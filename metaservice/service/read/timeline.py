@@ -1,0 +1,167 @@
+"""The log as readers see it: history backwards, filtered; what follows a version, forwards; transactions.
+
+A page looks at a bounded part of the log. Where that ends before the page is full, the page says where to go on: a
+filter that fits nothing costs many short pages, never one endless one, and never a silent end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from metaservice.core import limits
+from metaservice.core.commit.transaction import Txn
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.model import CommitSummary, Operation
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.views import TableView
+from metaservice.store import keys
+from metaservice.store.port import StoreCursor, prefix_end
+from metaservice.store.records import decode_summary
+from metaservice.store.txn_records import decode_txn
+
+Item = TypeVar("Item")
+Token = TypeVar("Token")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFilter:
+    """Which commits are asked for: those that fit everything that is set."""
+
+    principal: str = ""
+    client: str = ""
+    operations: frozenset[Operation] = frozenset()
+    logical_only: bool = False
+    message_contains: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    from_version: int = 0
+    to_version: int | None = None
+    from_time_us: int | None = None
+    to_time_us: int | None = None
+
+    def fits(self, one: CommitSummary) -> bool:
+        """All but the ranges, which bound what is looked at."""
+        footprint = one.footprint
+        who = footprint.principal
+        return (
+            (not self.principal or who.name == self.principal)
+            and (not self.client or who.client == self.client)
+            and (not self.operations or footprint.operation in self.operations)
+            and (not self.logical_only or one.has_time_version)
+            and (not self.message_contains or self.message_contains.casefold() in one.message.casefold())
+            and all(_has(one.properties, name, value) for name, value in self.properties.items())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPage(Generic[Item, Token]):
+    """What was found, and where the next page begins; None: there is none."""
+
+    items: list[Item]
+    below: Token | None
+
+
+class Timeline:
+    """Reads logs, on any thread."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+
+    def list_versions(
+        self, table: TableView, wanted: VersionFilter, below: int | None, count: int
+    ) -> HistoryPage[CommitSummary, int]:
+        """Newest first, from below a version on, down to the oldest that is kept."""
+        cursor = self._decider.state.store.cursor()
+        oldest = self._decider.state.views.oldest(table)
+        if below is not None and below < oldest:
+            raise _retired(below, oldest)
+        lowest, highest = _range(cursor, table.raw_id, wanted)
+        lowest = max(lowest, oldest)
+        highest = min(highest, table.head, table.head if below is None else below - 1)
+        if highest < lowest:
+            return HistoryPage([], None)
+        start, end = keys.commit_key(table.raw_id, lowest), keys.commit_key(table.raw_id, highest + 1)
+        found = _page(cursor.scan_back(start, end), decode_summary, wanted.fits, count)
+        last = lowest if found.below is None else found.below.footprint.version
+        return HistoryPage(found.items, last if last > lowest else None)
+
+    def list_transactions(self, fits: Callable[[Txn], bool], below: str, count: int) -> HistoryPage[Txn, str]:
+        """Newest id first, from below an id on."""
+        end = keys.txn_key(keys.uuid_bytes(below)) if below else prefix_end(keys.TRANSACTIONS)
+        cursor = self._decider.call(self._cursor)
+        found = _page(cursor.scan_back(keys.TRANSACTIONS, end), decode_txn, fits, count)
+        return HistoryPage(found.items, found.below.txn_id if found.below is not None else None)
+
+    def follow(self, table: TableView, after: int, to: int) -> Iterator[CommitSummary]:
+        """The commits in (after, to], in order, none missing; `to` is durable."""
+        cursor = self._decider.state.store.cursor()
+        start, end = keys.commit_key(table.raw_id, after + 1), keys.commit_key(table.raw_id, to + 1)
+        for _, raw in cursor.scan(start, end):
+            one = decode_summary(raw)
+            after += 1
+            if one.footprint.version != after:
+                raise _retired(after, one.footprint.version)
+            yield one
+        if after < to:
+            raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=after + 1)
+
+    def check_kept(self, table: TableView, version: int) -> None:
+        """GONE where the commit is no longer there."""
+        store = self._decider.state.store
+        if version > table.head or store.get(keys.commit_key(table.raw_id, version)) is not None:
+            return
+        start = keys.commit_key(table.raw_id, version)
+        found = next(iter(store.cursor().scan(start, prefix_end(keys.commits_prefix(table.raw_id)))), None)
+        oldest = keys.decode_version(found[0][-8:]) if found is not None else table.head + 1
+        raise _retired(version, oldest)
+
+    def _cursor(self) -> StoreCursor:
+        """On the decider's thread: by the time that it is answered, all that the cursor sees is durable."""
+        state = self._decider.state
+        state.flush()
+        return state.store.cursor()
+
+
+def _has(properties: Mapping[str, str], name: str, value: str) -> bool:
+    return name in properties and value in ("", properties[name])
+
+
+def _retired(version: int, oldest: int) -> MetaError:
+    return MetaError(ErrorKind.GONE, "VERSION_RETIRED", "the log begins later", version=version, oldest=oldest)
+
+
+def _range(cursor: StoreCursor, raw_id: bytes, wanted: VersionFilter) -> tuple[int, int]:
+    """The lowest and highest version that versions and times allow; times order commits as versions do."""
+    lowest, highest = wanted.from_version, limits.INTEGER_MAX - 1
+    if wanted.to_version is not None:
+        highest = min(highest, wanted.to_version)
+    times = keys.times_prefix(raw_id)
+    if wanted.from_time_us is not None:
+        start = keys.time_key(raw_id, max(wanted.from_time_us, 0))
+        first = next(iter(cursor.scan(start, prefix_end(times))), None)
+        lowest = max(lowest, keys.decode_version(first[1])) if first is not None else limits.INTEGER_MAX
+    if wanted.to_time_us is not None:
+        end = keys.time_key(raw_id, max(wanted.to_time_us + 1, 0))
+        last = next(iter(cursor.scan_back(times, end)), None)
+        highest = min(highest, keys.decode_version(last[1])) if last is not None else -1
+    return lowest, highest
+
+
+def _page(
+    entries: Iterator[tuple[bytes, bytes]],
+    decode: Callable[[bytes], Item],
+    fits: Callable[[Item], bool],
+    count: int,
+) -> HistoryPage[Item, Item]:
+    """What fits, until the page is full or enough was looked at; `below` is the last one looked at."""
+    found: list[Item] = []
+    looked, looked_bytes = 0, 0
+    for _, raw in entries:
+        one = decode(raw)
+        looked, looked_bytes = looked + 1, looked_bytes + len(raw)
+        if fits(one):
+            found.append(one)
+        if len(found) == count or looked == limits.PAGE_SCAN_MAX or looked_bytes >= limits.PAGE_SCAN_BYTES_MAX:
+            return HistoryPage(found, one)
+    return HistoryPage(found, None)

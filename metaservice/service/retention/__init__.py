@@ -1,0 +1,1 @@
+"""Pins, tags and cursors, the horizon, and what may be deleted."""

@@ -1,0 +1,46 @@
+"""Who holds versions below the horizon, and who still has a claim on staged files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from metaservice.core.commit.transaction import Txn, TxnState
+from metaservice.core.table.model import Operation
+from metaservice.service.decider.state import State
+
+Held = Mapping[str, list[int]]
+
+
+def who_holds(state: State) -> Held:
+    """Versions in use, ascending, by table."""
+    found: dict[str, set[int]] = {}
+    for txn in state.open.values():
+        for table in txn.tables.values():
+            found.setdefault(table.table_id, set()).add(table.read_version)
+    for pin in state.pins.pins.values():
+        for table_id, version in pin.versions:
+            found.setdefault(table_id, set()).add(version)
+    for tag in state.marks.tags.values():
+        found.setdefault(tag.table_id, set()).add(tag.version)
+    for table_id, version in state.tasks.held():
+        found.setdefault(table_id, set()).add(version)
+    return {table_id: sorted(versions) for table_id, versions in found.items()}
+
+
+def tables_restoring(state: State) -> frozenset[str]:
+    """Tables of which an open transaction restores a version."""
+    tables = [table for txn in state.open.values() for table in txn.tables.values()]
+    return frozenset(t.table_id for t in tables if t.operation is Operation.RESTORE)
+
+
+def given_up_us(state: State, txn: Txn, now_us: int) -> int | None:
+    """Since when nobody has had a claim on its files; None where they are somebody else's.
+
+    An adopter's claim lasts while it is open; one that ended without a commit leaves them to be purged.
+    """
+    if not txn.adopted_by:
+        return txn.end_us
+    adopter = state.find_txn(txn.adopted_by)
+    if adopter is None or adopter.state in (TxnState.COMMITTED, TxnState.CONFLICT):
+        return None
+    return now_us + 1 if adopter.state is TxnState.OPEN else adopter.end_us

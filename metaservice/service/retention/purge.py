@@ -1,0 +1,71 @@
+"""The purge list: paths that no kept snapshot holds. Runs on the decider's thread, so that what it shows is durable
+before it is answered: a worker deletes by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.state import State
+from metaservice.store import keys
+from metaservice.store.history import read_purge_hold
+from metaservice.store.imports import find_named
+from metaservice.store.port import prefix_end
+
+
+class PurgeList:
+    """Lists what may be deleted, and forgets what was. What any table's external entry names is not listed."""
+
+    def __init__(self, decider: Decider, halted: Callable[[], bool] = lambda: False) -> None:
+        """`halted` says that the clock is not believed."""
+        self._decider = decider
+        self._halted = halted
+
+    def list_paths(self, table_id: str, after: str, count: int) -> list[str]:
+        """Paths of a table, which may have been dropped, in order."""
+        state, table = self._decider.state, keys.uuid_bytes(table_id)
+        state.flush()
+        check_purge(state, halted=self._halted())
+        prefix, cursor = keys.purgeable_prefix(table), state.store.cursor()
+        start = keys.purgeable_key(table, after) + b"\x00" if after else prefix
+        found: list[str] = []
+        scanned = (keys.path_of_purgeable(key) for key, _ in cursor.scan(start, prefix_end(prefix)))
+        while len(found) < count and (page := list(islice(scanned, count))):
+            named = find_named(cursor, table, page)
+            found += [path for path in page if path not in named]
+        return found[:count]
+
+    def list_tables(self, after: str, count: int) -> list[str]:
+        """Tables that have something on the list."""
+        state = self._decider.state
+        state.flush()
+        cursor, end = state.store.cursor(), prefix_end(keys.PURGEABLE)
+        start = prefix_end(keys.purgeable_prefix(keys.uuid_bytes(after))) if after else keys.PURGEABLE
+        tables: list[str] = []
+        while len(tables) < count:
+            found = next(iter(cursor.scan(start, end)), None)
+            if found is None:
+                break
+            raw = found[0][1:17]
+            tables.append(keys.uuid_text(raw))
+            start = prefix_end(keys.purgeable_prefix(raw))
+        return tables
+
+    def confirm(self, table_id: str, paths: Iterable[str]) -> None:
+        """The bytes are gone; paths that are not on the list change nothing."""
+        table = keys.uuid_bytes(table_id)
+        for path in paths:
+            self._decider.state.batch.delete(keys.purgeable_key(table, path))
+
+
+def check_purge(state: State, *, halted: bool) -> None:
+    """Refuse what leads to deletions while nothing may be deleted."""
+    if halted:
+        raise MetaError(
+            ErrorKind.BLOCKED, "CLOCKS_DISAGREE", "the wall clock jumped: nothing is purged until it is confirmed"
+        )
+    why = read_purge_hold(state.store)
+    if why:
+        raise MetaError(ErrorKind.BLOCKED, "PURGE_HELD", "the purge waits for an operator", why=why)

@@ -1,0 +1,1 @@
+"""Tables and namespaces: create, replace, drop, list, wait for a commit."""

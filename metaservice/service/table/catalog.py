@@ -1,0 +1,273 @@
+"""Tables: create, replace, drop, undrop. Runs on the decider's thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from metaservice.core import limits
+from metaservice.core.clock import next_commit_time
+from metaservice.core.commit.transaction import Txn
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.key_scope import check_key_scope, key_scope
+from metaservice.core.table.meta import Alteration, TableMeta
+from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
+from metaservice.core.table.properties import KEY_SCOPE
+from metaservice.core.table.schema import replace_schema
+from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
+from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.naming import check_free, table_name_in
+from metaservice.service.decider.snapshots import TableState
+from metaservice.service.decider.views import TableView
+from metaservice.service.table.listing import Dropped, Tables
+from metaservice.service.table.namespaces import Namespaces
+from metaservice.store import keys
+from metaservice.store.records import encode_commit, encode_table
+
+
+class Mode(Enum):
+    """What a creation does where the name is taken."""
+
+    CREATE = "fails"
+    IF_NOT_EXISTS = "takes the table that is there"
+    OR_REPLACE = "empties and redefines the table that is there"
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """A table as an alteration leaves it, or would: then the head stays."""
+
+    table: TableView
+    version: int = 0
+
+
+class Catalog:
+    """The use cases of CatalogService."""
+
+    def __init__(self, decider: Decider, transactions: Transactions, clocks: Clocks) -> None:
+        self._decider = decider
+        self._transactions = transactions
+        self._clocks = clocks
+        self.namespaces = Namespaces(decider, clocks)
+        self.tables = Tables(decider)
+
+    def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableView, bool]:
+        """The table, and whether it was made by this request."""
+        state = self._decider.state
+        there = state.names.find(meta.name)
+        known = meta.table_id in state.tables
+        if mode is Mode.CREATE or there is None or known:
+            if not known:
+                check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
+            return self.create(meta, principal).view(), True
+        if mode is Mode.OR_REPLACE:
+            self._replace(state.tables[there], meta, principal)
+        return state.tables[there].view(), False
+
+    def create(self, meta: TableMeta, principal: Principal) -> TableState:
+        """Version 0 of a table; the same request again gets the same table."""
+        state = self._decider.state
+        known = state.tables.get(meta.table_id)
+        if known is not None:
+            if known.meta.digest == meta.digest:
+                return known
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_ID_REUSED", table_id=meta.table_id)
+        meta = self._checked(meta)
+        raw = keys.uuid_bytes(meta.table_id)
+        time_us = next_commit_time(self._clocks.now_us(), 0, state.answered_us)
+        meta = replace(meta, create_time_us=time_us)
+        footprint = Footprint(0, time_us, meta.table_id, Operation.CREATE, principal)
+        change = Change(meta.table_id, Operation.CREATE, 0, changes_data=False)
+        commit = TableCommit(
+            version=0, time_us=time_us, change=change, rebased_over=0, footprint=footprint, added=[], removed=[]
+        )
+        txn = Txn(
+            txn_id=meta.table_id,
+            tables={},
+            principal=principal,
+            message="",
+            properties={},
+            begin_us=time_us,
+            begin_digest=b"",
+        )
+        state.batch.put(keys.name_key(meta.name), raw)
+        state.batch.put(keys.table_key(raw, 0), encode_table(meta))
+        state.batch.put(keys.commit_key(raw, 0), encode_commit(commit, txn))
+        state.batch.put(keys.time_key(raw, time_us), keys.encode_version(0))
+        table = TableState(raw, meta, 0, time_us)
+        state.tables[meta.table_id] = table
+        state.names[meta.name] = meta.table_id
+        state.remember(table, footprint)
+        state.changed.add(meta.table_id)
+        return table
+
+    def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableView, bool]:
+        """What `create_table` would answer; nothing is done."""
+        state = self._decider.state
+        there = state.names.find(meta.name)
+        if mode is Mode.CREATE or there is None:
+            check_key_scope(meta.primary_key, meta.partitioning.names, meta.properties)
+            meta = self._checked(meta)
+            return TableState(keys.uuid_bytes(meta.table_id), meta, 0, 0).view(), True
+        table = state.tables[there]
+        if mode is Mode.OR_REPLACE:
+            return table.view()._replace(meta=replaced(table.meta, meta)), False
+        return table.view(), False
+
+    def _checked(self, meta: TableMeta) -> TableMeta:
+        """With its namespace as that is written."""
+        meta.check_size()
+        state = self._decider.state
+        check_free(state, meta.name)
+        if state.store.get(keys.dropped_key(keys.uuid_bytes(meta.table_id))) is not None:
+            raise MetaError(ErrorKind.BLOCKED, "TABLE_DROPPED", table_id=meta.table_id)
+        name = table_name_in(state, meta.name)
+        if len(state.tables) >= limits.TABLES_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
+        return replace(meta, name=name)
+
+    def _replace(self, table: TableState, wanted: TableMeta, principal: Principal) -> None:
+        """One commit, an OVERWRITE of everything by nothing, that brings the new definition along."""
+        digest = bytes.fromhex(wanted.digest)
+        known = self._decider.state.find_txn(wanted.table_id)
+        if known is None:
+            replacement = replaced(table.meta, wanted)
+            replacement.check_size()
+        elif known.begin_digest == digest:
+            return
+        else:
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "TRANSACTION_ID_REUSED", txn_id=wanted.table_id)
+        table_id = table.meta.table_id
+        intent = Intent(table_id, Operation.OVERWRITE)
+        begin = Begin(wanted.table_id, (intent,), principal, "", digest, features=table.meta.features)
+        alteration = Alteration(replacement=replacement)
+        change = Change(table_id, Operation.OVERWRITE, 0, scope=Scope(None), alteration=alteration)
+        self.begin_and_commit(begin, CommitRequest(wanted.table_id, (change,), ((None, None),), digest))
+
+    def alter(self, request: Alter, *, validate_only: bool) -> Altered:
+        """A transaction of its own: begun and committed in one step."""
+        table = self._decider.state.get_table(request.table_id)
+        alteration, meta = request.alteration, table.meta
+        is_new = self._decider.state.find_txn(request.txn_id) is None
+        if is_new:
+            alteration = self._with_name(alteration, request.table_id)
+        if is_new or validate_only:
+            meta = meta.altered(alteration)  # what can't be altered so leaves no transaction behind
+        if validate_only:
+            return Altered(table.view()._replace(meta=meta))
+        begin = Begin(
+            request.txn_id,
+            (Intent(request.table_id, Operation.ALTER),),
+            request.principal,
+            request.message,
+            request.digest,
+            features=table.meta.features,
+        )
+        change = Change(request.table_id, Operation.ALTER, 0, alteration=alteration, changes_data=False, key_sets=())
+        commit = CommitRequest(request.txn_id, (change,), ((None, None),), request.commit_digest)
+        txn = self.begin_and_commit(begin, commit)
+        return Altered(table.view(), txn.outcomes[0].version)
+
+    def _with_name(self, alteration: Alteration, table_id: str) -> Alteration:
+        """The same; a name that the table may have, with its namespace as that is written."""
+        if alteration.name is None:
+            return alteration
+        name = table_name_in(self._decider.state, alteration.name)
+        check_free(self._decider.state, name, table_id)
+        return replace(alteration, name=name)
+
+    def begin_and_commit(self, begin: Begin, commit: CommitRequest) -> Txn:
+        """A whole transaction in one step; nothing of it stays where it is refused."""
+        txn = self._transactions.begin(begin)
+        try:
+            return self._transactions.commit(commit)
+        except MetaError as refusal:
+            if txn.txn_id in self._decider.state.open:
+                self._transactions.abort(txn.txn_id, refusal.reason)
+            raise
+
+    def drop(self, table_id: str, *, validate_only: bool) -> int:
+        """How many open transactions ended with it, or would."""
+        state = self._decider.state
+        table = state.get_table(table_id)
+        if validate_only:
+            return sum(table_id in txn.tables for txn in state.open.values())
+        state.batch.delete(keys.name_key(table.meta.name))
+        drop_us = max(self._clocks.now_us(), state.newest_us)  # a clock that went back shortens no retention
+        state.batch.put(keys.dropped_key(table.raw_id), keys.encode_version(drop_us))
+        ended = self._transactions.end_for_drop(table_id)
+        del state.names[table.meta.name]
+        del state.tables[table_id]
+        state.changed.add(table_id)
+        return ended
+
+    def undrop(self, table_id: str) -> TableView:
+        """The table with its history, under its name; a live one is answered as it is."""
+        state = self._decider.state
+        if table_id in state.tables:
+            return state.tables[table_id].view()
+        dropped = self._get_dropped(table_id)
+        name, now_us = dropped.table.meta.name, self._clocks.now_us()
+        if now_us >= dropped.until_us:
+            raise MetaError(
+                ErrorKind.GONE,
+                "RETENTION_OVER",
+                "the table was dropped too long ago",
+                table_id=table_id,
+                drop_time_us=dropped.drop_us,
+                undrop_until_us=dropped.until_us,
+            )
+        check_free(state, name)
+        if table_name_in(state, name) != name:  # its own is gone, and one of another case is there
+            raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=name.partition(".")[0])
+        if len(state.tables) >= limits.TABLES_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TABLES", most=limits.TABLES_MAX)
+        table = state.load_table(dropped.table.raw_id)
+        state.batch.delete(keys.dropped_key(table.raw_id))
+        state.batch.put(keys.name_key(name), table.raw_id)
+        state.tables[table_id] = table
+        state.names[name] = table_id
+        state.changed.add(table_id)
+        return table.view()
+
+    def _get_dropped(self, table_id: str) -> Dropped:
+        state = self._decider.state
+        state.flush()
+        raw_id = keys.uuid_bytes(table_id)
+        raw = state.store.get(keys.dropped_key(raw_id))
+        if raw is None:
+            raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
+        dropped = None if state.is_purge_begun(raw_id) else self.tables.find_dropped(raw_id, raw)
+        if dropped is None:
+            raise MetaError(ErrorKind.GONE, "RETENTION_OVER", "nothing is left of the table", table_id=table_id)
+        return dropped
+
+
+def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
+    """The table's metadata under a new definition: id, name and history stay."""
+    if before.buckets != wanted.buckets:
+        raise MetaError(
+            ErrorKind.BLOCKED,
+            "REPLACE_CHANGES_LAYOUT",
+            "buckets stay; drop the table and create it to change them",
+            buckets=before.buckets,
+        )
+    scope = key_scope(before.primary_key, before.partitioning.names, before.properties)
+    if wanted.properties.get(KEY_SCOPE, scope) != scope:
+        raise MetaError(
+            ErrorKind.BLOCKED,
+            "REPLACE_CHANGES_LAYOUT",
+            "the scope of the key stays; drop the table and create it to change it",
+            key_scope=scope,
+        )
+    kept = {name: value for name, value in before.properties.items() if name == KEY_SCOPE}
+    settings = replace(
+        before,
+        profile=wanted.profile,
+        properties={**wanted.properties, **kept},
+        features=wanted.features,
+        comment=wanted.comment,
+    )
+    return settings.with_schema(replace_schema(before.schema, wanted.schema))

@@ -1,0 +1,123 @@
+"""Readers of the catalog: lists of tables, live and dropped, and a table's schemas as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.properties import integer_property
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.views import TableView
+from metaservice.store import keys
+from metaservice.store.port import StoreCursor, prefix_end
+from metaservice.store.records import decode_table
+
+HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A dropped table, and until when it can be brought back."""
+
+    table: TableView
+    drop_us: int
+
+    @property
+    def until_us(self) -> int:
+        return self.drop_us + integer_property(self.table.meta.properties, "data.retain.hours") * HOUR_US
+
+
+class Tables:
+    """What readers ask of the catalog."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+
+    def list_live(self, namespace: str, after: str, count: int) -> tuple[list[tuple[str, TableView]], str]:
+        """Live ones by name, and the name after which to go on; empty at the end.
+
+        There may be fewer than asked for, though more follow: some come and go while this looks.
+        """
+        state = self._decider.state
+        prefix = f"{state.namespaces.as_written(namespace) or namespace}." if namespace else ""
+        names = nsmallest(count, (name for name in state.views.names() if name > after and name.startswith(prefix)))
+        found = [(name, state.views.find_by_name(name)) for name in names]
+        live = [(name, table) for name, table in found if table is not None]
+        return live, names[-1] if len(names) == count else ""
+
+    def list_dropped(self, namespace: str, after: bytes, count: int) -> tuple[list[Dropped], bytes]:
+        """By id, and where to go on; empty at the end. Looks at a bounded number."""
+        state = self._decider.state
+        prefix = f"{namespace}." if namespace else ""
+        start = keys.dropped_key(after) + b"\x00" if after else keys.DROPPED
+        found: list[Dropped] = []
+        last = b""
+        seen = 0
+        for key, raw in islice(state.store.cursor().scan(start, prefix_end(keys.DROPPED)), limits.PAGE_SIZE_MAX * 10):
+            seen += 1
+            last = key[len(keys.DROPPED) :]
+            dropped = self.find_dropped(last, raw)
+            if dropped is not None and dropped.table.meta.name.lower().startswith(prefix.lower()):
+                found.append(dropped)
+            if len(found) == count:
+                break
+        more = len(found) == count or seen == limits.PAGE_SIZE_MAX * 10
+        self.wait_for_durable()
+        return found, last if more else b""
+
+    def find_dropped(self, raw_id: bytes, raw: bytes) -> Dropped | None:
+        """What a record of a drop says; None where nothing is left of the table."""
+        state = self._decider.state
+        prefix = keys.table_prefix(raw_id)
+        if next(iter(state.store.cursor().scan(prefix, prefix_end(prefix))), None) is None:
+            return None
+        return Dropped(state.load_table(raw_id).view(), keys.decode_version(raw[:8]))
+
+    def find_last(self, table: TableView) -> TableView:
+        """A dropped table as it was in the end, as far as it is still there. On the decider's thread."""
+        state = self._decider.state
+        state.flush()
+        raw = state.store.get(keys.dropped_key(table.raw_id))
+        if raw is None or state.is_purge_begun(table.raw_id):
+            return table
+        dropped = self.find_dropped(table.raw_id, raw)
+        return dropped.table if dropped is not None else table
+
+    def wait_for_durable(self) -> None:
+        """What was read before is durable after."""
+        self._decider.call(lambda: None)
+
+    def at_schema_version(self, table: TableView, schema_version: int) -> TableMeta:
+        """The metadata that came with a schema version."""
+        newest = table.meta.schema_version
+        if not 1 <= schema_version <= newest:
+            raise invalid("SCHEMA_VERSION_INVALID", asked=schema_version, newest=newest)
+        cursor = self._decider.state.store.cursor()
+        for _, meta in _schemas(cursor, table, schema_version):
+            if meta.schema_version == schema_version:
+                return meta
+        raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", schema_version=schema_version)
+
+    def list_schemas(self, table: TableView, after: int, count: int) -> list[tuple[int, TableMeta]]:
+        """Each schema version with the version that made it, oldest first."""
+        newest = table.meta.schema_version
+        cursor = self._decider.state.store.cursor()
+        found = (one for one in _schemas(cursor, table, after + 1) if one[1].schema_version <= newest)
+        return list(islice(found, count))
+
+
+def _schemas(cursor: StoreCursor, table: TableView, first: int) -> Iterator[tuple[int, TableMeta]]:
+    """From a schema version on. The first one came with the table: its oldest record has it."""
+    if first <= 1:
+        metas = keys.table_prefix(table.raw_id)
+        for _, raw in cursor.scan(metas, prefix_end(metas)):
+            yield 0, decode_table(raw)
+            break
+    prefix = keys.schemas_prefix(table.raw_id)
+    for _, raw in cursor.scan(keys.schema_key(table.raw_id, first), prefix_end(prefix)):
+        yield keys.decode_version(raw[:8]), decode_table(raw[8:])

@@ -1,0 +1,62 @@
+"""Namespaces: create, find, list, drop. Every method runs on the decider's thread, so that answers are durable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from heapq import nsmallest
+
+from metaservice.core import limits
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.meta import Namespace
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.naming import get_namespace
+from metaservice.store import keys
+from metaservice.store.records import encode_namespace
+
+
+class Namespaces:
+    """The use cases."""
+
+    def __init__(self, decider: Decider, clocks: Clocks) -> None:
+        self._decider = decider
+        self._clocks = clocks
+
+    def create(self, wanted: Namespace, *, if_not_exists: bool) -> tuple[Namespace, bool]:
+        """The namespace, and whether it was made here; the same request again gets the same answer."""
+        state = self._decider.state
+        known = state.namespaces.find(wanted.name)
+        if known is not None:
+            repeated = bool(wanted.digest) and known.digest == wanted.digest
+            if not repeated and not if_not_exists:
+                raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=wanted.name)
+            return known, repeated
+        if state.namespaces.is_taken(wanted.name):
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "NAMESPACE_EXISTS", namespace=wanted.name)
+        if len(state.namespaces) >= limits.NAMESPACES_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_NAMESPACES", most=limits.NAMESPACES_MAX)
+        made = replace(wanted, create_time_us=max(self._clocks.now_us(), 0))
+        state.batch.put(keys.namespace_key(made.name), encode_namespace(made))
+        state.namespaces[made.name] = made
+        return made, True
+
+    def get(self, name: str) -> Namespace:
+        return get_namespace(self._decider.state, name)
+
+    def list_all(self, after: str, count: int) -> list[Namespace]:
+        """By name."""
+        known = self._decider.state.namespaces
+        return [known[name] for name in nsmallest(count, (name for name in known if name > after))]
+
+    def drop(self, name: str, *, validate_only: bool) -> None:
+        """Refused while tables live in it. Dropped ones don't hold it."""
+        state = self._decider.state
+        name = get_namespace(state, name).name
+        inside = [table for table in state.names if table.startswith(f"{name}.")]
+        if inside:
+            raise MetaError(
+                ErrorKind.BLOCKED, "NAMESPACE_NOT_EMPTY", namespace=name, tables=len(inside), first=min(inside)
+            )
+        if not validate_only:
+            state.batch.delete(keys.namespace_key(name))
+            del state.namespaces[name]
