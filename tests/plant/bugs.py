@@ -45,6 +45,8 @@ SHARED = """            rows = mine.common(hidden, limits.ROWS_SAMPLED_MAX)
             if rows is not None:
 """
 
+EXPIRED = "    TxnState.EXPIRED: {"
+
 SERVICE, CORE = "metaservice/service/", "metaservice/core/"
 
 BUGS = (
@@ -127,7 +129,7 @@ BUGS = (
     Bug(
         "an expired transaction may commit",
         CORE + "commit/transaction.py",
-        (("        case TxnState.OPEN:\n", "        case TxnState.OPEN | TxnState.EXPIRED:\n"),),
+        ((EXPIRED, EXPIRED + "TxnEvent.COMMIT: TxnState.OPEN, TxnEvent.WIN: TxnState.COMMITTED, "),),
     ),
     Bug(
         "the delta profiles don't look at concurrent appends",

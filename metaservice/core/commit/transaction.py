@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final
 
 from metaservice.core import limits
@@ -23,6 +23,33 @@ class TxnState(IntEnum):
     CONFLICT = 3
     ABORTED = 4
     EXPIRED = 5
+
+
+class TxnEvent(Enum):
+    """What is asked of a transaction, or happens to it."""
+
+    USE = "files are registered, the lease is renewed, or the outcome is asked for in advance"
+    COMMIT = "the decision is asked for"
+    WIN = "the decision: it committed"
+    LOSE = "the decision: a conflict"
+    ABORT = "by its client; or its table was dropped, its claim lost, the service restored"
+    EXPIRE = "its lease ran out"
+
+
+NEXT: Final[Mapping[TxnState, Mapping[TxnEvent, TxnState]]] = {  # any other event is refused
+    TxnState.OPEN: {
+        TxnEvent.USE: TxnState.OPEN,
+        TxnEvent.COMMIT: TxnState.OPEN,
+        TxnEvent.WIN: TxnState.COMMITTED,
+        TxnEvent.LOSE: TxnState.CONFLICT,
+        TxnEvent.ABORT: TxnState.ABORTED,
+        TxnEvent.EXPIRE: TxnState.EXPIRED,
+    },
+    TxnState.COMMITTED: {TxnEvent.COMMIT: TxnState.COMMITTED},  # a repeat gets the first answer
+    TxnState.CONFLICT: {TxnEvent.COMMIT: TxnState.CONFLICT},
+    TxnState.ABORTED: {TxnEvent.ABORT: TxnState.ABORTED},
+    TxnState.EXPIRED: {TxnEvent.ABORT: TxnState.EXPIRED},  # it is over, as was asked for
+}
 
 
 @dataclass(slots=True)
@@ -123,17 +150,29 @@ def unknown_txn(txn_id: str, epoch: str, since_us: int) -> MetaError:
     return MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
 
 
+def next_state(txn: Txn, event: TxnEvent) -> TxnState:
+    """What the event makes of the transaction; refused where its state takes no such event."""
+    found = NEXT[txn.state].get(event)
+    if found is None:
+        raise _ended(txn)
+    return found
+
+
 def check_open(txn: Txn) -> None:
     """Refuse what only an open transaction may do."""
-    match txn.state:
-        case TxnState.OPEN:
-            return
-        case TxnState.EXPIRED:
-            raise MetaError(ErrorKind.STALE, "TRANSACTION_EXPIRED", "its lease ran out", txn_id=txn.txn_id)
-        case TxnState.ABORTED:
-            known = txn.abort_reason in ("TABLE_DROPPED", HISTORY_CHANGED, CLAIM_LOST)
-            reason = txn.abort_reason if known else "TRANSACTION_ABORTED"
-            kind = ErrorKind.BLOCKED if reason == "TABLE_DROPPED" else ErrorKind.STALE
-            raise MetaError(kind, reason, txn_id=txn.txn_id, why=txn.abort_reason)
-        case TxnState.COMMITTED | TxnState.CONFLICT:
-            raise MetaError(ErrorKind.STALE, "TRANSACTION_ENDED", txn_id=txn.txn_id, state=txn.state.name.lower())
+    next_state(txn, TxnEvent.USE)
+
+
+def end(txn: Txn, event: TxnEvent, now_us: int) -> None:
+    txn.state, txn.end_us = next_state(txn, event), now_us
+
+
+def _ended(txn: Txn) -> MetaError:
+    if txn.state is TxnState.EXPIRED:
+        return MetaError(ErrorKind.STALE, "TRANSACTION_EXPIRED", "its lease ran out", txn_id=txn.txn_id)
+    if txn.state is TxnState.ABORTED:
+        known = txn.abort_reason in ("TABLE_DROPPED", HISTORY_CHANGED, CLAIM_LOST)
+        reason = txn.abort_reason if known else "TRANSACTION_ABORTED"
+        kind = ErrorKind.BLOCKED if reason == "TABLE_DROPPED" else ErrorKind.STALE
+        return MetaError(kind, reason, txn_id=txn.txn_id, why=txn.abort_reason)
+    return MetaError(ErrorKind.STALE, "TRANSACTION_ENDED", txn_id=txn.txn_id, state=txn.state.name.lower())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from metaservice.core import limits
 from metaservice.core.commit.rebase import Author
-from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState
+from metaservice.core.commit.transaction import TableOutcome, Txn, TxnEvent, end
 from metaservice.core.table.model import Advice, Change, Conflict, Footprint, Operation, TableCommit
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
@@ -25,9 +25,8 @@ class Outcomes:
         self._clocks = clocks
 
     def lose(self, txn: Txn, conflict: Conflict, changes: Sequence[Change]) -> None:
-        txn.state = TxnState.CONFLICT
+        end(txn, TxnEvent.LOSE, self._clocks.now_us())
         txn.conflict = conflict
-        txn.end_us = self._clocks.now_us()
         txn.adoptable = conflict.advice is Advice.RESUBMIT
         if txn.adoptable:
             for change in changes:
@@ -43,7 +42,6 @@ class Outcomes:
         self.end_won(txn, commits)
 
     def end_won(self, txn: Txn, commits: Sequence[TableCommit]) -> None:
-        txn.state = TxnState.COMMITTED
         outcomes = []
         for commit in commits:
             change = commit.change
@@ -53,7 +51,7 @@ class Outcomes:
                 txn.commit_time_us = commit.time_us
         txn.commit_time_us = txn.commit_time_us or max(commit.time_us for commit in commits)
         txn.outcomes = tuple(outcomes)
-        txn.end_us = txn.commit_time_us
+        end(txn, TxnEvent.WIN, txn.commit_time_us)
         state = self._decider.state
         state.drop_staged(txn)
         state.put_txn(txn)

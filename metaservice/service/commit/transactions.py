@@ -14,7 +14,16 @@ from metaservice.core.commit import whole
 from metaservice.core.commit.change_checks import check
 from metaservice.core.commit.judge import advice_for
 from metaservice.core.commit.rebase import Author, commit_on_top
-from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, check_open, check_txn_age
+from metaservice.core.commit.transaction import (
+    Txn,
+    TxnEvent,
+    TxnState,
+    TxnTable,
+    check_open,
+    check_txn_age,
+    end,
+    next_state,
+)
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
 from metaservice.core.table.model import (
@@ -161,11 +170,10 @@ class Transactions:
     def commit(self, request: CommitRequest) -> Txn:
         state = self._state
         txn = state.get_txn(request.txn_id)
-        if txn.state in (TxnState.COMMITTED, TxnState.CONFLICT):
+        if next_state(txn, TxnEvent.COMMIT) is not TxnState.OPEN:
             if txn.commit_digest != request.digest:
                 raise invalid("TRANSACTION_ID_REUSED", "it ended with other content", txn_id=txn.txn_id)
             return txn
-        check_open(txn)
         self.check_room()
         progress = self._complete(txn, request)
         changes = progress.changes
@@ -396,13 +404,12 @@ class Transactions:
 
     def abort(self, txn_id: str, reason: str) -> None:
         txn = self._state.get_txn(txn_id)
-        if txn.state in (TxnState.ABORTED, TxnState.EXPIRED):
-            return
-        check_open(txn)
-        self._end(txn, TxnState.ABORTED, reason)
+        if next_state(txn, TxnEvent.ABORT) is not txn.state:
+            self._end(txn, TxnEvent.ABORT, reason)
 
-    def _end(self, txn: Txn, state: TxnState, reason: str) -> None:
-        txn.state, txn.abort_reason, txn.end_us = state, reason, self._clocks.now_us()
+    def _end(self, txn: Txn, event: TxnEvent, reason: str) -> None:
+        end(txn, event, self._clocks.now_us())
+        txn.abort_reason = reason
         self._state.drop_staged(txn)
         self._state.put_txn(txn)
 
@@ -410,7 +417,7 @@ class Transactions:
         """End the open transactions of a dropped table."""
         ended = [txn for txn in self._state.open.values() if table_id in txn.tables]
         for txn in ended:
-            self._end(txn, TxnState.ABORTED, "TABLE_DROPPED")
+            self._end(txn, TxnEvent.ABORT, "TABLE_DROPPED")
         return len(ended)
 
     def tick(self) -> None:
@@ -424,7 +431,7 @@ class Transactions:
             txn_id, deadline_ms = next(iter(state.leases.items()))
             if deadline_ms > now_ms:
                 break
-            self._end(state.open[txn_id], TxnState.EXPIRED, "LEASE_RAN_OUT")
+            self._end(state.open[txn_id], TxnEvent.EXPIRE, "LEASE_RAN_OUT")
 
     def check_room(self) -> None:
         """Refuse new work before the disk is so full that what is decided can't be kept."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from metaservice.core import limits
-from metaservice.core.commit.transaction import HISTORY_CHANGED, TxnState
+from metaservice.core.commit.transaction import HISTORY_CHANGED, TxnEvent, TxnState, end
 from metaservice.service.decider.state import State
 from metaservice.store import keys
 from metaservice.store.folders import Head
@@ -64,7 +64,8 @@ def _end_transactions(cursor: StoreCursor, now_us: int) -> Iterator[tuple[bytes,
     for key, raw in cursor.scan(keys.TRANSACTIONS, prefix_end(keys.TRANSACTIONS)):
         txn = decode_txn(raw)
         if txn.state is TxnState.OPEN:
-            txn.state, txn.abort_reason, txn.end_us = TxnState.ABORTED, HISTORY_CHANGED, now_us
+            end(txn, TxnEvent.ABORT, now_us)
+            txn.abort_reason = HISTORY_CHANGED
             yield key, encode_txn(txn)
         elif txn.adoptable:
             txn.adoptable = False
