@@ -37,8 +37,7 @@ class Outcomes:
     def win(self, txn: Txn, commits: Sequence[TableCommit]) -> None:
         for commit in commits:
             if not commit.already_applied:
-                self.advance(commit)
-                self.write_commit(txn, commit)
+                self.write(txn, commit)
         self.end_won(txn, commits)
 
     def end_won(self, txn: Txn, commits: Sequence[TableCommit]) -> None:
@@ -55,6 +54,11 @@ class Outcomes:
         state = self._decider.state
         state.drop_staged(txn)
         state.put_txn(txn)
+
+    def write(self, txn: Txn, commit: TableCommit) -> None:
+        """The next entry of a table's log, its first one too; the table as the next decision sees it."""
+        self.advance(commit)
+        self.write_commit(txn, commit)
 
     def write_commit(self, txn: Txn, commit: TableCommit) -> None:
         state = self._decider.state

@@ -14,6 +14,7 @@ from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
 from metaservice.core.table.properties import KEY_SCOPE
 from metaservice.core.table.schema import replace_schema
+from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.decider.clocks import Clocks
@@ -24,7 +25,6 @@ from metaservice.service.decider.views import TableView
 from metaservice.service.table.listing import Dropped, Tables
 from metaservice.service.table.namespaces import Namespaces
 from metaservice.store import keys
-from metaservice.store.records import encode_commit, encode_table
 
 
 class Mode(Enum):
@@ -50,6 +50,7 @@ class Catalog:
         self._decider = decider
         self._transactions = transactions
         self._clocks = clocks
+        self._outcomes = Outcomes(decider, clocks)
         self.namespaces = Namespaces(decider, clocks)
         self.tables = Tables(decider)
 
@@ -92,15 +93,11 @@ class Catalog:
             begin_us=time_us,
             begin_digest=b"",
         )
-        state.batch.put(keys.name_key(meta.name), raw)
-        state.batch.put(keys.table_key(raw, 0), encode_table(meta))
-        state.batch.put(keys.commit_key(raw, 0), encode_commit(commit, txn))
-        state.batch.put(keys.time_key(raw, time_us), keys.encode_version(0))
-        table = TableState(raw, meta, 0, time_us)
-        state.tables[meta.table_id] = table
+        table = state.tables[meta.table_id] = TableState(raw, meta, 0, time_us)
         state.names[meta.name] = meta.table_id
-        state.remember(table, footprint)
-        state.changed.add(meta.table_id)
+        state.batch.put(keys.name_key(meta.name), raw)
+        state.put_meta(table, meta, 0)
+        self._outcomes.write(txn, commit)
         return table
 
     def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableView, bool]:
