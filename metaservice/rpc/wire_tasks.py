@@ -10,7 +10,7 @@ from typing import Final
 from metaservice.core import limits
 from metaservice.core.compaction.plans import Gain, TaskPlan
 from metaservice.core.compaction.policy import Options, RowOrder, policy_of
-from metaservice.core.compaction.tasks import Task, TaskGroup, TaskState, groups_of
+from metaservice.core.compaction.tasks import Task, TaskState
 from metaservice.core.errors import invalid
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import COMPACTIONS, Group, Live, Operation, Principal
@@ -72,7 +72,7 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
         partition = wire.partition(one.partition, meta.partitioning)
         if not 0 <= one.bucket < max(meta.buckets, 1):
             raise invalid("BUCKET_OUT_OF_RANGE", bucket=one.bucket, buckets=meta.buckets)
-        found.append(Group(partition, one.bucket, tuple(map(wire_rows.named_path, one.inputs)), ()))
+        found.append(Group(partition, one.bucket, tuple(map(wire_rows.named_path, one.inputs))))
     return tuple(found)
 
 
@@ -179,7 +179,6 @@ def _bare(task: Task, name: str) -> pb.MaintenanceTask:
 
 def plan_message(plan: TaskPlan, meta: TableMeta, of: Proposal) -> pb.MaintenanceTask:
     """A task that isn't one yet; its inputs by path, as many as find room."""
-    groups = groups_of(plan)
     found = pb.MaintenanceTask(
         table_id=meta.table_id,
         table_name=meta.name,
@@ -190,9 +189,9 @@ def plan_message(plan: TaskPlan, meta: TableMeta, of: Proposal) -> pb.Maintenanc
         gain=_gain(plan.gain),
         options=_options(of.options),
     )
-    pieces = ((_group(one, meta.partitioning), [partial(_named, path) for path in one.inputs]) for one in groups)
+    pieces = ((_group(one, meta.partitioning), [partial(_named, path) for path in one.inputs]) for one in plan.groups)
     _fill(found, pieces, limits.ANSWER_ITEMS_BYTES_MAX)
-    found.groups_left_out = len(groups) - len(found.groups)
+    found.groups_left_out = len(plan.groups) - len(found.groups)
     return found
 
 
@@ -200,14 +199,14 @@ def _named(path: str) -> common_pb2.LiveEntry:
     return common_pb2.LiveEntry(file=common_pb2.DataFile(path=path))
 
 
-def _group(group: TaskGroup, partitioning: Partitioning | None) -> pb.TaskGroup:
+def _group(group: Group, partitioning: Partitioning | None) -> pb.TaskGroup:
     found = pb.TaskGroup(bucket=group.bucket, files=len(group.inputs), rows=group.rows, bytes=group.size_bytes)
     if partitioning is not None:
         found.partition.CopyFrom(partition_message(group.partition, partitioning))
     return found
 
 
-def _with_inputs(message: pb.TaskGroup, group: TaskGroup, live: Sequence[Live]) -> Pieces:
+def _with_inputs(message: pb.TaskGroup, group: Group, live: Sequence[Live]) -> Pieces:
     files = {one.entry.path: one for one in live if not one.entry.is_delete_set}
     found = [partial(_without_stats, files[path]) for path in group.inputs if path in files]
     sets = [one for one in live if one.entry.is_delete_set]

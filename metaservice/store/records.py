@@ -15,7 +15,7 @@ from metaservice.core.table.model import (
     Entry,
     FileKind,
     Footprint,
-    GroupDone,
+    Group,
     Live,
     Operation,
     Principal,
@@ -188,7 +188,7 @@ def _encode_rest(record: pb.CommitRecord, footprint: Footprint) -> None:
     record.removed.extend(_ref(removed) for removed in footprint.removed)
     record.touched.extend(_ref(touched) for touched in footprint.touched)
     record.groups.extend(
-        pb.GroupRecord(partition=g.partition, bucket=g.bucket, outputs=g.outputs, removed=g.removed)
+        pb.GroupRecord(partition=g.partition, bucket=g.bucket, outputs=g.outputs, removed=g.inputs)
         for g in footprint.groups
     )
     record.metadata_changed = footprint.metadata_changed
@@ -215,7 +215,7 @@ def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
         added=tuple((e.path, e.partition, e.bucket) for e in entries if not e.is_delete_set),
         removed=tuple(_removed(ref) for ref in record.removed),
         touched=tuple(_removed(ref) for ref in record.touched),
-        groups=tuple(GroupDone(g.partition, g.bucket, tuple(g.outputs), tuple(g.removed)) for g in record.groups),
+        groups=tuple(Group(g.partition, g.bucket, tuple(g.removed), tuple(g.outputs)) for g in record.groups),
         blind=record.blind,
         metadata_changed=record.metadata_changed,
         features_changed=record.features_changed,

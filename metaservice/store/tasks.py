@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from metaservice.core.compaction.plans import Gain
 from metaservice.core.compaction.policy import Options, RowOrder
-from metaservice.core.compaction.tasks import Task, TaskGroup, TaskState
-from metaservice.core.table.model import Operation, Principal
+from metaservice.core.compaction.tasks import Task, TaskState
+from metaservice.core.table.model import Group, Operation, Principal
 from protos.laketx.storage.v1 import tasks_pb2 as pb
 
 
@@ -62,7 +62,9 @@ def decode_task(raw: bytes) -> Task:
         task_id=record.task_id,
         table_id=record.table_id,
         operation=Operation(record.operation),
-        groups=tuple(TaskGroup(g.partition, g.bucket, tuple(g.inputs), g.rows, g.bytes) for g in record.groups),
+        groups=tuple(
+            Group(g.partition, g.bucket, tuple(g.inputs), rows=g.rows, size_bytes=g.bytes) for g in record.groups
+        ),
         reason=record.reason,
         gain=Gain(record.files_less, record.rows_less, record.cost_bytes, record.row_bytes),
         options=Options(record.file_bytes_target, RowOrder(record.order), tuple(record.order_columns)),

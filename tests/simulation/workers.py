@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 
 from metaservice.core.compaction.tasks import Task
 from metaservice.core.errors import MetaError
-from metaservice.core.table.model import Change, FileKind, Group, Live, Operation, Principal
+from metaservice.core.table.model import Change, FileKind, Live, Operation, Principal
 from metaservice.service.commit.requests import Begin, CommitRequest, Intent
 from metaservice.service.compaction.maintenance import Claim, TaskRenewed
 from metaservice.service.compaction.taskqueue import Wish
@@ -147,7 +148,7 @@ def compacted(world: World, writer: Writer, spec: Spec, task: Task) -> Change | 
         output = writer.file(spec, group.partition, group.bucket, rows, kind)
         output.carries_row_ids = not spec.keyed
         adds.append(output)
-        groups.append(Group(group.partition, group.bucket, group.inputs, (output.path,)))
+        groups.append(replace(group, outputs=(output.path,)))
     return Change(spec.table_id, task.operation, 0, adds=adds, groups=tuple(groups))
 
 

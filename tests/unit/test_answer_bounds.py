@@ -6,9 +6,9 @@ from metaservice.client import parts
 from metaservice.core import limits
 from metaservice.core.compaction.plans import Gain
 from metaservice.core.compaction.policy import Options, RowOrder
-from metaservice.core.compaction.tasks import Task, TaskGroup
+from metaservice.core.compaction.tasks import Task
 from metaservice.core.errors import invalid
-from metaservice.core.table.model import Operation
+from metaservice.core.table.model import Group, Operation
 from metaservice.core.table.partitions import Partitioning
 from metaservice.rpc import answers, wire_tasks
 from metaservice.rpc.paging import FRAME_BYTES, Room, fitting, in_parts
@@ -25,7 +25,7 @@ def tags(count: int, size: int) -> list[read_pb2.Tag]:
 
 def new_task(groups: int) -> Task:
     text = "part=" + "x" * (limits.PARTITION_BYTES_MAX - 5)
-    found = tuple(TaskGroup(text, bucket, ("a", "b"), 2, 2) for bucket in range(groups))
+    found = tuple(Group(text, bucket, ("a", "b"), rows=2, size_bytes=2) for bucket in range(groups))
     options = Options(1, RowOrder(0), ())
     return Task("id", "table", Operation.MINOR_COMPACT, found, "why", Gain(1, 1, 1), options, 0, 0, 0)
 

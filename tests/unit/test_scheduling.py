@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import pytest
 from metaservice.core.compaction.plans import TaskPlan
 from metaservice.core.compaction.tasks import Task
 from metaservice.core.table.meta import Profile, TableMeta
-from metaservice.core.table.model import Change, Entry, FileKind, Group, Operation, Principal, Scope
+from metaservice.core.table.model import Change, Entry, FileKind, Operation, Principal, Scope
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.schema import Column
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Intent
@@ -103,9 +104,7 @@ class Lake:
         txn_id = self.uuid()
         kind = FileKind.DELTA if plan.operation is Operation.MINOR_COMPACT else FileKind.BASE
         adds = [self.file(txn_id, group.partition, group.bucket, group.size_bytes, kind) for group in plan.groups]
-        groups = tuple(
-            Group(g.partition, g.bucket, g.inputs, (e.path,)) for g, e in zip(plan.groups, adds, strict=True)
-        )
+        groups = tuple(replace(g, outputs=(e.path,)) for g, e in zip(plan.groups, adds, strict=True))
         self.commit(table, Change(table.meta.table_id, plan.operation, 0, adds=adds, groups=groups), txn_id)
 
     def pass_time(self, us: int) -> None:

@@ -24,7 +24,6 @@ from metaservice.core.table.model import (
     Entry,
     Footprint,
     Group,
-    GroupDone,
     Live,
     Operation,
     Principal,
@@ -51,7 +50,7 @@ class _Swap:
     removed: list[Live] = field(default_factory=list)
     added: list[Live] = field(default_factory=list)
     kept: list[Live] = field(default_factory=list)
-    groups: list[GroupDone] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
 
 
 def decide(
@@ -223,7 +222,7 @@ def _swap_groups(
             return _lineage(change, group, winner)
         swap.removed += [now[path] for path in sorted(gone)]
         swap.added += [Live(by_path[path], data_version, head + 1) for path in group.outputs]
-        swap.groups.append(GroupDone(group.partition, group.bucket, group.outputs, tuple(sorted(gone))))
+        swap.groups.append(Group(group.partition, group.bucket, tuple(sorted(gone)), group.outputs))
     return swap
 
 
@@ -252,7 +251,7 @@ class _Step:
     """What one winner did in one bucket: its groups there, and what it took out beside them."""
 
     winner: Footprint
-    groups: list[GroupDone] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
 
 
@@ -270,9 +269,9 @@ def _steps(winners: Iterable[Footprint]) -> _Steps:
         return known[-1]
 
     for winner in winners:
-        regrouped = {path for done in winner.groups for path in done.removed}
+        regrouped = {path for done in winner.groups for path in done.inputs}
         for done in winner.groups:
-            step((done.partition, done.bucket), winner).groups.append(done)
+            step(done.place, winner).groups.append(done)
         for gone in winner.removed:
             if gone.path not in regrouped:
                 step((gone.partition, gone.bucket), winner).taken.add(gone.path)
@@ -287,14 +286,14 @@ def _follow(change: Change, meta: TableMeta, steps: _Steps, group: Group) -> set
     """
     may_follow = meta.profile is Profile.MAXCOMPUTE and change.operation is Operation.MAJOR_COMPACT
     mine = set(group.inputs)
-    for step in steps.get((group.partition, group.bucket), ()):
+    for step in steps.get(group.place, ()):
         for done in step.groups:
-            if mine.isdisjoint(done.removed):
+            if mine.isdisjoint(done.inputs):
                 continue
             follows = may_follow and step.winner.operation in (Operation.MINOR_COMPACT, Operation.CLUSTER)
-            if not follows or not mine.issuperset(done.removed):
+            if not follows or not mine.issuperset(done.inputs):
                 return step.winner
-            mine = mine.difference(done.removed).union(done.outputs)
+            mine = mine.difference(done.inputs).union(done.outputs)
         if not mine.isdisjoint(step.taken):
             return step.winner
     return mine

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from metaservice.core import limits
 from metaservice.core.compaction.policy import Age, Policy
-from metaservice.core.table.model import Operation
+from metaservice.core.table.model import Group, Operation
 
 OPEN_COST_BYTES: Final = 4 << 20  # what opening a file costs a scan, in bytes read
 SMALL_BYTES: Final = 1 << 20  # so little may be written again each time
@@ -81,21 +81,12 @@ class Gain:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPlan:
-    """Files of one bucket that are worth replacing, by data version."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan(Group):
+    """A group that is worth it, and why; its inputs by data version."""
 
-    partition: str
-    bucket: int
-    inputs: tuple[str, ...]
-    rows: int
-    size_bytes: int
     reason: str
     gain: Gain
-
-    @property
-    def place(self) -> tuple[str, int]:
-        return self.partition, self.bucket
 
 
 Wait = tuple[Age, int]

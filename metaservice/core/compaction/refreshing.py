@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from metaservice.core.commit.change_checks import check_inputs
 from metaservice.core.compaction.planner import plan_bucket
 from metaservice.core.compaction.plans import Ages, Bucket, Gain, GroupPlan, PlanFile, TaskPlan
 from metaservice.core.compaction.policy import Policy
-from metaservice.core.compaction.tasks import Task, TaskGroup
+from metaservice.core.compaction.tasks import Task
 from metaservice.core.errors import MetaError, invalid
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Change, Group, Operation
@@ -47,16 +47,15 @@ def refreshed(
     return TaskPlan(task.operation, tuple(groups)) if groups else None
 
 
-def _kept(table: TableNow, task: Task, group: TaskGroup, bucket: Bucket) -> GroupPlan | None:
+def _kept(table: TableNow, task: Task, group: Group, bucket: Bucket) -> GroupPlan | None:
     if task.operation is MAJOR and not task.own_plan:
         return None
-    asked = Group(group.partition, group.bucket, group.inputs, ())
     try:
-        found = sound_group(table, task.operation, asked, bucket)
+        found = sound_group(table, task.operation, group, bucket)
     except MetaError:
         return None
     gain = task.gain if len(task.groups) == 1 else found.gain
-    return GroupPlan(*group.place, found.inputs, found.rows, found.size_bytes, task.reason, gain)
+    return replace(found, reason=task.reason, gain=gain)
 
 
 def sound_group(table: TableNow, operation: Operation, group: Group, bucket: Bucket) -> GroupPlan:

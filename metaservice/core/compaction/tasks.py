@@ -22,7 +22,7 @@ from metaservice.core.commit.transaction import CLAIM_LOST
 from metaservice.core.compaction.plans import Gain, TaskPlan
 from metaservice.core.compaction.policy import Options
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.table.model import Operation, Principal
+from metaservice.core.table.model import Group, Operation, Principal
 
 LEASE_RAN_OUT: Final = "LEASE_RAN_OUT"
 
@@ -44,28 +44,13 @@ WAITING: Final = frozenset({TaskState.QUEUED, TaskState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
-class TaskGroup:
-    """One bucket's inputs, by data version."""
-
-    partition: str
-    bucket: int
-    inputs: tuple[str, ...]
-    rows: int
-    size_bytes: int
-
-    @property
-    def place(self) -> tuple[str, int]:
-        return self.partition, self.bucket
-
-
-@dataclass(frozen=True, slots=True)
 class Task:
     """A piece of work; what changes it makes another one."""
 
     task_id: str
     table_id: str
     operation: Operation
-    groups: tuple[TaskGroup, ...]
+    groups: tuple[Group, ...]
     reason: str
     gain: Gain
     options: Options
@@ -98,15 +83,11 @@ class Task:
         return self.state in WAITING and (early_us <= 0 or early_us > 2 * limits.TASK_BACKOFF_MS_MAX * 1000)
 
 
-def groups_of(plan: TaskPlan) -> tuple[TaskGroup, ...]:
-    return tuple(TaskGroup(g.partition, g.bucket, g.inputs, g.rows, g.size_bytes) for g in plan.groups)
-
-
 def claimed(task: Task, plan: TaskPlan, read_version: int, worker: Principal, claim_id: str, now_us: int) -> Task:
     """A worker has it, with inputs as they are live at a version."""
     return replace(
         task,
-        groups=groups_of(plan),
+        groups=plan.groups,
         gain=plan.gain,
         read_version=read_version,
         state=TaskState.CLAIMED,

@@ -165,26 +165,26 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One bucket's part of a compaction. Rows are counted, and digests taken, by the worker: None and b"" where not."""
+    """One bucket's part of a compaction, from the plan to the commit's footprint, where `inputs` are those removed.
+
+    A plan knows the inputs' `rows`, hidden ones included, and bytes. The worker counts the rows that inputs and outputs
+    show, and takes digests of them: None and b"" where it doesn't.
+    """
 
     partition: str
     bucket: int
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
     input_digest: bytes = b""
     output_digest: bytes = b""
     input_rows: int | None = None
     output_rows: int | None = None
+    rows: int = 0
+    size_bytes: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class GroupDone:
-    """What a group did at its commit."""
-
-    partition: str
-    bucket: int
-    outputs: tuple[str, ...]
-    removed: tuple[str, ...]
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.partition, self.bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class Footprint:
     added: tuple[tuple[str, str, int], ...] = ()
     removed: tuple[Removed, ...] = ()
     touched: tuple[Removed, ...] = ()
-    groups: tuple[GroupDone, ...] = ()
+    groups: tuple[Group, ...] = ()
     blind: bool = True
     metadata_changed: bool = False
     features_changed: bool = False

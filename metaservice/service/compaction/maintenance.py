@@ -29,7 +29,7 @@ from metaservice.core.compaction.tasks import (
     next_task,
 )
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.core.table.model import Change, Conflict, Group, Live, Operation, Principal
+from metaservice.core.table.model import Change, Conflict, Live, Operation, Principal
 from metaservice.core.table.schedule import is_open
 from metaservice.observe import TASK_ALARM
 from metaservice.service.commit.judging import look_at_compaction
@@ -199,8 +199,7 @@ class Maintenance:
             self._looks, self._looks_of = {}, self._state
         judging = self._looks.get((task.task_id, task.fence))
         if judging is None:
-            groups = tuple(Group(group.partition, group.bucket, group.inputs, ()) for group in task.groups)
-            change = Change(task.table_id, task.operation, task.read_version, groups=groups)
+            change = Change(task.table_id, task.operation, task.read_version, groups=task.groups)
             judging = Judging(Mine(change, table.meta, self._state.snapshots(table)))
             self._looks = {key: kept for key, kept in self._looks.items() if self._book.is_claimed(*key)}
             self._looks[task.task_id, task.fence] = judging
@@ -294,7 +293,7 @@ class Maintenance:
         places = {group.place for group in task.groups}
         for change in request.changes:
             for group in change.groups:
-                if (group.partition, group.bucket) not in places:
+                if group.place not in places:
                     raise invalid("TASK_MISMATCH", "a bucket that the task doesn't name", partition=group.partition)
             wanted = task.options.row_order
             staged = txn.tables[change.table_id].staged if change.table_id in txn.tables else {}

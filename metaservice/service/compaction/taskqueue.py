@@ -9,7 +9,7 @@ from metaservice.core import limits
 from metaservice.core.compaction.plans import Bucket, GroupPlan, TaskPlan
 from metaservice.core.compaction.policy import Options, Policy, policy_of
 from metaservice.core.compaction.refreshing import TableNow, sound_group
-from metaservice.core.compaction.tasks import Task, groups_of
+from metaservice.core.compaction.tasks import Task
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Group, Operation, Principal
@@ -132,7 +132,7 @@ class TaskQueue:
                 task_id=self._make_id(),
                 table_id=table_id,
                 operation=plan.operation,
-                groups=groups_of(plan),
+                groups=plan.groups,
                 reason=plan.reason,
                 gain=plan.gain,
                 options=options,
@@ -159,7 +159,7 @@ class TaskQueue:
         plans: list[GroupPlan] = []
         places: set[tuple[str, int]] = set()
         for group in wish.groups:
-            place = (group.partition, group.bucket)
+            place = group.place
             if place in places:
                 raise invalid("GROUP_TWICE", partition=group.partition, bucket=group.bucket)
             places.add(place)
