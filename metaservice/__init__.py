@@ -1,7 +1,7 @@
-"""MetaService: decides, one at a time, whether a change may follow a table's log, and makes the decision durable.
+"""MetaService decides, one at a time, whether a change may follow a table's log, and makes the decision durable.
 
-Layers, each importing only what stands below it: `rpc`, `service`, `store`, `core`. Beside them, `client` and `cli`
-reach the service over the wire alone.
+Layers, each importing only those below: `rpc`, `service`, `store`, `core`. Beside them, `client` and `cli` reach the
+service only over the wire.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""`python -m metaservice`: the server, as `laketx serve` starts it; `restore` and `check` for a folder without one."""
+"""`python -m metaservice`: the server, as `laketx serve` starts it; also `restore` and `check` for a folder."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)+`|[A-Za-z0-9_]+|[<>(),:])")
 
 
 class TypeTextError(ValueError):
-    """The text is no type; `too_deep` where it is one that nests too deep."""
+    """The text is not a type; `too_deep` if it nests too deeply."""
 
     def __init__(self, *, too_deep: bool = False) -> None:
         super().__init__("nested too deep" if too_deep else "not a type")
@@ -87,7 +87,7 @@ Type = Atomic | Decimal | Struct | Array | Map
 
 
 def read_type(text: str, depth_max: int = 32) -> Type:
-    """Raises TypeTextError. Names and digits of decimals are taken as they stand: who keeps types checks them."""
+    """Raises TypeTextError. Names and decimal digits are not checked here: the keeper of types checks them."""
     return _Parser(text, depth_max).whole()
 
 
@@ -107,7 +107,7 @@ def type_text(kind: Type) -> str:
 
 
 def quoted(name: str) -> str:
-    """As types and paths have it."""
+    """A name as in types and paths."""
     return name if PLAIN_NAME.match(name) else f"`{name.replace('`', '``')}`"
 
 

@@ -22,7 +22,7 @@ SET_QUOTAS: Final = tuple(name for name in quotas.DEFAULTS if name != quotas.CHE
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What can be set. Each flag has an environment variable: --lease-ms is LAKETX_LEASE_MS."""
+    """The settings. Each flag has an environment variable: --lease-ms is LAKETX_LEASE_MS."""
 
     data: Path
     listen: str
@@ -60,7 +60,7 @@ class Settings:
 
     @property
     def external_places(self) -> tuple[Location, ...]:
-        """Empty: files may be imported from anywhere but the lake itself."""
+        """Empty: files can be imported from anywhere except the lake itself."""
         return tuple(locate(one.strip()) for one in self.external_locations.split(",") if one.strip())
 
     @property
@@ -111,7 +111,7 @@ def _switch(text: str) -> bool:
 
 
 def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Every setting there is; docs/settings.md is made from it."""
+    """Every setting; docs/settings.md is made from it."""
     parser = argparse.ArgumentParser(prog="laketx serve", description="Runs MetaService.")
 
     def add(flag: str, default: object, kind: Callable[[Any], object], text: str) -> None:
@@ -121,31 +121,36 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         )
 
     add("--data", "./laketx-data", Path, "folder of the metadata store")
-    add("--listen", "127.0.0.1:7070", str, "address, host:port or unix:path; port 0 picks a free one")
+    add("--listen", "127.0.0.1:7070", str, "address to listen on, host:port or unix:path; port 0 picks a free one")
     add("--lease-ms", limits.LEASE_MS, int, "how long a transaction lives without renewal")
     add("--outcome-keep-ms", limits.OUTCOME_KEEP_MS, int, "how long outcomes are kept")
-    add("--store-bytes-max", 0, int, "most bytes of the store; 0: as much as the disk has")
-    add("--reserve-bytes", 96 * 1024 * 1024, int, "room below which new work is refused")
+    add("--store-bytes-max", 0, int, "maximum size of the store in bytes; 0: limited only by the disk")
+    add("--reserve-bytes", 96 * 1024 * 1024, int, "free space in bytes below which new work is refused")
     add("--grace-s", 10.0, float, "how long a stop waits for calls under way")
-    add("--threads", 64, int, "threads that serve single calls; streams have threads of their own")
-    add("--adopt-grace-ms", limits.ADOPT_GRACE_MS, int, "how long the staged files of a lost race may be taken over")
-    add("--clock-tolerance-ms", limits.CLOCK_TOLERANCE_MS, int, "a jump of the wall clock that is not believed")
+    add("--threads", 64, int, "threads that serve unary calls; streams have threads of their own")
+    add("--adopt-grace-ms", limits.ADOPT_GRACE_MS, int, "how long the staged files of a lost race can be adopted")
+    add("--clock-tolerance-ms", limits.CLOCK_TOLERANCE_MS, int, "largest jump of the wall clock that is still trusted")
     add("--purge-delay-ms", limits.PURGE_DELAY_MS, int, "how long after a start nothing is retired")
-    add("--metrics-listen", "", str, "address that serves metrics to Prometheus, port 0 picks a free one; empty: none")
-    add("--backup-root", "", str, "folder below which backups are made; empty: the data folder's name and -backups")
-    add("--idle-exit-s", 0.0, float, "end after so long without a call or an open transaction; 0: never")
-    add("--schedule-ms", limits.SCHEDULE_MS, int, "how often table services are planned; 0: only operators plan")
-    add("--tasks-max", limits.TASKS_CLAIMED_MAX, int, "tasks of all tables that run at a time")
-    add("--task-backoff-ms", limits.TASK_BACKOFF_MS, int, "wait after a task's first failure; each one more doubles it")
-    add("--stream-idle-s", 300.0, float, "how long a stream may be idle, and a call without its request")
-    add("--stream-deadline-s", 86_400.0, float, "how long a stream may last; clients open another")
-    add("--reflection", "false", _switch, "true: the service describes its calls to whoever asks")
-    add("--log-file", "", str, "file of the log, which rotates; empty: stderr")
-    add("--log-bytes-max", 64 << 20, int, "size at which the log's file rotates")
-    add("--log-files-max", 5, int, "files of the log that are kept, the one in use among them")
+    add("--metrics-listen", "", str, "address that serves metrics to Prometheus; port 0 picks a free one; empty: none")
+    add("--backup-root", "", str, "folder that contains backups; empty: the data folder's name with -backups")
+    add("--idle-exit-s", 0.0, float, "stop after this time without a call or an open transaction; 0: never")
+    add("--schedule-ms", limits.SCHEDULE_MS, int, "interval of planning table services; 0: only on request")
+    add("--tasks-max", limits.TASKS_CLAIMED_MAX, int, "maximum number of tasks of all tables that run at a time")
+    add(
+        "--task-backoff-ms",
+        limits.TASK_BACKOFF_MS,
+        int,
+        "wait after a task's first failure; each further one doubles",
+    )
+    add("--stream-idle-s", 300.0, float, "how long a stream, or a call without its request, can be idle")
+    add("--stream-deadline-s", 86_400.0, float, "how long a stream can last; clients open another")
+    add("--reflection", "false", _switch, "true: serve gRPC reflection, which describes the calls")
+    add("--log-file", "", str, "log file, which rotates; empty: stderr")
+    add("--log-bytes-max", 64 << 20, int, "size at which the log file rotates")
+    add("--log-files-max", 5, int, "number of log files kept, including the current one")
     for name in SET_QUOTAS:
         quota = quotas.DEFAULTS[name]
-        add(f"{quotas.flag(name)}-max", quota.most, int, f"{quotas.SAYS[name]}, of all principals together")
-        add(f"{quotas.flag(name)}-each", quota.each, int, f"{quotas.SAYS[name]}, of each principal")
-    add("--external-locations", "", str, "folders and URIs, with commas, to import files from; empty: any")
+        add(f"{quotas.flag(name)}-max", quota.most, int, f"{quotas.SAYS[name]}, for all principals together")
+        add(f"{quotas.flag(name)}-each", quota.each, int, f"{quotas.SAYS[name]}, for each principal")
+    add("--external-locations", "", str, "folders and URIs, separated by commas, that imports may read; empty: any")
     return parser

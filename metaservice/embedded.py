@@ -55,7 +55,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What server.json says."""
+    """The content of server.json."""
 
     address: str
     release: str
@@ -71,7 +71,7 @@ def open_folder(
     idle_exit_s: float = IDLE_EXIT_S,
     retry_budget_s: float = 60.0,
 ) -> MetaClient:
-    """A client of the folder's service, which is running when this returns and for as long as the client is open."""
+    """A client of the folder's service, which runs when this returns and as long as the client is open."""
     revive = partial(_revive, path, idle_exit_s)
     address = find_or_start(path, idle_exit_s=idle_exit_s)
     from metaservice.client import MetaClient  # noqa: PLC0415 - loads while the server starts, and after it is found
@@ -90,7 +90,7 @@ def open_folder(
 def find_or_start(
     path: str | os.PathLike[str], *, idle_exit_s: float = IDLE_EXIT_S, timeout_s: float = START_TIMEOUT_S
 ) -> str:
-    """The address of the folder's service; where it doesn't run it is started."""
+    """The address of the folder's service, which is started if it doesn't run."""
     home = _home(Path(path))
     deadline_s = time.monotonic() + timeout_s
     while True:
@@ -108,7 +108,7 @@ def find_or_start(
 
 
 def _revive(path: str | os.PathLike[str], idle_exit_s: float) -> None:
-    """Between attempts of a call. That it fails tells no more than the failing call itself."""
+    """Runs between attempts of a call. Its failure means no more than the call's own failure."""
     from metaservice.client import MetaServiceError  # noqa: PLC0415 - see above
 
     with contextlib.suppress(MetaServiceError):
@@ -116,7 +116,7 @@ def _revive(path: str | os.PathLike[str], idle_exit_s: float) -> None:
 
 
 def looks_like_address(text: str) -> bool:
-    """`meta:7070` is no folder that somebody wants to make."""
+    """Whether a text like `meta:7070` is probably an address and not a folder."""
     return ADDRESS.match(text) is not None
 
 
@@ -138,7 +138,7 @@ def _home(folder: Path) -> Path:
 
 
 def _make_private(folder: Path) -> None:
-    """The user's alone, whatever the umask; one that is somebody else's stays as it is."""
+    """Restricts a folder to the user, whatever the umask; another user's stays as it is."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.stat()
     if found.st_uid == os.getuid() and found.st_mode & 0o777 != 0o700:
@@ -164,7 +164,7 @@ os.register_at_fork(after_in_child=_forget_held)
 
 
 def _take_lock(home: Path) -> int | None:
-    """An open file that is locked; None where somebody else has it."""
+    """An open, locked file; None if another process has the lock."""
     try:
         lock = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -190,7 +190,7 @@ def _let_go(lock: int) -> None:
 
 
 def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str | None:
-    """With the lock; it is the server's from here on. None where somebody ended it at once."""
+    """Starts the server, which gets the lock. None if it was stopped at once."""
     try:
         served = Served(f"unix:{_socket_path(home)}", _release(), WIRE)
         _write_served(home, served)
@@ -259,7 +259,7 @@ def _tail(log: Path, said_from: int) -> str:
 
 
 def _write_served(home: Path, served: Served) -> None:
-    """By the holder of the lock alone."""
+    """Only the holder of the lock calls this."""
     fresh = home / "server.json.tmp"
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -268,7 +268,7 @@ def _write_served(home: Path, served: Served) -> None:
 
 
 def _read_served(home: Path) -> Served | None:
-    """None where there is none yet, or not one that this release can read."""
+    """The content; None if there is none yet, or none that this release can read."""
     try:
         found = json.loads((home / "server.json").read_text(encoding="utf-8"))
         return Served(str(found["address"]), str(found["release"]), int(found["wire"]), int(found["pid"]))

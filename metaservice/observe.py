@@ -1,7 +1,7 @@
-"""What can be observed: events (one JSON object a line on stderr) and metrics (Prometheus), each named here alone.
+"""Events (one JSON object per line on stderr) and metrics (Prometheus). Only this module names them.
 
-The decider's counters are integers that its thread alone changes, so a commit costs a few additions and no lock; a
-scrape reads them as they are. What many threads change has a lock of its own.
+Only the decider's thread changes the decider's counters, so a commit costs a few additions and no lock; a scrape reads
+them as they are. Counters that many threads change have a lock.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ TASK_ALARM = "task_alarm"
 SCHEDULE_FAILED = "schedule_failed"
 
 EVENTS: Final[Mapping[str, str]] = {
-    STARTED: "The service takes calls: its address, its data folder.",
-    STOPPED: "It has ended as it was asked to; everything is durable.",
-    BROKEN: "It contradicts itself, or its data folder is gone (see the error), and ends at once with exit code 70.",
+    STARTED: "The service takes calls: address, data folder.",
+    STOPPED: "The service has stopped on request; everything is durable.",
+    BROKEN: "The service found a contradiction in its state, or its data folder is gone (see the error); exit code 70.",
     REFUSED: "A call was refused: method, request id, reason, facts.",
-    REOPEN_FAILED: "The store failed and can't be opened again yet; it is tried every half second.",
-    METRICS_LISTEN: "Metrics are served: at which address.",
-    BACKUP_MADE: "A backup is complete: path, bytes, for how long the decider stood still.",
-    BACKUP_FAILED: "A backup ended half-way and what it had written was removed: path, error.",
-    RESTORED: "A data folder was made from a backup: both paths, the epoch before and after.",
-    IDLE: "Nobody has needed the service for as long as --idle-exit-s says: it ends.",
-    SOCKET_GONE: "Its socket was removed, as cleaners of /tmp do: it ends, and the next call starts another.",
+    REOPEN_FAILED: "The store failed and can't be reopened yet; the service retries every half second.",
+    METRICS_LISTEN: "Metrics are served: address.",
+    BACKUP_MADE: "A backup is complete: path, bytes, how long the decider was paused.",
+    BACKUP_FAILED: "A backup failed and its files were removed: path, error.",
+    RESTORED: "A data folder was restored from a backup: both paths, the epoch before and after.",
+    IDLE: "No client has needed the service for --idle-exit-s: it stops.",
+    SOCKET_GONE: "The service's socket was removed, as cleaners of /tmp do: it stops; the next call starts another.",
     CLOCKS_DISAGREE: "The wall clock jumped, since the last run or in this one: by how much. Nothing is forgotten, "
-    "retired or purged until it is back or confirmed. Said every hour.",
+    "retired or purged until it is back or confirmed. Repeated every hour.",
     CLOCKS_AGREE: "The clock is back.",
-    CLOCK_CONFIRMED: "The clock is believed as it is: an operator said so, or the service has run for a day with it.",
-    COMMIT_TIMES_AHEAD: "Commit times lie ahead of the wall clock, since they never go back: by how much. Every hour.",
-    LEASES_RENEWED: "The process stood still for so long: transactions, pins and tasks have full leases again.",
-    HOUSEKEEPING_FAILED: "A round of housekeeping met a record that it can't read; it is tried again later.",
-    TASK_ALARM: "A task has failed again and again: task, table, the last error. It is still tried, seldom.",
-    SCHEDULE_FAILED: "A round of planning met an error: which; the next round tries again.",
-    PURGE_RELEASED: "An operator let the purge begin again: the reason why it had waited.",
+    CLOCK_CONFIRMED: "The clock is trusted again: an operator confirmed it, or the service has run for a day with it.",
+    COMMIT_TIMES_AHEAD: "Commit times are ahead of the wall clock, as they never go back: by how much. Every hour.",
+    LEASES_RENEWED: "The process stood still: for how long. Transactions, pins and tasks have full leases again.",
+    HOUSEKEEPING_FAILED: "A round of housekeeping found an unreadable record; it is tried again later.",
+    TASK_ALARM: "A task has failed repeatedly: task, table, the last error. It is still retried, rarely.",
+    SCHEDULE_FAILED: "A round of planning failed: the error. The next round tries again.",
+    PURGE_RELEASED: "An operator released the purge: why it had waited.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Logging:
-    """Where the log goes; without a file, to stderr."""
+    """The destination of the log; without a file, stderr."""
 
     file: str = ""
     bytes_max: int = 64 << 20
@@ -90,7 +90,7 @@ def event(name: str, **facts: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A name, what kind of number it is, what it says, and by what it is told apart."""
+    """A name, its kind, its meaning, and its labels."""
 
     name: str
     kind: str
@@ -99,86 +99,86 @@ class Metric:
 
 
 COMMITS = Metric("laketx_commits_total", "counter", "Durable commits of tables, by operation.", ("operation",))
-TRANSACTIONS = Metric("laketx_transactions_total", "counter", "Transactions that ended, by how.", ("state",))
+TRANSACTIONS = Metric("laketx_transactions_total", "counter", "Transactions that ended, by final state.", ("state",))
 CONFLICTS = Metric("laketx_conflicts_total", "counter", "Transactions that lost a race, by rule.", ("rule",))
-REBASED = Metric("laketx_rebased_commits_total", "counter", "Commits that were rebased over others.")
-REBASED_OVER = Metric("laketx_rebased_over_total", "counter", "Commits that others were rebased over.")
+REBASED = Metric("laketx_rebased_commits_total", "counter", "Commits that were rebased over other commits.")
+REBASED_OVER = Metric("laketx_rebased_over_total", "counter", "Commits over which other commits were rebased.")
 JOBS = Metric("laketx_decider_jobs_total", "counter", "Jobs that the decider answered.")
 REFUSALS = Metric(
     "laketx_decider_refusals_total",
     "counter",
-    "Jobs that the decider refused, by reason: single calls and those on session streams.",
+    "Jobs that the decider refused, by reason: unary calls and calls on session streams.",
     ("reason",),
 )
 GROUP_JOBS = Metric("laketx_group_jobs", "histogram", "Jobs made durable by one sync.")
-GROUP_SECONDS = Metric("laketx_group_seconds", "histogram", "From a group's first job to its durable answers.")
+GROUP_SECONDS = Metric("laketx_group_seconds", "histogram", "Time from a group's first job to its durable answers.")
 CALL_SECONDS = Metric(
-    "laketx_call_seconds", "histogram", "Single calls, from request to answer, by method.", ("method",)
+    "laketx_call_seconds", "histogram", "Time of unary calls, from request to answer, by method.", ("method",)
 )
 CALL_ERRORS = Metric(
     "laketx_call_errors_total",
     "counter",
-    "Calls and streams refused, by method and reason; under Session also each call on one that came too fast.",
+    "Calls and streams refused, by method and reason; under Session also each session call beyond the rate limit.",
     ("method", "reason"),
 )
-STREAMS = Metric("laketx_streams", "gauge", "Streams open now, by method; Session and Watch among them.", ("method",))
+STREAMS = Metric("laketx_streams", "gauge", "Open streams, by method, including Session and Watch.", ("method",))
 STREAMS_ENDED = Metric(
     "laketx_streams_ended_total",
     "counter",
-    "Streams, and calls without a request, that were ended, by lane and why: idle, deadline.",
+    "Streams, and calls without a request, that the service ended, by lane and cause: idle, deadline.",
     ("lane", "why"),
 )
-TABLES = Metric("laketx_tables", "gauge", "Tables that are there.")
-OPEN_TRANSACTIONS = Metric("laketx_open_transactions", "gauge", "Transactions open now.")
+TABLES = Metric("laketx_tables", "gauge", "Live tables.")
+OPEN_TRANSACTIONS = Metric("laketx_open_transactions", "gauge", "Open transactions.")
 STAGED_FILES = Metric("laketx_staged_files", "gauge", "Files that open transactions have staged.")
-STAGED_BYTES = Metric("laketx_staged_bytes", "gauge", "Memory that staged files take, about.")
+STAGED_BYTES = Metric("laketx_staged_bytes", "gauge", "Approximate memory of staged files.")
 OLDEST_TRANSACTION_SECONDS = Metric(
     "laketx_oldest_open_transaction_seconds", "gauge", "Age of the oldest open transaction; 0: there is none."
 )
-PINS = Metric("laketx_pins", "gauge", "Pins held now.")
+PINS = Metric("laketx_pins", "gauge", "Open pins.")
 OLDEST_PIN_SECONDS = Metric("laketx_oldest_pin_seconds", "gauge", "Age of the oldest pin; 0: there is none.")
 TAGS = Metric("laketx_tags", "gauge", "Tags of all tables.")
-CURSORS = Metric("laketx_cursors", "gauge", "Cursors of all tables, expired ones too.")
+CURSORS = Metric("laketx_cursors", "gauge", "Cursors of all tables, including expired ones.")
 STALEST_CURSOR_SECONDS = Metric(
     "laketx_stalest_cursor_seconds",
     "gauge",
-    "How long ago the cursor was used that was not used for longest and still keeps versions; 0: there is none.",
+    "Time since the last use of the least recently used cursor that still keeps versions; 0: there is none.",
 )
 STORE_BYTES = Metric("laketx_store_bytes", "gauge", "Bytes of the store on disk.")
 LOG_BYTES = Metric("laketx_store_log_bytes", "gauge", "Bytes of the store's write-ahead log.")
 ROOM_BYTES = Metric(
-    "laketx_store_room_bytes", "gauge", "Room for the log and all else until new work is refused; negative: it is."
+    "laketx_store_room_bytes", "gauge", "Free space until new work is refused; negative: it is refused."
 )
 QUOTA_USED = Metric(
     "laketx_quota_used",
     "gauge",
-    "What is used of a quota; by=all: by all principals together, by=principal: by the one that uses most of it.",
+    "Use of a quota; by=all: by all principals together, by=principal: by the principal that uses most.",
     ("quota", "by"),
 )
 QUOTA_LIMIT = Metric(
-    "laketx_quota_limit", "gauge", "The most that all principals together, and each of them, may use.", ("quota", "by")
+    "laketx_quota_limit", "gauge", "Limit of a quota, for all principals together and for each.", ("quota", "by")
 )
 READ_ONLY = Metric("laketx_read_only", "gauge", "1 while new work is refused.")
 PURGE_HELD = Metric("laketx_purge_held", "gauge", "1 while the purge waits for an operator.")
 CLOCKS_OFF = Metric(
-    "laketx_clocks_disagree", "gauge", "1 while nothing is forgotten, retired or purged, since the wall clock jumped."
+    "laketx_clocks_disagree", "gauge", "1 while nothing is forgotten, retired or purged, because the wall clock jumped."
 )
-CLOCK_OFF_SECONDS = Metric("laketx_clock_off_seconds", "gauge", "By how much the wall clock jumped; 0: it is believed.")
+CLOCK_OFF_SECONDS = Metric("laketx_clock_off_seconds", "gauge", "Size of the wall clock's jump; 0: it is trusted.")
 AHEAD_SECONDS = Metric(
-    "laketx_commit_times_ahead_seconds", "gauge", "By how much commit times lie ahead of the wall clock."
+    "laketx_commit_times_ahead_seconds", "gauge", "How far commit times are ahead of the wall clock."
 )
 TASKS_QUEUED = Metric("laketx_tasks_queued", "gauge", "Tasks that wait for a worker, without those with an alarm.")
 TASKS_CLAIMED = Metric("laketx_tasks_claimed", "gauge", "Tasks that workers hold.")
-TASKS_ALARM = Metric("laketx_tasks_alarm", "gauge", "Tasks that have failed again and again; look at their errors.")
+TASKS_ALARM = Metric("laketx_tasks_alarm", "gauge", "Tasks that have failed repeatedly; see their errors.")
 OLDEST_TASK_SECONDS = Metric(
     "laketx_oldest_task_seconds", "gauge", "Age of the oldest task that has not ended; 0: there is none."
 )
 TASKS_DONE = Metric("laketx_tasks_done_total", "counter", "Tasks whose transaction committed.")
-TASKS_CANCELLED = Metric("laketx_tasks_cancelled_total", "counter", "Tasks called off, or of no use any more.")
+TASKS_CANCELLED = Metric("laketx_tasks_cancelled_total", "counter", "Tasks cancelled, or no longer useful.")
 TASK_FAILURES = Metric(
     "laketx_task_failures_total", "counter", "Attempts at tasks that ended without a commit: errors, lost races."
 )
-START_SECONDS = Metric("laketx_start_time_seconds", "gauge", "When the service started, since 1970.")
+START_SECONDS = Metric("laketx_start_time_seconds", "gauge", "Start of the service, in seconds since 1970.")
 
 METRICS: Final = (
     COMMITS,
@@ -229,7 +229,7 @@ SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 
 
 class Histogram:
-    """Counts by upper bound; the last count is of what lies above all of them."""
+    """Counts by upper bound; the last count is for values above all of them."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -248,7 +248,7 @@ Reading = Value | Mapping[str, Value] | Mapping[tuple[str, str], Value]  # by th
 
 
 class DeciderMetrics:
-    """Changed by the decider's thread alone."""
+    """Changed only by the decider's thread."""
 
     def __init__(self) -> None:
         self.commits: dict[str, int] = {}
@@ -319,7 +319,7 @@ class CallMetrics:
 
 
 class Metrics:
-    """All of them: where each is read at a scrape."""
+    """All metrics, with the source of each at a scrape."""
 
     def __init__(self, decider: DeciderMetrics) -> None:
         self.decider = decider

@@ -27,7 +27,7 @@ QUOTA_SHARE = f"{observe.QUOTA_USED.name} / {observe.QUOTA_LIMIT.name}"
 
 @dataclass(frozen=True)
 class Panel:
-    """A graph: what is asked of Prometheus, by legend."""
+    """A graph: its queries, by legend."""
 
     title: str
     queries: tuple[tuple[str, str], ...]
@@ -37,7 +37,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Alert:
-    """A rule: fires where the expression has held for so long."""
+    """A rule: fires when the expression has held for this long."""
 
     name: str
     expression: str
@@ -58,7 +58,7 @@ def quantile(share: float, metric: Metric, label: str = "") -> str:
 
 
 def panel(title: str, metric: Metric, label: str = "", unit: str = "short") -> Panel:
-    """One metric as it is, or a counter by its rate."""
+    """A metric as it is, or the rate of a counter."""
     query = rate(metric, label) if metric.kind == "counter" else metric.name
     return Panel(title, ((query, f"{{{{{label}}}}}" if label else metric.name),), metric.says, unit)
 
@@ -155,16 +155,16 @@ ALERT_RULES: tuple[Alert, ...] = (
         f"absent({observe.START_SECONDS.name})",
         "2m",
         "critical",
-        "No MetaService is scraped.",
-        "Look whether it runs and what it said last; a start replays the log.",
+        "No MetaService can be scraped.",
+        "Check whether the service runs, and the end of its log; a start replays the write-ahead log.",
     ),
     Alert(
         "LakeTXReadOnly",
         f"{observe.READ_ONLY.name} == 1",
         "1m",
         "critical",
-        "The disk is nearly full: new work is refused with DISK_FULL, readers go on.",
-        "Make room; nothing has to be restarted.",
+        "The disk is nearly full: new work is refused with DISK_FULL, reads go on.",
+        "Make room; no restart is needed.",
     ),
     Alert(
         "LakeTXRoomEndsSoon",
@@ -172,7 +172,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         "30m",
         "warning",
         "At this pace the store's disk is full within a day.",
-        "Make room, or look at what holds history: laketx pins list.",
+        "Make room, or check what keeps old versions: laketx pins list.",
     ),
     Alert(
         "LakeTXRestartsOften",
@@ -180,7 +180,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         "0m",
         "critical",
         "The service was started more than three times within an hour.",
-        "Look for the event broken_invariant or store_reopen_failed in what it said.",
+        "Look for the event broken_invariant or store_reopen_failed in the log.",
     ),
     Alert(
         "LakeTXSlowToDurable",
@@ -188,14 +188,14 @@ ALERT_RULES: tuple[Alert, ...] = (
         "10m",
         "warning",
         "One commit in a hundred waits for more than a second.",
-        "Look at the disk's sync and at who shares the machine.",
+        "Check the disk's sync latency and other load on the machine.",
     ),
     Alert(
         "LakeTXRacesLost",
         f"{rate(observe.CONFLICTS, window='15m')} > 0.5 * {rate(observe.TRANSACTIONS, window='15m')}",
         "15m",
         "warning",
-        "More than half of the transactions lose their race.",
+        "More than half of the transactions lose a race.",
         "laketx txn list, laketx why TXN: another profile, smaller partitions, fewer writers.",
     ),
     Alert(
@@ -203,7 +203,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         f"{observe.OLDEST_TRANSACTION_SECONDS.name} > 6 * 3600",
         "10m",
         "warning",
-        "A transaction has been open for more than six hours; its read version holds history back.",
+        "A transaction has been open for more than six hours; its read version keeps history from being retired.",
         "laketx txn list --state open, then abort it.",
     ),
     Alert(
@@ -212,7 +212,7 @@ ALERT_RULES: tuple[Alert, ...] = (
         "10m",
         "warning",
         "A reader has pinned a version for more than a day.",
-        "laketx pins list says who.",
+        "laketx pins list shows the reader.",
     ),
     Alert(
         "LakeTXCursorForgotten",
@@ -220,23 +220,23 @@ ALERT_RULES: tuple[Alert, ...] = (
         "1h",
         "warning",
         "A cursor that keeps versions has not been used for three days.",
-        "laketx cursor list; drop it, or look after its reader.",
+        "laketx cursor list; drop it, or check its reader.",
     ),
     Alert(
         "LakeTXQuotaNearlyUsed",
         f"{QUOTA_SHARE} > 0.9",
         "5m",
         "warning",
-        "Nine tenths of a quota are used, by all principals or by one; beyond it calls are refused.",
-        "laketx status says which and by whom: stop what runs away, or raise the setting.",
+        "Nine tenths of a quota are used, by all principals or by one; at the limit calls are refused.",
+        "laketx status shows the quota and the principal: stop a runaway client, or raise the setting.",
     ),
     Alert(
         "LakeTXPurgeHeld",
         f"{observe.PURGE_HELD.name} == 1",
         "1h",
         "warning",
-        "The store was restored from a backup: nothing is purged until an operator says so.",
-        "Look at what was restored, then laketx purge release.",
+        "The store was restored from a backup: nothing is purged until an operator releases the purge.",
+        "Check the restored tables, then run laketx purge release.",
     ),
     Alert(
         "LakeTXClocksDisagree",
@@ -244,15 +244,15 @@ ALERT_RULES: tuple[Alert, ...] = (
         "5m",
         "warning",
         "The wall clock jumped: nothing is forgotten, retired or purged.",
-        "Look at the machine's clock; when it is right: laketx clock confirm.",
+        "Check the machine's clock; when it is right, run laketx clock confirm.",
     ),
     Alert(
         "LakeTXCommitTimesAhead",
         f"{observe.AHEAD_SECONDS.name} > 60",
         "5m",
         "warning",
-        "Commit times lie ahead of the wall clock: it ran ahead, and they never go back.",
-        "Look at the machine's clock.",
+        "Commit times are ahead of the wall clock: it ran ahead, and they never go back.",
+        "Check the machine's clock.",
     ),
 )
 
@@ -273,7 +273,7 @@ def dashboard() -> str:
 
 
 def rows() -> Iterator[tuple[str, tuple[Panel, ...]]]:
-    """Those above, and one of the metrics that none of them shows."""
+    """The panels above, and one of the remaining metrics."""
     yield from ROWS
     asked = " ".join(query for _, row in ROWS for one in row for query, _ in one.queries)
     others = tuple(plain_panel(metric) for metric in METRICS if metric.name not in asked)

@@ -1,1 +1,1 @@
-"""The Spark side: tables written, changed and read with DataFrames. Programs import it as `laketx`."""
+"""The Spark side: reads and writes tables with DataFrames. Users import it as `laketx`."""

@@ -1,4 +1,4 @@
-"""Typed calls to MetaService: errors decoded from their stable reasons, retries bounded per kind."""
+"""The typed client of MetaService: errors decoded from their stable reasons, retries limited per kind."""
 
 from metaservice.client.catalog import (
     add_column,

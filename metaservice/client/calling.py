@@ -1,4 +1,4 @@
-"""A call and what belongs to it: its deadline, its repeats, its errors, the pages of a list."""
+"""A call and its parts: its deadline, its repeats, its errors, the pages of a list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 def principal_metadata(principal: str) -> Metadata:
-    """Whose quotas a call counts for."""
+    """The metadata that names the principal, whose quotas the call counts for."""
     return ((PRINCIPAL, quote(principal)),) if principal else ()
 
 
@@ -29,7 +29,7 @@ class Asks(Protocol):
 
 
 class Page(Protocol):
-    """A page and where the next one begins."""
+    """A page and the token of the next one."""
 
     @property
     def next_page_token(self) -> str: ...
@@ -42,7 +42,7 @@ P = TypeVar("P", bound=Page)
 
 
 class Caller:
-    """What the calls of all services have in common. Lists are read page by page as they are used."""
+    """The common part of all services' calls. Lists are read page by page as they are used."""
 
     _timeout_s: float
     _retries: Retries
@@ -65,7 +65,7 @@ class Caller:
         return self._retries.run(attempt, decides=decides)
 
     def _stream(self, method: grpc.UnaryStreamMultiCallable[Request, Response], request: Request) -> Iterator[Response]:
-        """Repeated only until its first part: later ones would come twice."""
+        """Repeats the call only until its first part has arrived: later parts would come twice."""
 
         def attempt() -> tuple[Iterator[Response], Response | None]:
             try:
@@ -84,7 +84,7 @@ class Caller:
             raise decode_rpc_error(error) from error
 
     def _pages(self, method: grpc.UnaryUnaryMultiCallable[A, P], request: A) -> Iterator[P]:
-        """The pages of a list, each asked for when it is wanted."""
+        """The pages of a list, each requested when it is needed."""
         while True:
             page = self._call(method, request)
             yield page

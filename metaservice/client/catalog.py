@@ -35,13 +35,13 @@ class CatalogCalls(Caller):
         return self._call(self._catalog.GetNamespace, catalog_pb2.GetNamespaceRequest(name=name)).namespace
 
     def list_namespaces(self, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.Namespace]:
-        """By name."""
+        """Namespaces by name."""
         request = catalog_pb2.ListNamespacesRequest(page_size=page_size)
         for page in self._pages(self._catalog.ListNamespaces, request):
             yield from page.namespaces
 
     def drop_namespace(self, name: str, *, validate_only: bool = False) -> None:
-        """Refused while tables live in it."""
+        """Drops a namespace; refused while it contains tables."""
         self._call(
             self._catalog.DropNamespace, catalog_pb2.DropNamespaceRequest(name=name, validate_only=validate_only)
         )
@@ -57,9 +57,10 @@ class CatalogCalls(Caller):
         or_replace: bool = False,
         validate_only: bool = False,
     ) -> catalog_pb2.Table:
-        """The table; with validate_only as it would be.
+        """Creates a table; with validate_only returns it as it would be.
 
-        Where the name is taken it is refused, or the table there answered, or that one emptied and redefined.
+        If the name is taken the call is refused; with if_not_exists it returns the existing table, with or_replace it
+        empties and redefines that table.
         """
         if if_not_exists and or_replace:
             raise ValueError("if_not_exists or or_replace, not both")
@@ -80,7 +81,7 @@ class CatalogCalls(Caller):
     def get_table(
         self, name: str = "", *, table_id: str = "", version: int | None = None, schema_version: int | None = None
     ) -> catalog_pb2.Table:
-        """By name or id; with a version its metadata as of then."""
+        """A table by name or id; with a version its metadata as of that version."""
         request = catalog_pb2.GetTableRequest(
             name=name, table_id=table_id, version=version, schema_version=schema_version
         )
@@ -89,7 +90,7 @@ class CatalogCalls(Caller):
     def list_tables(
         self, *, namespace: str = "", include_dropped: bool = False, page_size: int = PAGE_SIZE
     ) -> Iterator[catalog_pb2.Table]:
-        """By name; dropped ones, which have a drop_time_us, come last."""
+        """Tables by name; dropped ones, which have a drop_time_us, come last."""
         request = catalog_pb2.ListTablesRequest(
             page_size=page_size, namespace=namespace, include_dropped=include_dropped
         )
@@ -97,7 +98,7 @@ class CatalogCalls(Caller):
             yield from page.tables
 
     def list_schemas(self, table_id: str, *, page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.SchemaVersion]:
-        """Oldest first."""
+        """Schema versions, oldest first."""
         request = catalog_pb2.ListSchemasRequest(table_id=table_id, page_size=page_size)
         for page in self._pages(self._catalog.ListSchemas, request):
             yield from page.schemas
@@ -111,7 +112,7 @@ class CatalogCalls(Caller):
         commit_message: str = "",
         validate_only: bool = False,
     ) -> catalog_pb2.AlterTableResponse:
-        """The table after it and its version; with validate_only as it would be."""
+        """The table after the change, and its version; with validate_only the table as it would be."""
         request = catalog_pb2.AlterTableRequest(
             txn_id=txn_id or uuid7(),
             table_id=table_id,
@@ -125,16 +126,16 @@ class CatalogCalls(Caller):
     def alter_columns(
         self, table_id: str, *changes: common_pb2.SchemaChange, commit_message: str = ""
     ) -> catalog_pb2.Table:
-        """All of them in one commit, one after the other; the table after it."""
+        """Makes all changes in order, in one commit; returns the table after it."""
         alteration = common_pb2.Alteration(schema_changes=changes)
         return self.alter_table(table_id, alteration, commit_message=commit_message).table
 
     def rename_table(self, table_id: str, name: str, *, commit_message: str = "") -> catalog_pb2.Table:
-        """The table under its new name; the old one is free at once."""
+        """Renames a table and returns it; the old name is free at once."""
         return self.alter_table(table_id, common_pb2.Alteration(name=name), commit_message=commit_message).table
 
     def drop_table(self, table_id: str, *, validate_only: bool = False) -> int:
-        """How many open transactions ended with it, or would."""
+        """Drops a table; returns the number of open transactions that ended with it, or would end."""
         request = catalog_pb2.DropTableRequest(
             table_id=table_id, validate_only=validate_only, principal=self._principal
         )
@@ -155,7 +156,7 @@ class CatalogCalls(Caller):
 def add_column(
     path: str, type_name: str, *, comment: str = "", after: str = "", first: bool = False
 ) -> common_pb2.SchemaChange:
-    """A column, or by a dotted path a field of a struct; it takes NULL. At the end unless said otherwise."""
+    """Adds a nullable column, or by a dotted path a field of a struct; by default at the end."""
     place = common_pb2.ColumnPlace(after=after) if after or first else None
     return common_pb2.SchemaChange(add=common_pb2.AddColumn(path=path, type=type_name, comment=comment, place=place))
 
@@ -165,12 +166,12 @@ def drop_column(path: str) -> common_pb2.SchemaChange:
 
 
 def rename_column(path: str, name: str) -> common_pb2.SchemaChange:
-    """`name` replaces the last part of the path."""
+    """Renames a column; `name` replaces the last part of the path."""
     return common_pb2.SchemaChange(rename=common_pb2.RenameColumn(path=path, name=name))
 
 
 def move_column(path: str, *, after: str = "") -> common_pb2.SchemaChange:
-    """Behind another of the same struct; to the front without one."""
+    """Moves a column behind another one of the same struct; without one to the front."""
     return common_pb2.SchemaChange(move=common_pb2.MoveColumn(path=path, place=common_pb2.ColumnPlace(after=after)))
 
 
@@ -179,7 +180,7 @@ def widen_column(path: str, type_name: str) -> common_pb2.SchemaChange:
 
 
 def relax_column(path: str) -> common_pb2.SchemaChange:
-    """NULL is allowed from here on."""
+    """Allows NULL from now on."""
     return common_pb2.SchemaChange(relax=common_pb2.RelaxColumn(path=path))
 
 

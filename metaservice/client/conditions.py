@@ -58,7 +58,7 @@ TOKEN: Final = re.compile(
 
 
 class ConditionError(ValueError):
-    """The condition can't be read: what is wrong, and from which character on."""
+    """The condition can't be parsed: the problem, and the character where it begins."""
 
     def __init__(self, message: str, text: str, position: int) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """In upper case, where it is a word of the language; else empty."""
+        """The word in upper case if it is a word of the language; otherwise empty."""
         upper = self.text.upper()
         return upper if self.kind == "word" and upper in WORDS else ""
 
@@ -312,7 +312,7 @@ def _split(text: str) -> list[_Token]:
 
 
 class _UnfitError(ValueError):
-    """Says why."""
+    """A value that doesn't fit; the message says why."""
 
 
 def _read_value(token: _Token, type_name: str) -> common_pb2.Value:

@@ -1,4 +1,4 @@
-"""Says with every call which history its caller means."""
+"""Sends the expected history epoch with every call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXPECTED_EPOCH = "x-laketx-epoch"
 
 
 class _Details(grpc.ClientCallDetails):
-    """A call's details with one more pair of metadata."""
+    """The details of a call with one more pair of metadata."""
 
     def __init__(self, details: grpc.ClientCallDetails, epoch: str) -> None:
         self.method = details.method
@@ -44,5 +44,5 @@ class _Expecting(
 
 
 def expect_epoch(channel: grpc.Channel, epoch: str) -> grpc.Channel:
-    """The channel, with the epoch beside every call on it."""
+    """The channel, with the epoch in every call on it."""
     return grpc.intercept_channel(channel, _Expecting(epoch))

@@ -1,4 +1,4 @@
-"""What a call may raise, decoded from stable words, never from text.
+"""The errors of calls, decoded from stable words, never from text.
 
 LakeTXError
 ├── MetaServiceError                the service refused: kind, reason, facts
@@ -12,8 +12,8 @@ LakeTXError
 │   ├── DeniedError                 get rights
 │   ├── UnavailableError            send the same again
 │   └── CorruptError                call a human
-├── ConflictError                   a race was lost: the winner, the rule, what to do
-└── CommitOutcomeUnknownError       nobody answered: ask again later with the same id
+├── ConflictError                   a lost race: the winner, the rule, the advice
+└── CommitOutcomeUnknownError       no answer: ask again later with the same id
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DOMAIN: Final = "laketx"
 
 
 class ErrorKind(Enum):
-    """What the caller does next."""
+    """The caller's next step."""
 
     INVALID = "fix the request"
     NOT_FOUND = "stop asking for it"
@@ -47,11 +47,11 @@ class ErrorKind(Enum):
 
 
 class LakeTXError(Exception):
-    """Anything that a call to MetaService raises."""
+    """Base class of the errors that a call to MetaService raises."""
 
 
 class MetaServiceError(LakeTXError):
-    """The service refused, or could not be reached (kind UNAVAILABLE)."""
+    """The service refused the call, or could not be reached (kind UNAVAILABLE)."""
 
     def __init__(self, kind: ErrorKind, reason: str, facts: Mapping[str, str], message: str) -> None:
         known = ", ".join(f"{name}={value}" for name, value in sorted(facts.items()))
@@ -63,11 +63,11 @@ class MetaServiceError(LakeTXError):
 
 
 class InvalidError(MetaServiceError):
-    """The request can't be right."""
+    """The request is invalid."""
 
 
 class NotFoundError(MetaServiceError):
-    """There is no such thing."""
+    """The named object does not exist."""
 
 
 class AlreadyExistsError(MetaServiceError):
@@ -75,11 +75,11 @@ class AlreadyExistsError(MetaServiceError):
 
 
 class BlockedError(MetaServiceError):
-    """Something must change first."""
+    """Something else must change first."""
 
 
 class GoneError(MetaServiceError):
-    """It was there and is no more; the fact `oldest` says what is."""
+    """It existed and is no longer kept; the fact `oldest` says what is."""
 
 
 class StaleError(MetaServiceError):
@@ -91,11 +91,11 @@ class ExhaustedError(MetaServiceError):
 
 
 class DeniedError(MetaServiceError):
-    """The caller may not."""
+    """The caller has no right to do this."""
 
 
 class UnavailableError(MetaServiceError):
-    """No answer, or none yet."""
+    """No answer, or no answer yet."""
 
 
 class CorruptError(MetaServiceError):
@@ -103,9 +103,9 @@ class CorruptError(MetaServiceError):
 
 
 class ConflictError(LakeTXError):
-    """The transaction lost a race. Nothing of it is visible. From Spark the text says to whom, and what to do.
+    """The transaction lost a race; none of its changes is visible. From Spark the text names the winner and the advice.
 
-    `conflict` has it as fields. `table` and `attempts` are filled in from Spark.
+    `conflict` has the facts as fields. `table` and `attempts` are set from Spark.
     """
 
     def __init__(self, conflict: common_pb2.Conflict, text: str = "", *, table: str = "", attempts: int = 1) -> None:
@@ -116,7 +116,10 @@ class ConflictError(LakeTXError):
 
 
 class CommitOutcomeUnknownError(LakeTXError):
-    """No answer came within the budget: it may have committed. The same call with the same id gets the answer."""
+    """No answer came within the budget: the commit may have succeeded.
+
+    The same call with the same id returns the answer.
+    """
 
     def __init__(self, *txn_ids: str) -> None:
         super().__init__(f"the outcome of {', '.join(txn_ids)} is not known; ask again with the same id")
@@ -165,7 +168,10 @@ def build_error(
 
 
 def decode_status(status: status_pb2.Status) -> MetaServiceError:
-    """Without details of ours the error is the transport's: its reason is `RPC_` and the code's name."""
+    """Decodes a status.
+
+    Without LakeTX's details the error is the transport's: its reason is `RPC_` and the code's name.
+    """
     kind = KIND_OF_CODE.get(status.code, ErrorKind.UNAVAILABLE)
     info = error_details_pb2.ErrorInfo()
     for detail in status.details:
@@ -178,7 +184,7 @@ def decode_status(status: status_pb2.Status) -> MetaServiceError:
 
 
 def decode_rpc_error(error: grpc.RpcError) -> MetaServiceError:
-    """What a call or a stream raised; gRPC's errors are calls, though their types don't say so."""
+    """The error that a call or a stream raised; gRPC's errors are calls, though their types don't say so."""
     call = cast(grpc.Call, error)
     if not callable(getattr(call, "code", None)):
         return build_error(ErrorKind.UNAVAILABLE, "RPC_UNKNOWN", str(error))

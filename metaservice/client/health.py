@@ -1,4 +1,4 @@
-"""Asks the standard health service whether MetaService takes work."""
+"""Asks the standard health service whether MetaService takes calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from metaservice.client.errors import decode_rpc_error
 
 
 def ask_health(address: str, timeout_s: float, *, wait: bool = False) -> str:
-    """SERVING, NOT_SERVING, … as the service says. `wait`: a service that is not there yet may come within the time."""
+    """The health status: SERVING, NOT_SERVING, … With `wait`, a service that is not there yet can appear within the
+    time.
+    """
     with grpc.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 500)]) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:

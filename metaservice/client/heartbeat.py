@@ -1,4 +1,4 @@
-"""Keeps the open transactions of one client alive, from one thread."""
+"""Renews the open transactions of one client, from one thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOKS_PER_LEASE: Final = 12
 
 
 class Leased(Protocol):
-    """A transaction, as the heartbeat sees it."""
+    """A transaction as the heartbeat sees it."""
 
     txn_id: str
     lease_s: float
@@ -27,7 +27,10 @@ class Leased(Protocol):
 
 
 class Heartbeat:
-    """Renews each transaction after a third of its lease. A transaction that nobody holds any more is let go."""
+    """Renews each transaction after a third of its lease.
+
+    A transaction that the program no longer references is dropped.
+    """
 
     def __init__(self, renew: Callable[[str], wire.RenewTransactionResponse]) -> None:
         self._renew = renew
@@ -75,7 +78,7 @@ class Heartbeat:
                 return
 
     def _renew_one(self, leased: Leased) -> bool:
-        """False where the service is away: the others would wait for nothing; the next look tries again."""
+        """Renews one; False if the service is away: then the others wait for the next round too."""
         try:
             answer = self._renew(leased.txn_id)
         except MetaServiceError as error:

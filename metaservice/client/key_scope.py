@@ -1,4 +1,4 @@
-"""Where a table's primary key is unique."""
+"""The scope in which a table's primary key is unique."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KeyScope = Literal["table", "partition"]
 
 
 def key_scope(table: catalog_pb2.Table) -> KeyScope | None:
-    """In the table, or within a partition; None without a key. Where no property says it, the columns do."""
+    """The table, or a partition; None without a key. If no property says it, the columns do."""
     if not table.primary_key:
         return None
     said = table.properties.get(KEY_SCOPE)

@@ -19,7 +19,7 @@ from protos.laketx.v1 import transaction_pb2 as wire
 
 
 class MaintenanceCalls(Caller):
-    """Calls of MaintenanceService but the purge's, typed."""
+    """Typed calls of MaintenanceService, without those of the purge."""
 
     _maintenance: maintenance_pb2_grpc.MaintenanceServiceStub
 
@@ -31,7 +31,7 @@ class MaintenanceCalls(Caller):
         partitions: Sequence[common_pb2.Partition] = (),
         page_size: int = PAGE_SIZE,
     ) -> Iterator[pb.PlanMaintenanceResponse]:
-        """Page by page, most gain for its cost first: what the policy wants, or what an operation would do now."""
+        """Pages of the plan, highest score first: what the policy asks for, or what an operation would do now."""
         request = pb.PlanMaintenanceRequest(
             table_id=table_id, operation=operation, partitions=partitions, page_size=page_size
         )
@@ -48,7 +48,7 @@ class MaintenanceCalls(Caller):
         priority: int | None = None,
         request_id: str | None = None,
     ) -> pb.RequestTaskResponse:
-        """Queues tasks, whatever the policy says; `groups` are a plan of one's own, inputs alone."""
+        """Queues tasks regardless of the policy; `groups` are an explicit plan, inputs only."""
         request = pb.RequestTaskRequest(
             request_id=request_id or uuid7(),
             table_id=table_id,
@@ -68,9 +68,9 @@ class MaintenanceCalls(Caller):
         table_ids: Sequence[str] = (),
         request_id: str | None = None,
     ) -> tuple[pb.MaintenanceTask, int] | None:
-        """A task with its inputs and the lease in milliseconds, to be renewed within it; None: there is nothing to do.
+        """A task with its inputs, and the lease in milliseconds, to renew within it; None: no task waits.
 
-        A claim whose answer got lost is repeated under its id and gets the same task.
+        A claim whose answer was lost is repeated under its id and returns the same task.
         """
         request = pb.ClaimTaskRequest(
             worker=self._principal, operations=operations, table_ids=table_ids, request_id=request_id or uuid7()
@@ -81,7 +81,7 @@ class MaintenanceCalls(Caller):
         return self._whole(answer.task, answer.next_page_token), answer.lease_ms
 
     def renew_task(self, task_id: str, fence: int, *, progress: float = 0.0) -> pb.RenewTaskResponse:
-        """Where `cancelled` is set: stop, the task is called off or somebody's commit has doomed it."""
+        """Renews a claim. If `cancelled` is set, stop: the task is cancelled, or a user's commit has doomed it."""
         return self._call(
             self._maintenance.RenewTask, pb.RenewTaskRequest(task_id=task_id, fence=fence, progress=progress)
         )
@@ -89,7 +89,7 @@ class MaintenanceCalls(Caller):
     def finish_task(
         self, task_id: str, fence: int, *, txn_id: str = "", error: str = "", give_back: bool = False
     ) -> pb.MaintenanceTask:
-        """How the attempt ended: by a transaction, by an error, or not at all (`give_back`)."""
+        """Reports how the attempt ended: with a transaction, with an error, or unfinished (`give_back`)."""
         request = pb.FinishTaskRequest(task_id=task_id, fence=fence, txn_id=txn_id, error=error, give_back=give_back)
         return self._call(self._maintenance.FinishTask, request).task
 
@@ -98,7 +98,7 @@ class MaintenanceCalls(Caller):
         return self._call(self._maintenance.CancelTask, pb.CancelTaskRequest(task_id=task_id, reason=reason)).task
 
     def get_task(self, task_id: str) -> pb.MaintenanceTask:
-        """With its inputs while it is claimed."""
+        """A task; with its inputs while it is claimed."""
         while True:
             first = self._call(self._maintenance.GetTask, pb.GetTaskRequest(task_id=task_id))
             try:
@@ -108,7 +108,7 @@ class MaintenanceCalls(Caller):
                     raise
 
     def _whole(self, task: pb.MaintenanceTask, token: str) -> pb.MaintenanceTask:
-        """With the pages that follow: a group that one of them cut is one again."""
+        """The task with all pages: a group that was split between pages is joined again."""
         if not token:
             return task
         for page in self._pages(self._maintenance.GetTask, pb.GetTaskRequest(task_id=task.task_id, page_token=token)):
@@ -123,23 +123,23 @@ class MaintenanceCalls(Caller):
     def list_tasks(
         self, *, table_id: str = "", states: Sequence[pb.TaskState.ValueType] = (), page_size: int = PAGE_SIZE
     ) -> Iterator[pb.MaintenanceTask]:
-        """Oldest first; without states those that have not ended."""
+        """Tasks, oldest first; without states those that have not ended."""
         for page in self.list_task_pages(table_id=table_id, states=states, page_size=page_size):
             yield from page.tasks
 
     def list_task_pages(
         self, *, table_id: str = "", states: Sequence[pb.TaskState.ValueType] = (), page_size: int = PAGE_SIZE
     ) -> Iterator[pb.ListTasksResponse]:
-        """Each with the backlog of all tables."""
+        """Pages of tasks, each with the backlog of all tables."""
         request = pb.ListTasksRequest(page_size=page_size, table_id=table_id, states=states)
         yield from self._pages(self._maintenance.ListTasks, request)
 
     def get_warehouse(self) -> pb.Warehouse:
-        """What the mark of the service's warehouse says, and where it lies."""
+        """The recorded mark and location of the service's warehouse."""
         return self._call(self._maintenance.GetWarehouse, pb.GetWarehouseRequest()).warehouse
 
     def set_warehouse(self, location: str, *, marked: bool = False, replace: bool = False) -> pb.Warehouse:
-        """What is noted now; without `replace` the first location stays."""
+        """Records a location and returns what is recorded; without `replace` the first location stays."""
         request = pb.SetWarehouseRequest(location=location, marked=marked, replace=replace)
         return self._call(self._maintenance.SetWarehouse, request).warehouse
 
@@ -150,10 +150,10 @@ def _goes_on(one: pb.TaskGroup, other: pb.TaskGroup) -> bool:
 
 
 def claim_of(task: pb.MaintenanceTask) -> pb.TaskClaim:
-    """What a transaction that works for a claimed task names at its begin."""
+    """The claim that a transaction names at its begin when it works for a task."""
     return pb.TaskClaim(task_id=task.task_id, fence=task.fence)
 
 
 def intent_of(task: pb.MaintenanceTask) -> wire.TableIntent:
-    """What such a transaction does."""
+    """The intent of such a transaction."""
     return wire.TableIntent(table_id=task.table_id, operation=task.operation, read_version=task.read_version)

@@ -1,4 +1,4 @@
-"""Calls for tags, cursors, the sweep of storage and the purge. `MetaClient` has them all."""
+"""Calls for tags, cursors and the sweep of storage, all part of `MetaClient`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MarkCalls(Caller):
     def create_tag(
         self, table_id: str, name: str, *, version: int | None = None, comment: str = "", move: bool = False
     ) -> read_pb2.Tag:
-        """Names a version, the newest where none is given. `move` takes the name from another version."""
+        """Tags a version, by default the newest. `move` takes the name from another version."""
         if version is None:  # looked up first: a repeat must not mean a later one
             version = self._call(self._reads.ResolveVersion, read_pb2.ResolveVersionRequest(table_id=table_id)).version
         request = read_pb2.CreateTagRequest(
@@ -34,13 +34,13 @@ class MarkCalls(Caller):
         return self._call(self._reads.CreateTag, request).tag
 
     def list_tags(self, table_id: str = "", *, page_size: int = PAGE_SIZE) -> Iterator[read_pb2.Tag]:
-        """By table and name; of all tables where none is named."""
+        """Tags by table and name; of all tables if none is named."""
         request = read_pb2.ListTagsRequest(table_id=table_id, page_size=page_size)
         for page in self._pages(self._reads.ListTags, request):
             yield from page.tags
 
     def drop_tag(self, table_id: str, name: str) -> bool:
-        """Whether there was one."""
+        """Drops a tag; returns whether there was one."""
         return self._call(self._reads.DropTag, read_pb2.DropTagRequest(table_id=table_id, name=name)).dropped
 
     # ------------------------------------------------------------------------------------------------------- cursors
@@ -48,7 +48,7 @@ class MarkCalls(Caller):
     def create_cursor(
         self, table_id: str, name: str, *, version: int | None = None, keep_ms: int = 0, must_exist: bool = False
     ) -> read_pb2.CreateCursorResponse:
-        """The cursor of that name as it is, or a new one at a version, the newest where none is given."""
+        """The cursor of that name, unchanged, or a new one at a version, by default the newest."""
         request = read_pb2.CreateCursorRequest(
             table_id=table_id,
             name=name,
@@ -60,26 +60,29 @@ class MarkCalls(Caller):
         return self._call(self._reads.CreateCursor, request)
 
     def advance_cursor(self, table_id: str, name: str, expected_version: int, version: int) -> read_pb2.Cursor:
-        """Refused with CURSOR_MOVED where it stands elsewhere."""
+        """Advances a cursor; refused with CURSOR_MOVED if it is elsewhere."""
         request = read_pb2.AdvanceCursorRequest(
             request_id=uuid7(), table_id=table_id, name=name, expected_version=expected_version, version=version
         )
         return self._call(self._reads.AdvanceCursor, request).cursor
 
     def list_cursors(self, table_id: str = "", *, page_size: int = PAGE_SIZE) -> Iterator[read_pb2.Cursor]:
-        """By table and name; of all tables where none is named."""
+        """Cursors by table and name; of all tables if none is named."""
         request = read_pb2.ListCursorsRequest(table_id=table_id, page_size=page_size)
         for page in self._pages(self._reads.ListCursors, request):
             yield from page.cursors
 
     def drop_cursor(self, table_id: str, name: str) -> bool:
-        """Whether there was one."""
+        """Drops a cursor; returns whether there was one."""
         return self._call(self._reads.DropCursor, read_pb2.DropCursorRequest(table_id=table_id, name=name)).dropped
 
     # --------------------------------------------------------------------------------------------------------- sweep
 
     def list_sweepable(self, *, page_size: int = PAGE_SIZE) -> Iterator[maintenance_pb2.ListSweepableResponse]:
-        """Pages of folders; what a page calls settled may be confirmed once it and those before it are swept."""
+        """Pages of folders.
+
+        The id that a page calls settled can be confirmed when that page and all before it are swept.
+        """
         request = maintenance_pb2.ListSweepableRequest(page_size=page_size)
         yield from self._pages(self._maintenance.ListSweepable, request)
 
@@ -88,7 +91,7 @@ class MarkCalls(Caller):
         self._call(self._maintenance.ConfirmSwept, maintenance_pb2.ConfirmSweptRequest(settled_txn_id=settled_txn_id))
 
     def check_paths(self, table_id: str, paths: Sequence[str]) -> maintenance_pb2.CheckPathsResponse:
-        """Which of the files found in a table's folder are needed, and which wait for the purge."""
+        """The files found in a table's folder that are needed, and those that wait for the purge."""
         found = maintenance_pb2.CheckPathsResponse()
         for part in in_parts(paths, PATHS_PER_CALL):
             request = maintenance_pb2.CheckPathsRequest(table_id=table_id, paths=part)

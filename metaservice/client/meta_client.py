@@ -1,7 +1,7 @@
-"""Every call of the service, typed. Safe to share between threads; one connection and one session stream each.
+"""Every call of the service, typed. Threads can share a client, which has one connection and one session stream.
 
-Each call that changes something carries an id that its caller may name, and is repeated under it. Begin, register,
-commit, append, renew and abort travel on the session stream, and one by one where the service refuses it.
+Each call that changes something carries an id, which the caller can choose, and is repeated under it. Begin, register,
+commit, append, renew and abort use the session stream, or unary calls if the service refuses it.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCalls):
     """A connection to MetaService.
 
-    With `expected_epoch` every call is refused (HISTORY_CHANGED) by a service that tells another history: one that was
-    restored from a backup. Who keeps versions, pins or cursors beyond a call wants that.
+    With `expected_epoch`, a service with another history (after a restore from a backup) refuses every call with
+    HISTORY_CHANGED. Clients that keep versions, pins or cursors beyond a call should set it.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         expected_epoch: str = "",
         revive: Callable[[], None] | None = None,
     ) -> None:
-        """`revive` is called before a failed call is repeated: it may bring the service back."""
+        """Makes a client. `revive` is called before a failed call is repeated: it may restart the service."""
         self._principal = common_pb2.Principal(name=principal, client=client_name)
         self._metadata = principal_metadata(principal)
         self._client_features = list(client_features)
@@ -124,7 +124,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         self.close()
 
     def close(self) -> None:
-        """Open transactions are left to their leases."""
+        """Closes the connection. Open transactions end with their leases."""
         self._closed = True
         self._heartbeat.stop()
         with self._session_lock:
@@ -135,11 +135,11 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         self._channel.close()
 
     def reach(self) -> None:
-        """Raises UnavailableError where nobody answers at the address. Every first call does so by itself."""
+        """Raises UnavailableError if no service answers at the address. Every first call does this by itself."""
         self._retries.run(lambda: None)
 
     def _contact(self) -> None:
-        """Before the first call. Later a service that is away is waited for within the budget: it was there."""
+        """Checks the address before the first call. Later the client waits for an absent service within the budget."""
         until_s = time.monotonic() + self._contact_s
         while not (self._is_reached or self._closed):
             left_s = until_s - time.monotonic()
@@ -171,10 +171,10 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         task: maintenance_pb2.TaskClaim | None = None,
         at_once: bool = True,
     ) -> Transaction:
-        """Begins a transaction and keeps it alive until it ends or is forgotten; with `task` it works for a claim.
+        """Begins a transaction and keeps it alive until it ends or is dropped; with `task` it works for a claim.
 
-        With `at_once=False` it begins together with its first call, in one frame: a round trip less for a small blind
-        change. What is wrong with it is told then, and it reads the version of that moment.
+        With `at_once=False` the begin is sent with the first call, in one frame: a round trip less for a small blind
+        change. Errors of the begin are raised then, and it reads the version of that moment.
         """
         begin = wire.BeginTransactionRequest(txn_id=txn_id or uuid7(), tables=tables)
         begin.principal.CopyFrom(self._principal)
@@ -193,7 +193,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         return txn
 
     def begin_now(self, begin: wire.BeginTransactionRequest) -> wire.BeginTransactionResponse:
-        """Sends a begin that a transaction has put off until its first call."""
+        """Sends the begin of a transaction that waited for its first call."""
         request = wire.SessionRequest()
         request.calls.add().begin.CopyFrom(begin)
         return self._retries.run(lambda: self._session_call(request)).begin
@@ -205,7 +205,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         files: Sequence[common_pb2.DataFile],
         delete_sets: Sequence[common_pb2.DeleteSet] = (),
     ) -> wire.RegisterFilesResponse:
-        """Adds staged files to an open transaction; many are sent in a stream."""
+        """Adds staged files to an open transaction; many files are sent in a stream."""
         if len(files) + len(delete_sets) > CHUNK_FILES or size_of(files) + size_of(delete_sets) > PART_BYTES:
             return self._register_streamed(txn_id, table_id, files, delete_sets)
         request = wire.SessionRequest()
@@ -224,9 +224,9 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         cursors: Sequence[wire.CursorMove] = (),
         begin: wire.BeginTransactionRequest | None = None,
     ) -> wire.CommitTransactionResponse:
-        """The answer as it is; asked for until it comes or the budget ends in CommitOutcomeUnknownError.
+        """Commits and returns the answer; repeats until it arrives or the budget ends in CommitOutcomeUnknownError.
 
-        Before it, in the same frame: the begin of a transaction that waited for this, what is queued for registration.
+        The same frame first carries the waiting begin and the queued registrations, if any.
         """
         request = wire.SessionRequest()
         if begin is not None:
@@ -246,7 +246,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         self._retries.run(lambda: self._session_call(request))
 
     def renew(self, txn_id: str) -> wire.RenewTransactionResponse:
-        """Transactions that `begin` made are renewed without it."""
+        """Renews a transaction; those that `begin` returned are renewed without it."""
         return self._retries.run(lambda: self._renew_once(txn_id))
 
     def append(
@@ -260,7 +260,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         app_versions: Sequence[common_pb2.AppVersion] = (),
         properties: Mapping[str, str] | None = None,
     ) -> common_pb2.Committed:
-        """A blind append in one call. Raises ConflictError where the schema changed."""
+        """A blind append in one call. Raises ConflictError if the schema changed."""
         request = wire.SessionRequest()
         append = request.calls.add().append
         append.txn_id = txn_id or uuid7()
@@ -281,7 +281,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         return answer.committed
 
     def commit_batch(self, appends: Sequence[wire.AppendRequest]) -> list[BatchOutcome]:
-        """Independent appends, each with an outcome of its own; ids and principals that are missing are filled in."""
+        """Independent appends, each with its own outcome; missing ids and principals are filled in."""
         request = wire.CommitBatchRequest(appends=appends)
         for append in request.appends:
             append.txn_id = append.txn_id or uuid7()
@@ -296,7 +296,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         return [batch_outcome(item) for item in answer.items]
 
     def explain(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.ExplainTransactionResponse:
-        """What a commit of these changes would answer now."""
+        """The answer that a commit of these changes would get now."""
         return self._call(
             self._transactions.ExplainTransaction,
             wire.ExplainTransactionRequest(txn_id=txn_id, changes=changes),
@@ -314,13 +314,13 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         table_id: str = "",
         page_size: int = PAGE_SIZE,
     ) -> Iterator[wire.Transaction]:
-        """Newest first."""
+        """Transactions, newest first."""
         request = wire.ListTransactionsRequest(page_size=page_size, state=state, table_id=table_id)
         for page in self._pages(self._transactions.ListTransactions, request):
             yield from page.transactions
 
     def ping(self, payload: bytes = b"") -> bytes:
-        """Over the session stream: what a call costs."""
+        """A ping over the session stream, to measure the cost of a call."""
         request = wire.SessionRequest()
         request.calls.add().ping.payload = payload
         return self._retries.run(lambda: self._session_call(request)).ping.payload
@@ -328,7 +328,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
     # ------------------------------------------------------------------------------------------------------- one call
 
     def _session_call(self, request: wire.SessionRequest) -> wire.SessionReply:
-        """One attempt at the request's calls; the last one's reply, or else the first error."""
+        """One attempt at the request's calls; returns the last reply, or raises the first error."""
         session = self._session
         if session is None or session.is_broken:
             session = self._open_session()
@@ -340,7 +340,9 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         return replies[-1]
 
     def _one_by_one(self, calls: Sequence[wire.SessionCall]) -> wire.SessionReply:
-        """As a session does it: all of them; the last may know its answer where those before come too late."""
+        """Makes unary calls in the order of a session; the last one may know its answer even if earlier ones come too
+        late.
+        """
         first: MetaServiceError | None = None
         for call in calls[:-1]:
             try:
@@ -355,7 +357,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
             raise first or error from error
 
     def _open_session(self) -> Session | None:
-        """None while the service refuses sessions."""
+        """An open session; None while the service refuses sessions."""
         with self._session_lock:
             session = self._session
             if session is not None:
@@ -431,4 +433,4 @@ def batch_outcome(item: wire.BatchItem) -> BatchOutcome:
 
 
 def _no_contact() -> None:
-    """Who can bring the service back does so where a call fails."""
+    """A client that can restart the service does so when a call fails, without a first contact."""

@@ -1,4 +1,4 @@
-"""Requests cut to what one message holds, by number and by bytes."""
+"""Splits requests to the size of one message, by number and by bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def size_of(items: Sequence[Message | str]) -> int:
 
 
 def in_parts(items: Sequence[Item], most: int) -> Iterator[list[Item]]:
-    """All of them, in their order."""
+    """All items, in their order."""
     part: list[Item] = []
     left = PART_BYTES
     for item in items:

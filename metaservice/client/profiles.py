@@ -1,4 +1,4 @@
-"""The names of the profiles, as the wire takes them, the default first: whoever lists them takes them from here."""
+"""The names of the profiles, as the wire takes them, the default first; the only list of them in the client."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Calls for readers: versions, plans, pins. `MetaClient` has them all."""
+"""Calls for readers: versions, plans, pins, all part of `MetaClient`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReadCalls(Caller):
         commits_ago: int | None = None,
         tag: str | None = None,
     ) -> read_pb2.ResolveVersionResponse:
-        """At most one of them; none: the head."""
+        """The version for at most one of the arguments; without any, the head."""
         request = read_pb2.ResolveVersionRequest(table_id=table_id)
         if version is not None:
             request.version = version
@@ -41,15 +41,15 @@ class ReadCalls(Caller):
     def list_versions(
         self, table_id: str, *, wanted: read_pb2.VersionFilter | None = None, page_size: int = PAGE_SIZE
     ) -> Iterator[read_pb2.Version]:
-        """Newest first; with a filter those that fit it."""
+        """Versions, newest first; with a filter only those that match."""
         request = read_pb2.ListVersionsRequest(table_id=table_id, page_size=page_size, filter=wanted)
         for page in self._pages(self._reads.ListVersions, request):
             yield from page.versions
 
     def watch(self, table_id: str, *, after_version: int | None = None) -> Generator[read_pb2.Version]:
-        """The commits after a version (none given: after the head), in order and without end, each once.
+        """The commits after a version (default: the head), in order and without end, each once.
 
-        A stream that breaks is opened again where it broke; the budget for that starts anew with whatever comes. Ends
+        A broken stream is reopened at the same position; every commit that arrives renews the budget for that. Ends
         when the client is closed.
         """
         after = self.resolve_version(table_id).version if after_version is None else after_version
@@ -57,7 +57,7 @@ class ReadCalls(Caller):
         return watch(opened, table_id, after, self._retries.patience(), lambda: self._closed)
 
     def list_files(self, table_id: str, *, version: int | None = None) -> Iterator[common_pb2.LiveEntry]:
-        """Everything live at a version."""
+        """Every live entry of a version."""
         request = read_pb2.ListFilesRequest(table_id=table_id, version=version)
         for part in self._stream(self._reads.ListFiles, request):
             yield from part.entries
@@ -72,9 +72,10 @@ class ReadCalls(Caller):
         without_stats: bool = False,
         explain: bool = False,
     ) -> Iterator[read_pb2.PlanScanResponse]:
-        """The entries that may matter, in parts that name the version read; with `explain`, the last says what not.
+        """The entries that may match, in parts that name the version read; with `explain` the last part explains what
+        was left out.
 
-        The predicate takes the columns' names and types at this version: `get_table(version=…)` tells them.
+        The predicate uses the columns' names and types at this version: see `get_table(version=…)`.
         """
         request = read_pb2.PlanScanRequest(
             table_id=table_id,
@@ -95,7 +96,9 @@ class ReadCalls(Caller):
         predicate: common_pb2.Predicate | None = None,
         mode: read_pb2.ChangesMode.ValueType = read_pb2.CHANGES_MODE_LOG,
     ) -> Iterator[read_pb2.PlanChangesResponse]:
-        """What the logical commits in (from, to] added and removed, or what both ends differ by; no `to`: the head."""
+        """The entries that logical commits in (from, to] added and removed, or the difference of both ends; default
+        `to`: the head.
+        """
         request = read_pb2.PlanChangesRequest(
             table_id=table_id, from_version=from_version, to_version=to_version, predicate=predicate, mode=mode
         )
@@ -106,7 +109,7 @@ class ReadCalls(Caller):
     def pin(
         self, tables: Iterable[read_pb2.TableVersion], *, pin_id: str | None = None, lease_ms: int = 0
     ) -> read_pb2.PinVersionsRequest:
-        """Keeps versions readable, all as of one instant: the pin as it was granted, to be renewed within its lease."""
+        """Keeps versions readable, all as of one instant; returns the granted pin, to renew within its lease."""
         request = read_pb2.PinVersionsRequest(
             pin_id=pin_id or uuid7(), tables=tables, principal=self._principal, lease_ms=lease_ms
         )
@@ -116,10 +119,10 @@ class ReadCalls(Caller):
         )
 
     def renew_pin(self, pin_id: str, *, lease_ms: int = 0) -> int:
-        """The lease granted from here on; 0 asks for as long as before."""
+        """Renews a pin and returns the granted lease; 0 asks for the same as before."""
         request = read_pb2.RenewPinRequest(pin_id=pin_id, lease_ms=lease_ms)
         return self._call(self._reads.RenewPin, request).lease_ms
 
     def unpin(self, pin_id: str) -> None:
-        """Releases a pin; a version that nothing else holds may then be purged."""
+        """Ends a pin; a version that nothing else holds can then be purged."""
         self._call(self._reads.Unpin, read_pb2.UnpinRequest(pin_id=pin_id))

@@ -1,6 +1,6 @@
-"""Which refusals are worth the same call again, how soon, and for how long.
+"""Which refusals justify repeating the call, how soon, and for how long.
 
-A call is repeated with the same ids, so the service answers it as it did the first time.
+A call is repeated with the same ids, so the service returns its first answer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential, with full jitter: callers that failed together don't come back together."""
+    """Exponential back-off with full jitter, so that callers that failed together don't return together."""
 
     base_s: float
     longest_s: float
 
     def delay_s(self, attempt: int, chance: float) -> float:
-        """Before repeat number `attempt`, counted from 0; `chance` in [0, 1)."""
+        """The delay before repeat number `attempt`, counted from 0; `chance` is in [0, 1)."""
         return chance * min(self.longest_s, self.base_s * 2.0 ** min(attempt, 30))
 
 
@@ -45,7 +45,7 @@ def _sleep_and_revive(sleep: Callable[[float], None], revive: Callable[[], None]
 
 
 class Retries:
-    """Repeats a call within a budget of time, measured from its first failure."""
+    """Repeats a call within a time budget, measured from its first failure."""
 
     def __init__(
         self,
@@ -57,7 +57,10 @@ class Retries:
         revive: Callable[[], None] | None = None,
         contact: Callable[[], None] = lambda: None,
     ) -> None:
-        """`revive` is called after each pause, `contact` before each call: it may say at once that nobody is there."""
+        """Makes retries.
+
+        `revive` is called after each pause, `contact` before each call: it can report at once that no service answers.
+        """
         self._contact = contact
         self._budget_s = budget_s
         self._sleep = sleep if revive is None else partial(_sleep_and_revive, sleep, revive)
@@ -65,7 +68,7 @@ class Retries:
         self._chance = chance
 
     def run(self, attempt: Callable[[], Answer], *, decides: Sequence[str] = ()) -> Answer:
-        """`decides`: ids of the transactions that the call may have committed where no answer comes."""
+        """Runs a call. `decides`: ids of transactions that the call may have committed if no answer comes."""
         self._contact()
         try:
             return attempt()
@@ -94,13 +97,13 @@ class Retries:
         raise last
 
     def patience(self) -> Patience:
-        """The same budget, for a stream that is opened again and again."""
+        """The same budget, for a stream that is reopened repeatedly."""
         self._contact()
         return Patience(self._budget_s, self._sleep, self._monotonic_s, self._chance)
 
 
 class Patience:
-    """Counts failures in a row; the budget is measured from the first of them."""
+    """Counts consecutive failures; the budget is measured from the first of them."""
 
     def __init__(
         self,
@@ -117,11 +120,11 @@ class Patience:
         self._deadline_s = 0.0
 
     def rewarded(self) -> None:
-        """Something came."""
+        """Resets the count after an answer."""
         self._failures = 0
 
     def pause(self, error: MetaServiceError) -> None:
-        """Before the next attempt; raises the error where there should be none."""
+        """Pauses before the next attempt; raises the error if there should be none."""
         backoff = BACKOFFS.get(error.kind)
         if self._failures == 0:
             self._deadline_s = self._monotonic_s() + self._budget_s

@@ -33,7 +33,7 @@ STAY_S: Final = 60.0  # an empty frame keeps a quiet session: the service ends t
 
 
 class _Waiter:
-    """A sleeping caller. Its lock is a binary semaphore: held, save between a reply and the caller's waking."""
+    """A sleeping caller. Its lock is a binary semaphore: held, except between a reply and the caller's waking."""
 
     __slots__ = ("left", "lock", "replies")
 
@@ -74,12 +74,12 @@ class Session:
 
     @property
     def is_refused(self) -> bool:
-        """It ended before its first answer, and not because the service was away."""
+        """Whether it ended before its first answer, and not because the service was away."""
         end = self._end
         return end is not None and not self._answered and end.kind is not ErrorKind.UNAVAILABLE
 
     def call(self, request: wire.SessionRequest, timeout_s: float) -> list[wire.SessionReply]:
-        """Sends a request's calls, in their order, in one frame; their numbers are set here."""
+        """Sends a request's calls in order, in one frame; sets their numbers."""
         waiter = _per_thread.waiter
         if waiter is None:
             waiter = _per_thread.waiter = _Waiter()
@@ -114,7 +114,7 @@ class Session:
         return replies
 
     def _give_up(self, numbers: list[int]) -> bool:
-        """Whether any of them had no answer yet."""
+        """Gives up on calls; returns whether any of them had no answer yet."""
         return sum(self._waiting.pop(number, None) is not None for number in numbers) > 0
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class Session:
                 return  # another caller woke it between the two lines; it sees both calls
 
     def _frames(self) -> Iterator[bytes]:
-        """Serialized requests, joined: protobuf merges repeated fields of messages that follow each other."""
+        """Serialized requests, joined: protobuf merges repeated fields of consecutive messages."""
         queue = self._queue
         while self._end is None:
             if not queue:
@@ -183,7 +183,7 @@ class Session:
         self._wake_sender()
 
     def _broken(self) -> MetaServiceError:
-        """An error of its own for every caller: a traceback belongs to one thread."""
+        """A new error for every caller, because a traceback belongs to one thread."""
         end = self._end
         message = "" if end is None else str(end)
         return build_error(ErrorKind.UNAVAILABLE, "SESSION_BROKEN", message)

@@ -1,4 +1,4 @@
-"""A transaction as its writer holds it: begun, fed with files, and ended once."""
+"""A transaction for its writer: begun, given files, and ended once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUEUE_FILES_MAX: Final = 500
 
 
 class TransactionCalls(Protocol):
-    """What a transaction asks of its client."""
+    """The client's calls that a transaction uses."""
 
     def begin_now(self, begin: wire.BeginTransactionRequest) -> wire.BeginTransactionResponse: ...
     def register(
@@ -39,7 +39,7 @@ class TransactionCalls(Protocol):
 
 
 class _Registered:
-    """What was handed in for one table: a path counts once, a delete set among the files but without its rows."""
+    """The files registered for one table: a path counts once; a delete set counts as a file, but not its rows."""
 
     __slots__ = ("paths", "rows")
 
@@ -49,7 +49,7 @@ class _Registered:
 
 
 class Transaction:
-    """Made by `MetaClient.begin`. As a context manager it aborts where it was not committed."""
+    """Made by `MetaClient.begin`. As a context manager it aborts if it was not committed."""
 
     __slots__ = (
         "__weakref__",
@@ -91,7 +91,7 @@ class Transaction:
         self._ended = False
 
     def begin(self) -> None:
-        """Where that has not been: other calls do it as they need it."""
+        """Sends a begin that was put off; other calls do so when they need it."""
         if self._begin is None or self._ended:
             return
         self._is_sent = True
@@ -103,9 +103,9 @@ class Transaction:
 
     @property
     def tables(self) -> Mapping[str, wire.BegunTable]:
-        """What the service said of each table when the transaction began: its read version, its schema.
+        """The service's answer for each table at the begin: its read version, its schema.
 
-        Of one that began with its commit nothing was asked.
+        Empty if the transaction began together with its commit.
         """
         self.begin()
         return self._tables
@@ -116,7 +116,7 @@ class Transaction:
         files: Iterable[common_pb2.DataFile],
         delete_sets: Iterable[common_pb2.DeleteSet] = (),
     ) -> wire.RegisterFilesResponse:
-        """May be called often; a path handed in twice counts once."""
+        """Registers files, in any number of calls; a path registered twice counts once."""
         files = list(files)
         delete_sets = list(delete_sets)
         self._send_queued()
@@ -127,7 +127,7 @@ class Transaction:
     def queue(self, table_id: str, files: Iterable[common_pb2.DataFile]) -> None:
         """Registers with the next call, in its frame: a round trip less for a small transaction.
 
-        What is wrong with the files is told by that call.
+        That call reports errors of the files.
         """
         files = list(files)
         size = size_of(files)
@@ -162,9 +162,10 @@ class Transaction:
     def commit(
         self, changes: Iterable[common_pb2.Change], cursors: Sequence[wire.CursorMove] = ()
     ) -> common_pb2.Committed:
-        """Raises ConflictError where the race is lost; says how many files the service must have registered.
+        """Commits, with the number of files that the service must have registered. Raises ConflictError after a lost
+        race.
 
-        The cursors go on with the commit, or not at all.
+        The cursors advance with the commit, or not at all.
         """
         self._is_sent = True
         try:
@@ -178,12 +179,12 @@ class Transaction:
         return answer.committed
 
     def explain(self, changes: Iterable[common_pb2.Change]) -> wire.ExplainTransactionResponse:
-        """What a commit would answer now."""
+        """The answer that a commit would get now."""
         self._send_queued()
         return self._calls.explain(self.txn_id, self._counted(changes))
 
     def abort(self, reason: str = "") -> None:
-        """Ends the transaction; nothing of it becomes visible."""
+        """Aborts the transaction; none of its changes becomes visible."""
         self._end()
         if self._is_sent:
             self._calls.abort(self.txn_id, reason)

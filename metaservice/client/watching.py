@@ -1,6 +1,6 @@
-"""A watch as its reader sees it: one sequence of commits, however often the stream below it breaks.
+"""A watch for its reader: one sequence of commits, however often the underlying stream breaks.
 
-Every stream begins after the last version that was handed out, so nothing is skipped and nothing comes twice.
+Every stream begins after the last version delivered, so no commit is skipped or repeated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protos.laketx.v1 import read_pb2
 
 
 class Stream(Protocol):
-    """What gRPC gives for a call that answers with a stream."""
+    """What gRPC returns for a call that answers with a stream."""
 
     def __iter__(self) -> Iterator[read_pb2.WatchResponse]: ...
 
@@ -30,7 +30,7 @@ def watch(
     patience: Patience,
     is_closed: Callable[[], bool],
 ) -> Generator[read_pb2.Version]:
-    """Ends when the client is closed; raises what repeating doesn't help, or when nothing came for too long."""
+    """Ends when the client is closed; raises errors that repeating can't solve, or if nothing came for too long."""
     request = read_pb2.WatchRequest(table_id=table_id, after_version=after_version)
     while not is_closed():
         try:

@@ -1,1 +1,1 @@
-"""Decisions, as pure functions of their arguments: no clock, randomness, id-making, disk, socket, thread or log."""
+"""Decisions, as pure functions of their arguments: no clock, randomness, id generation, disk, socket, thread or log."""

@@ -1,5 +1,7 @@
-"""Commit times: they never repeat, never go back, and never fall at or below a time that was answered. And whether the
-wall clock can be believed."""
+"""Commit times: they never repeat, never go back, and never fall at or below an answered time.
+
+Also whether the wall clock can be trusted.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,11 @@ def next_commit_time(now_us: int, last_commit_us: int, answered_us: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """What the clocks said at one moment. `up_ms` counts since the boot of that name, sleep included; without a name
-    it can be compared with no other instant's."""
+    """The clocks at one moment.
+
+    `up_ms` counts since the boot of that name, sleep included; without a name the instant can't be compared with
+    others.
+    """
 
     time_us: int
     boot: str = ""
@@ -22,9 +27,9 @@ class Instant:
 
 
 def clock_jump_ms(before: Instant, now: Instant, gap_ms: int) -> int:
-    """By how much the wall clock jumped between two instants.
+    """The jump of the wall clock between two instants.
 
-    Within one boot it is known. Else nothing says how long the machine was off: up to `gap_ms` are believed.
+    Within one boot it is known. Otherwise the time that the machine was off is unknown: up to `gap_ms` are accepted.
     """
     passed_ms = (now.time_us - before.time_us) // 1000
     if before.boot and before.boot == now.boot and now.up_ms >= before.up_ms:

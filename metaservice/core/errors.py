@@ -1,4 +1,4 @@
-"""The few kinds of error; each is the caller's next move.
+"""The few kinds of error; each kind is the caller's next step.
 
 An error has a kind, a stable reason and facts as fields; the sentence is for people and may change.
 """
@@ -11,7 +11,7 @@ from metaservice.core.sentences import SENTENCES
 
 
 class ErrorKind(Enum):
-    """What the caller does next."""
+    """The caller's next step."""
 
     INVALID = "fix the request"
     NOT_FOUND = "stop asking for it"
@@ -26,7 +26,7 @@ class ErrorKind(Enum):
 
 
 class MetaError(Exception):
-    """A refusal. Nothing was changed by the request that met it."""
+    """A refusal. The refused request has changed nothing."""
 
     def __init__(self, kind: ErrorKind, reason: str, message: str = "", /, **facts: object) -> None:
         self.kind = kind
@@ -41,4 +41,4 @@ def invalid(reason: str, message: str = "", /, **facts: object) -> MetaError:
 
 
 class BrokenInvariantError(Exception):
-    """The service contradicts itself: the process must end, the next start reads the log."""
+    """The service's state contradicts itself: the process must end; the next start reads the log."""

@@ -1,4 +1,4 @@
-"""Every bound in one place. Units last."""
+"""Every limit in one place. Units come last."""
 
 from __future__ import annotations
 

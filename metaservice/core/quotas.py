@@ -1,6 +1,6 @@
-"""Quotas: how much of the service all may have together, and one principal alone.
+"""Quotas: how much of the service all principals together, and each of them, can use.
 
-A refusal says whose quota is used up: with the fact `principal` it is that principal's, without it everybody's.
+A refusal says which quota is used up: with the fact `principal` that principal's, without it the quota of all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REQUESTS: Final = "requests"
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The most of all principals together, and of each."""
+    """The limits for all principals together and for each."""
 
     most: int
     each: int
@@ -47,14 +47,14 @@ DEFAULTS: Final[Mapping[str, Quota]] = {
 SAYS: Final[Mapping[str, str]] = {
     SESSIONS: "session streams at a time",
     WATCHERS: "watches at a time",
-    PLANS: "plans and listings of files that are being sent at a time",
-    REGISTRATIONS: "registrations of files that are being received at a time",
-    CHECKS: "checks of the store, watches of health and reflections at a time",
+    PLANS: "plans and file listings at a time",
+    REGISTRATIONS: "file registrations at a time",
+    CHECKS: "store checks, health watches and reflection calls at a time",
     TRANSACTIONS: "open transactions",
     STAGED_FILES: "files staged by open transactions",
-    STAGED_BYTES: "bytes of memory for what open transactions have staged",
+    STAGED_BYTES: "bytes of memory for files staged by open transactions",
     PINS: "pins",
-    REQUESTS: "requests a second",
+    REQUESTS: "requests per second",
 }
 REASONS: Final[Mapping[str, str]] = {
     SESSIONS: "TOO_MANY_SESSIONS",
@@ -72,14 +72,14 @@ assert DEFAULTS.keys() == SAYS.keys() == REASONS.keys()
 
 
 def flag(quota: str) -> str:
-    """The setting of a quota, without its ending."""
+    """The setting of a quota, without its suffix."""
     return "--" + quota.replace("_", "-")
 
 
 def refusal(quota: str, most: int, principal: str | None = None) -> MetaError:
-    """Without a principal it is everybody's quota that is used up."""
+    """The refusal; without a principal the quota of all is used up."""
     if principal is None:
-        text = f"the service takes {most} {SAYS[quota]}: wait, or raise {flag(quota)}-max"
+        text = f"the service allows {most} {SAYS[quota]}: wait, or raise {flag(quota)}-max"
         return MetaError(ErrorKind.EXHAUSTED, REASONS[quota], text, quota=quota, most=most)
-    text = f"a principal may have {most} {SAYS[quota]}: wait, or raise {flag(quota)}-each"
+    text = f"a principal can have {most} {SAYS[quota]}: wait, or raise {flag(quota)}-each"
     return MetaError(ErrorKind.EXHAUSTED, REASONS[quota], text, quota=quota, most=most, principal=principal)

@@ -1,4 +1,4 @@
-"""Protobuf's bytes of a number: records and answers put encoded messages into others without taking them apart."""
+"""Protobuf's varints: records and answers embed encoded messages without parsing them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 
 def varint(number: int) -> bytes:
-    """Protobuf's bytes of a number that is not negative."""
+    """The protobuf encoding of a non-negative number."""
     if number < 0x4000:
         return _SHORT[number]
     return _LONGER[number & 0x3FFF] + varint(number >> 14)

@@ -1,1 +1,1 @@
-"""The edge: turns the wire into the service's words and back, and decides nothing."""
+"""The edge: converts between the wire and the service's types, and decides nothing."""

@@ -1,4 +1,4 @@
-"""How long nobody has asked anything: what a server needs to know that ends by itself."""
+"""The time without calls, for a server that stops by itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST_CALL_S: Final = 5.0  # whoever started the server, or waits for it, needs 
 
 
 class Activity:
-    """Counts the calls under way, streams included. Once closed it lets no call in."""
+    """Counts the calls under way, streams included. Once closed it refuses calls."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -32,7 +32,7 @@ class Activity:
             self._ended_s = time.monotonic()
 
     def close_if_idle(self, idle_s: float) -> float:
-        """Close where nothing was under way for so long and answer 0; else the seconds after which it may be so."""
+        """Closes and returns 0 if nothing was under way for this long; otherwise the seconds until that may be so."""
         with self._mutex:
             left_s = idle_s if self._calls else self._ended_s + idle_s - time.monotonic()
             self._closed = left_s <= 0

@@ -72,7 +72,7 @@ class AdminServicer(Servicer, admin_pb2_grpc.AdminServiceServicer):
 
 
 def pin_place(token: str) -> tuple[str, int]:
-    """The last row that was listed."""
+    """The last row of the page."""
     if not token:
         return ("", -1)
     identity, _, row = token.partition(":")

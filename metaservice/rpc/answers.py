@@ -46,7 +46,7 @@ RULE_SAYS: Final = {
 
 
 def status(error: MetaError) -> status_pb2.Status:
-    """With facts as long as gRPC takes them."""
+    """A status, with facts up to gRPC's limit."""
     chars = FACT_CHARS_MAX
     while (found := _status(error, chars)).ByteSize() > limits.STATUS_BYTES_MAX and chars > FACT_CHARS_MIN:
         chars //= 2
@@ -97,7 +97,7 @@ def committed(txn: Txn) -> common_pb2.Committed:
 
 
 def fill_committed(answer: common_pb2.Committed, txn: Txn) -> None:
-    """Into the place where it is to stand: a message that is handed to another one is copied."""
+    """Fills the message in place: a message that is passed to another one is copied."""
     answer.commit_time_us = time_us = txn.commit_time_us
     for one in txn.outcomes:
         table = answer.tables.add()
@@ -146,7 +146,7 @@ Outcome = transaction_pb2.CommitTransactionResponse | transaction_pb2.AppendResp
 
 
 def fill_outcome(answer: Outcome, txn: Txn) -> None:
-    """How a transaction ended that was decided."""
+    """The outcome of a decided transaction."""
     if txn.conflict is not None:
         answer.conflict.CopyFrom(conflict(txn.conflict))
     else:
@@ -202,7 +202,7 @@ def transaction(txn: Txn) -> transaction_pb2.Transaction:
 
 
 def table(view: TableView, meta: TableMeta | None = None) -> catalog_pb2.Table:
-    """With its newest metadata, or with that of a version."""
+    """The table with its newest metadata, or with that of a version."""
     meta = meta or view.meta
     return catalog_pb2.Table(
         table_id=meta.table_id,

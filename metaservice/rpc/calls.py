@@ -1,6 +1,7 @@
-"""One function for each call that a decider's job answers: request in, a job out whose result is the wire's answer.
+"""One function per call that a decider's job answers: it takes the request and returns a job whose result is the wire's
+answer.
 
-The unary methods and the session stream share them. A job runs on the decider's thread.
+The unary methods and the session stream share them. Jobs run on the decider's thread.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Calls:
         return self._begin(request, wire_changes.begin(request, self._metas([one.table_id for one in request.tables])))
 
     def prepared_begin(self, request: transaction_pb2.BeginTransactionRequest) -> Beginning:
-        """Any thread: a large request is converted before the decider's turn."""
+        """Any thread: converts a large request before the decider's turn."""
         if request.ByteSize() <= CONVERTED_IN_TURN_MAX:
             return partial(self.begin, request)
         try:
@@ -101,7 +102,7 @@ class Calls:
         return self.register_entries(request.txn_id, request.table_id, self.entries(request))
 
     def entries(self, request: transaction_pb2.RegisterFilesRequest) -> list[Entry]:
-        """Any thread: check and convert what is to be registered."""
+        """Any thread: checks and converts entries to register."""
         txn = self.decider.state.open.get(wire.txn_id(request.txn_id))
         table_id = wire.table_id(request.table_id)
         mine = txn.tables.get(table_id) if txn is not None else None
@@ -121,7 +122,7 @@ class Calls:
         return self._decide(self._commit(request))
 
     def prepared_commit(self, request: transaction_pb2.CommitTransactionRequest) -> Committing:
-        """Any thread: a large request is converted before the decider's turn."""
+        """Any thread: converts a large request before the decider's turn."""
         is_open = request.txn_id in self.decider.state.open
         if request.ByteSize() <= CONVERTED_IN_TURN_MAX or not is_open:
             return partial(self.commit, request)
@@ -135,7 +136,7 @@ class Calls:
         return lambda: self._decide(parsed) if self._are_current(metas) else self.commit(request)
 
     def _decide(self, parsed: CommitRequest) -> transaction_pb2.CommitTransactionResponse:
-        """What was parsed stays parsed when judging takes more than one turn."""
+        """Decides; a parsed request is kept when judging takes more than one turn."""
         try:
             return answers.commit_answer(self.maintenance.commit(parsed))
         except Again:
@@ -214,7 +215,7 @@ class Calls:
 
 
 class Servicer:
-    """Methods of a service, over the calls."""
+    """The methods of a service, on top of the calls."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls

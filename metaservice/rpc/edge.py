@@ -57,20 +57,20 @@ Parse = Callable[[bytes], Any] | None
 
 
 class CallId(NamedTuple):
-    """What the log says of a call."""
+    """The call's facts for the log."""
 
     request_id: str
     principal: str
 
 
 def principal_of(metadata: Mapping[str, Any]) -> str:
-    """Whose quotas a call counts for, as its client says; empty: it doesn't."""
+    """The principal whose quotas the call uses, as its client says; empty: none."""
     given = metadata.get(PRINCIPAL)
     return unquote(str(given))[:PRINCIPAL_CHARS_MAX] if given else ""
 
 
 class Routed:
-    """A handler that runs on the threads of its lane: gRPC looks for the attribute."""
+    """A handler that runs on the threads of its lane: gRPC reads the attribute."""
 
     __slots__ = ("_call", "experimental_thread_pool")
 
@@ -84,7 +84,7 @@ class Routed:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Where calls run."""
+    """The lanes, by kind of call."""
 
     calls: Lane
     probes: Lane
@@ -114,7 +114,7 @@ class Lanes:
         return self.probes if name == PROBES else self.streams[name]
 
     def check(self, lane: Lane, principal: str) -> None:
-        """Refuse what finds no thread now. On gRPC's thread, which hands the call over next."""
+        """Refuses a call for which no thread is free. On gRPC's thread, which passes the call on next."""
         quota = self.quotas.get(lane.name)
         if lane.is_full():
             if quota is None:
@@ -129,8 +129,9 @@ class Lanes:
 
 
 class Edge(grpc.ServerInterceptor):
-    """Gives calls their threads, turns refusals into statuses, logs calls with their request id, and stops the process
-    on the unexpected."""
+    """Gives calls their threads, turns refusals into statuses, logs calls with their request id, and ends the process
+    on unexpected errors.
+    """
 
     def __init__(
         self,
@@ -205,7 +206,7 @@ class Edge(grpc.ServerInterceptor):
         return single
 
     def _received(self, call: Call, take: Call, lane: Lane) -> Call:
-        """A stream of requests, one answer."""
+        """A stream of requests with one answer."""
 
         def received(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
             self._streams.open(context, lane)
@@ -217,7 +218,7 @@ class Edge(grpc.ServerInterceptor):
         return received
 
     def _sent(self, call: Call, take: Call, lane: Lane, method: str, call_id: CallId) -> Call:
-        """A stream of answers: it is not idle when one was taken by the client's side."""
+        """A stream of answers: it is active when the client's side takes one."""
         activity = self._activity_of(method)
 
         def sent(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
@@ -254,7 +255,7 @@ class Edge(grpc.ServerInterceptor):
         return many
 
     def _activity_of(self, method: str) -> Activity:
-        """Probes keep no service alive that would end by itself."""
+        """The activity of a call; probes don't keep a service alive."""
         return Activity() if method.startswith("/grpc.") else self._activity
 
     def _refuse(self, error: Exception, context: grpc.ServicerContext, method: str, call_id: CallId) -> None:

@@ -1,7 +1,7 @@
-"""What clients hold of another history is refused: an interceptor, so that no method has to think of it.
+"""Refuses what clients hold of another history, in an interceptor, so that no method has to check it.
 
-A page token carries the epoch in front of what its method put into it: `2-9f31c0d47a55.ZXZlbnRz`. A client that holds
-versions, pins or cursors says in the metadata of a call, `x-laketx-epoch`, which history it means.
+A page token has the epoch before its method's content: `2-9f31c0d47a55.ZXZlbnRz`. A client that holds versions, pins or
+cursors names its history in the metadata of a call, `x-laketx-epoch`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEALED = re.compile(r"(?P<epoch>\d{1,19}-[0-9a-f]{1,32})\.(?P<token>.+)\Z", re.
 
 
 class Epochs(grpc.ServerInterceptor):
-    """Stands inside of whatever turns refusals into statuses."""
+    """An interceptor inside the one that turns refusals into statuses."""
 
     def __init__(self, epoch: Callable[[], str]) -> None:
         self._epoch = epoch
@@ -81,7 +81,7 @@ def check_epoch(expected: str, epoch: str) -> None:
 
 
 def open_token(token: str, epoch: str) -> str:
-    """What a method had put into a page token of this history."""
+    """The method's content of a page token of this history."""
     sealed = _SEALED.match(token)
     if sealed is None:
         raise invalid("PAGE_TOKEN_INVALID")

@@ -1,4 +1,4 @@
-"""Metrics over HTTP in Prometheus's text format, on a port of their own: GET /metrics, nothing else."""
+"""Metrics over HTTP in Prometheus's text format, on a port of its own: GET /metrics, nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
 class Collector:
-    """Reads every metric at a scrape, so counting costs nothing more than an addition."""
+    """Reads every metric at a scrape, so that counting costs only an addition."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._readings = metrics.readings
@@ -31,7 +31,7 @@ class Collector:
 
 
 class Exporter:
-    """Listens from the moment that it is made; `address` is host:port."""
+    """Listens from its construction; `address` is host:port."""
 
     def __init__(self, address: str, metrics: Metrics) -> None:
         host, _, port = address.rpartition(":")
@@ -68,7 +68,7 @@ def _handler(collector: Collector) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            """A scrape is no event."""
+            """Scrapes are not logged."""
 
     return Scrape
 
@@ -90,7 +90,7 @@ def _family(metric: Metric, values: Iterable[tuple[Sequence[str], Value]]) -> Fa
 
 
 def _by_labels(reading: Reading) -> list[tuple[Sequence[str], Value]]:
-    """Copied in one step of the interpreter: others change it meanwhile."""
+    """Copied in one step of the interpreter, because other threads change it."""
     if not isinstance(reading, Mapping):
         return [((), reading)]
     return [((labels,) if isinstance(labels, str) else labels, value) for labels, value in list(reading.items())]

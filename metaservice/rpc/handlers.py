@@ -1,4 +1,4 @@
-"""gRPC's handlers, whatever they take and answer: one request or a stream, one answer or a stream."""
+"""gRPC's handlers of all four kinds: one request or a stream, one answer or a stream."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Call = Callable[[Any, grpc.ServicerContext], Any]  # the request, or the iterato
 
 
 def call_of(handler: Handler) -> Call:
-    """The method that serves the handler's calls."""
+    """The method of the handler."""
     return cast(Call, getattr(handler, _kind(handler)))
 
 
 def wrapping(handler: Handler, wrap: Callable[[Call], Call]) -> Handler:
-    """The same, with its method wrapped."""
+    """The same handler with a wrapped method."""
     replaced = handler._replace(**{_kind(handler): wrap(call_of(handler))})  # type: ignore[attr-defined]
     return cast(Handler, replaced)
 

@@ -1,8 +1,8 @@
-"""Threads for calls, a lane for each kind: what crowds one lane takes nothing from the others.
+"""Threads for calls, in a lane for each kind: a crowded lane takes nothing from the others.
 
 gRPC gives every call a thread for as long as it lasts, a stream for hours. So streams have lanes of their own, with a
-slot for each thread, and a stream that finds none is refused at once. Calls that end by themselves may wait for a
-thread. Whether there is room is asked on gRPC's one thread that takes calls in, right before the call is handed over.
+slot per thread, and a stream without a slot is refused at once. Calls that end by themselves may wait for a thread. The
+check for room runs on gRPC's one accepting thread, right before the call is passed on.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ STOP_S: Final = 1.0  # for each thread; what is under way was cancelled before
 
 
 class Lane(ThreadPoolExecutor):
-    """A bounded number of threads, started as they are needed. What was started stays.
+    """A bounded number of threads, started when needed. A started thread stays.
 
-    gRPC takes Python's pool and nothing else, but that one fails for good where the system gives no thread: a call is
-    queued that nobody serves, and gRPC's own thread ends. Here a lane goes on with the threads that it has.
+    gRPC accepts only Python's pool, but that one fails permanently if the system gives no thread: a call is queued that
+    no thread serves, and gRPC's own thread ends. A lane continues with the threads that it has.
     """
 
     def __init__(self, name: str, threads: int, *, waiting: int = 0, ready: int = 0) -> None:
-        """`waiting`: calls that may wait for a thread. `ready`: threads that are there from the start."""
+        """`waiting`: calls that may wait for a thread. `ready`: threads that are started at once."""
         super().__init__(max(threads, 1), thread_name_prefix=name)
         self.name = name
         self.threads = threads
@@ -43,14 +43,14 @@ class Lane(ThreadPoolExecutor):
 
     @property
     def is_crowded(self) -> bool:
-        """No thread is free."""
+        """Whether no thread is free."""
         return self.taken >= self.threads
 
     def is_full(self) -> bool:
         return self.taken >= self.most
 
     def has_thread(self) -> bool:
-        """Whether the next call is served; starts a thread where that takes one more."""
+        """Whether the next call can be served; starts a thread if that is needed."""
         if self.taken >= self._started < self.threads:
             try:
                 self._start()
@@ -66,7 +66,7 @@ class Lane(ThreadPoolExecutor):
         return future
 
     def seat(self, principal: str) -> Seat:
-        """This lane, for one call, which is counted as the principal's for as long as it lasts."""
+        """This lane for one call, which counts for the principal as long as it lasts."""
         return Seat(self, principal)
 
     def hold(self, principal: str, step: int) -> None:
@@ -76,12 +76,12 @@ class Lane(ThreadPoolExecutor):
                 del self.held[principal]
 
     def use(self) -> tuple[int, dict[str, int]]:
-        """The calls that run or wait, in all and by principal."""
+        """The calls that run or wait, in total and by principal."""
         with self._mutex:
             return self.taken, dict(self.held)
 
     def stop(self) -> None:
-        """End the threads that have nothing to do: a process that exits must leave none inside of gRPC."""
+        """Ends idle threads: a process that exits must not leave one inside gRPC."""
         for _ in self._threads_started:
             self._queue.put(None)
         for thread in self._threads_started:
@@ -113,7 +113,7 @@ class Lane(ThreadPoolExecutor):
 
 
 class Seat(ThreadPoolExecutor):
-    """A lane as one call takes it. Of a pool it has what gRPC uses: `submit`."""
+    """A lane for one call, with the part of a pool that gRPC uses: `submit`."""
 
     def __init__(self, lane: Lane, principal: str) -> None:  # no threads of its own
         self._lane = lane

@@ -160,7 +160,7 @@ class TaskMethods(Servicer):
         return wire_tasks.task_message(task, *self._table_of(task), size_bytes)
 
     def _messages(self, tasks: Sequence[Task]) -> Iterator[pb.MaintenanceTask]:
-        """All in one answer."""
+        """All tasks in one answer."""
         for task in tasks:
             yield self._message(task, limits.ANSWER_ITEMS_BYTES_MAX // len(tasks))
 
@@ -180,7 +180,7 @@ def _priority(number: int) -> int:
 
 
 def _page_of(task: Task) -> tuple[str, str, str, str]:
-    """What a token is good for: the inputs are others after another claim, and none after the end."""
+    """The state that a token is bound to: another claim has other inputs, and an ended task has none."""
     return "GetTask", task.task_id, str(task.fence), str(int(task.state))
 
 

@@ -115,7 +115,7 @@ def _place_text(mark: Tag | Cursor) -> bytes:
 
 
 def _place(raw: bytes) -> tuple[str, str]:
-    """The last one that was listed."""
+    """The last item of the page."""
     table_id, colon, name = raw.decode(errors="replace").partition(":")
     if raw and not (colon and wire.CANONICAL_UUID.match(table_id) and wire.MARK_NAME.match(name)):
         raise invalid("PAGE_TOKEN_INVALID")

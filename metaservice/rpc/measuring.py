@@ -1,4 +1,4 @@
-"""Counts calls, their times, their refusals, and the streams that are open."""
+"""Counts calls, their times, their refusals, and open streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metaservice.service.decider.failures import as_refusal
 
 
 class Measuring(grpc.ServerInterceptor):
-    """Stands inside of whatever turns refusals into statuses, outside of what refuses."""
+    """An interceptor inside the one that turns refusals into statuses, and outside those that refuse."""
 
     def __init__(self, metrics: CallMetrics) -> None:
         self._metrics = metrics

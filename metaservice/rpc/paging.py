@@ -1,7 +1,7 @@
-"""Answers cut by bytes, page sizes and tokens.
+"""Answers split by bytes, page sizes and tokens.
 
-What is listed or streamed is cut by a `Room`: pages and parts alike. A token is opaque, and good only for the call and
-the filters that it came from.
+Lists and streams are split by a `Room`, pages and parts alike. A token is opaque, and valid only for the call and the
+filters that it came from.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Item = TypeVar("Item", bound=Message | str)
 
 
 class Room:
-    """What is left of an answer for items. The first one always finds room."""
+    """The remaining room of an answer. The first item always fits."""
 
     __slots__ = ("count", "left")
 
@@ -34,7 +34,7 @@ class Room:
         self.count = 0
 
     def takes(self, size_bytes: int) -> bool:
-        """Whether an item goes in; then it is in."""
+        """Adds an item if it fits; returns whether it did."""
         left = self.left - size_bytes - FRAME_BYTES
         if left < 0 and self.count:
             return False
@@ -48,7 +48,7 @@ def size_of(item: Message | str) -> int:
 
 
 def fitting(items: Iterable[Item], room: Room | None = None) -> Iterator[Item]:
-    """The first of them, as many as one answer holds by its bytes, at least one."""
+    """The first items, as many as one answer can carry by bytes, at least one."""
     room = room or Room()
     for item in items:
         if not room.takes(size_of(item)):
@@ -57,7 +57,7 @@ def fitting(items: Iterable[Item], room: Room | None = None) -> Iterator[Item]:
 
 
 def in_parts(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
-    """All of them, in parts that one answer holds by number and by bytes."""
+    """All items, in parts that one answer can carry by number and by bytes."""
     part: list[Item] = []
     room = Room()
     for item in items:
@@ -78,7 +78,7 @@ def page_size(asked: int) -> int:
 
 
 def page_start(token: str) -> str:
-    """Where a plain token points; empty for the first page."""
+    """The position of a plain token; empty for the first page."""
     try:
         return _decode(token).decode() if token else ""
     except UnicodeDecodeError:
@@ -90,7 +90,7 @@ def page_token(start: str) -> str:
 
 
 def bound_start(token: str, call: str, *filters: str) -> bytes:
-    """Where a token of this call with these filters points; empty for the first page."""
+    """The position of a token of this call and these filters; empty for the first page."""
     if not token:
         return b""
     raw = _decode(token)
@@ -100,7 +100,7 @@ def bound_start(token: str, call: str, *filters: str) -> bytes:
 
 
 def bound_token(start: bytes, call: str, *filters: str) -> str:
-    """Empty at the end."""
+    """The token of the next page; empty at the end."""
     return base64.urlsafe_b64encode(_binding(call, filters) + start).decode() if start else ""
 
 

@@ -1,4 +1,4 @@
-"""Reads the payloads of stored entries, which are the wire's own messages, for those who judge by rows."""
+"""Reads the payloads of stored entries, which are the wire's own messages, for judging by rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Bitmap:
 
 
 class WirePayloads:
-    """Of DataFile and DeleteSet."""
+    """The payloads DataFile and DeleteSet."""
 
     def bounds(self, payload: bytes, columns: Sequence[ColumnType]) -> Row:
         return _reader(tuple(columns)).read(payload)

@@ -36,7 +36,7 @@ MODES: Final = (
 
 
 class PlannedEntry(Protocol):
-    """A stored entry, as far as the wire shows it."""
+    """A stored entry, with the facts that the wire shows."""
 
     payload: bytes
     is_delete_set: bool
@@ -74,7 +74,7 @@ def column_types(meta: TableMeta, names: Iterable[str]) -> list[ColumnType]:
 
 
 class BoundsReader:
-    """From the bytes of a DataFile to the bounds of some columns."""
+    """Reads the bounds of some columns from the bytes of a DataFile."""
 
     def __init__(self, columns: Iterable[ColumnType]) -> None:
         self._places = {number: (place, wire_kind(kind)) for place, (number, kind) in enumerate(columns)}
@@ -99,7 +99,7 @@ class BoundsReader:
 
 
 def _known(value: common_pb2.Value, kind: str | None) -> SqlValue:
-    """A bound, or None where it is missing or of another type."""
+    """A bound; None if it is missing or has another type."""
     given = value.WhichOneof("kind")
     if given is None or given != kind:
         return None
@@ -136,7 +136,7 @@ def scan_answers(found: Scan, *, without_stats: bool, explain: bool) -> Iterator
 
 
 def live_entry(entry: PlannedEntry) -> bytes:
-    """LiveEntry around the stored payload."""
+    """A LiveEntry around the stored payload."""
     payload = entry.payload
     first_row_id = entry.first_row_id
     if first_row_id:
@@ -158,7 +158,7 @@ def _frame_without_stats(entry: PlannedEntry) -> bytes:
 
 
 def explanation(found: Explanation) -> read_pb2.PlanExplanation:
-    """The more parts a condition has, the shorter is each shown."""
+    """An explanation; the more parts a condition has, the shorter each is shown."""
     chars = min(limits.TEXT_CHARS_MAX, limits.EXPLANATION_CHARS_MAX // max(len(found.conjuncts), 1))
     return read_pb2.PlanExplanation(
         partitions=found.partitions,

@@ -1,6 +1,6 @@
-"""The standard health service: whether MetaService takes work, asked of the thread that decides.
+"""The standard health service: whether MetaService takes calls, as the deciding thread says.
 
-A service whose decider doesn't answer says NOT_SERVING, however well its other threads do.
+If the decider doesn't answer, the service is NOT_SERVING, even if its other threads do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Health(health_pb2_grpc.HealthServicer):
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Say NOT_SERVING from here on."""
+        """Answers NOT_SERVING from now on."""
         self._stopped.set()
 
     def _status(self) -> int:

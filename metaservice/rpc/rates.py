@@ -1,6 +1,6 @@
-"""Requests a second: a bucket for each principal and one for all, looked at before a call takes anything.
+"""Requests per second: a bucket for each principal and one for all, checked before a call takes anything.
 
-A bucket holds what two seconds allow. A frame of many calls may overdraw it; what follows then waits.
+A bucket holds the requests of two seconds. A frame of many calls can overdraw it; following calls then wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PRINCIPALS_MAX: Final = 10_000  # whose buckets are known; one that was forgotte
 
 
 class _Bucket:
-    """What is left, and what was taken in the current second and in the one before."""
+    """The requests left, and those taken in the current second and in the one before."""
 
     __slots__ = ("at_s", "before", "left", "second", "taken")
 
@@ -43,13 +43,13 @@ class _Bucket:
         self.taken += count
 
     def taken_in_last_second(self, now_s: float) -> int:
-        """The last whole one."""
+        """The requests of the last whole second."""
         ago = int(now_s) - self.second
         return (self.before, self.taken)[ago] if ago <= 1 else 0
 
 
 class Rates:
-    """Any thread."""
+    """The buckets. Any thread."""
 
     def __init__(self, quota: Quota, now_s: Callable[[], float] = time.monotonic) -> None:
         self._quota = quota
@@ -59,7 +59,7 @@ class Rates:
         self._each: OrderedDict[str, _Bucket] = OrderedDict()
 
     def take(self, principal: str, count: int = 1) -> None:
-        """Refuse where a bucket is empty."""
+        """Takes requests; refuses if a bucket is empty."""
         quota, now_s = self._quota, self._now_s()
         with self._mutex:
             bucket = self._each.get(principal)
@@ -75,7 +75,7 @@ class Rates:
             self._all.take(now_s, count)
 
     def use(self) -> tuple[int, dict[str, int]]:
-        """What was taken in the last whole second, by all and by each principal."""
+        """The requests of the last whole second, by all and by each principal."""
         with self._mutex:
             now_s, each = self._now_s(), list(self._each.items())
         shares = {principal: bucket.taken_in_last_second(now_s) for principal, bucket in each}

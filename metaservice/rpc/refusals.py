@@ -1,4 +1,4 @@
-"""Refusals in the log: a few of each reason and principal, and how many were left out."""
+"""Refusals in the log: a few per reason and principal, and the number left out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Seen:
 
 
 class RefusalLog:
-    """Any thread. A storm of refusals fills no disk."""
+    """The log of refusals, limited so that many of them don't fill the disk. Any thread."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -47,7 +47,7 @@ class RefusalLog:
         log.info(json.dumps(said))
 
     def _next(self, kind: tuple[str, str]) -> int | None:
-        """How many like it were left out before; None: leave this one out, too."""
+        """The number of similar refusals left out before; None: leave this one out too."""
         now_s = time.monotonic()
         with self._mutex:
             seen = self._seen.get(kind)

@@ -61,7 +61,7 @@ CANCEL_S: Final = 10.0  # for calls that were cancelled to end
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What the edge is bound by."""
+    """The limits of the edge."""
 
     listen: str
     threads: int = 64
@@ -143,7 +143,7 @@ class Server:
         self._server.start()
 
     def stop(self, grace_s: float) -> None:
-        """Take no new calls, let those under way end."""
+        """Refuses new calls and lets calls under way end."""
         self._sessions.stop()
         self._health.stop()
         self._watches.stop()

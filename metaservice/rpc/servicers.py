@@ -1,4 +1,4 @@
-"""The services but the catalog's and the operators': convert, ask, convert.
+"""The services except those of the catalog and of operators: convert, ask, convert.
 
 `Session`, `Watch` and `PlanScan` take or answer bytes, which the edge passes on as they are (`RAW_ANSWERS`).
 """

@@ -1,6 +1,6 @@
-"""The session stream: frames of calls in, frames of answers out, both as full as they happen to be.
+"""The session stream: frames of calls in, frames of answers out, each with whatever is ready.
 
-A reader thread hands the calls of a frame to the decider in their order; answers queue in a mailbox that the handler's
+A reader thread submits the calls of a frame to the decider in order. Answers queue in a mailbox, which the handler's
 thread empties into the next frame.
 """
 
@@ -57,11 +57,11 @@ class Sessions:
         self._prepare: dict[str, Prepare] = {"begin": calls.prepared_begin, "commit": calls.prepared_commit}
 
     def stop(self) -> None:
-        """Answer what has come, then end the streams: a client would keep its own open for as long as it lives."""
+        """Answers the received calls, then ends the streams: a client would keep its own open for its lifetime."""
         self.stopping = True
 
     def join(self) -> None:
-        """After the streams have ended: so do their readers."""
+        """Waits for the readers, which end with their streams."""
         self._readers.stop()
 
     def open(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -99,7 +99,7 @@ class Sessions:
         self._calls.decider.submit(jobs)
 
     def _jobs(self, sink: Sink, calls: Iterable[pb.SessionCall], prepare: Mapping[str, Prepare]) -> list[Job]:
-        """The calls in their order; appends that follow each other are one job."""
+        """The calls in order; consecutive appends are one job."""
         jobs: list[Job] = []
         appends: list[pb.SessionCall] = []
         for call in calls:
@@ -127,7 +127,7 @@ class Sessions:
 
 
 class _Talk:
-    """One session: calls that were read and answers that were sent, in jobs."""
+    """One session: calls read and answers sent, counted in jobs."""
 
     def __init__(self, sessions: Sessions, frames: Iterator[bytes], principal: str) -> None:
         self.outbox: Mailbox[Answer] = Mailbox()
@@ -161,14 +161,14 @@ class _Talk:
         return self.open - self._answered < OPEN_JOBS_MAX
 
     def _wait_for_room(self) -> None:
-        """Who doesn't take answers is read no further. Whoever sends looks at `_full` after it has counted."""
+        """Stops reading from a client that doesn't take its answers. The sender checks `_full` after it has counted."""
         with self._moved:
             self._full = True
             self._moved.wait_for(lambda: self._ended or self._has_room())
             self._full = False
 
     def read(self) -> None:
-        """On a thread of its own, until the client has no more frames."""
+        """Runs on a thread of its own, until the client has no more frames."""
         try:
             for raw in self._frames:
                 self._sessions.submit(self, raw)
@@ -190,7 +190,7 @@ def _refuse() -> object:
 
 
 def _frames(given: Iterable[tuple[Any, Any]]) -> Iterator[bytes]:
-    """One, but for the rare case that it is larger than an answer may be."""
+    """Usually one frame; more if it would be larger than an answer can be."""
     frame = _frame(given)
     raw = frame.SerializeToString()
     if len(raw) <= limits.ANSWER_BYTES_MAX:

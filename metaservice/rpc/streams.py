@@ -33,14 +33,14 @@ DEADLINE: Final = "deadline"
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """How long a stream may be idle, and how long it may last at all."""
+    """How long a stream can be idle, and how long it can last."""
 
     idle_s: float = 300.0
     deadline_s: float = 86_400.0
 
 
 class RunningTime:
-    """For how long the service has run, as of the last look."""
+    """How long the service has run, as of the last check."""
 
     __slots__ = ("s",)
 
@@ -49,7 +49,7 @@ class RunningTime:
 
 
 class OpenStream:
-    """A call that has not ended; `touch` is called when something has come or gone. `hears`: it looks at `over`."""
+    """A call that has not ended; `touch` is called for every message. `hears`: it checks `over`."""
 
     __slots__ = ("_context", "_time", "begun_s", "hears", "lane", "over", "over_s", "ring", "touched_s", "used")
 
@@ -74,7 +74,7 @@ class OpenStream:
             yield item
 
     def end(self, why: str) -> None:
-        """Ring; and cancel what can't hear it."""
+        """Rings; and cancels a stream that can't hear it."""
         now_s = self._time.s
         if not self.over:
             self.over, self.over_s = why, now_s
@@ -85,10 +85,10 @@ class OpenStream:
 
 
 class Streams:
-    """All of them, by their context."""
+    """All open streams, by their context."""
 
     def __init__(self, patience: StreamLimits, count_end: Callable[[str, str], None]) -> None:
-        """`count_end` is told the lane and why."""
+        """`count_end` is called with the lane and the cause."""
         self._patience = patience
         self._count_end = count_end
         self._open: dict[grpc.ServicerContext, OpenStream] = {}
@@ -114,7 +114,7 @@ class Streams:
         del self._open[context]
 
     def first(self, requests: Iterator[bytes], context: grpc.ServicerContext, lane: Lane) -> bytes | None:
-        """The request of a call that has one; None where the client sent none."""
+        """The request of a unary call; None if the client sent none."""
         self._waiting[context] = OpenStream(context, lane, self._running)
         try:
             return next(requests, None)
@@ -129,7 +129,7 @@ class Streams:
             looked_s = now_s
 
     def look(self, since_s: float) -> None:
-        """Ends what is due; `since_s`: since the last look."""
+        """Ends due streams; `since_s`: the seconds since the last check."""
         self._running.s += min(since_s, LOOK_S_MAX)
         now_s = self._running.s
         for stream in [*self._open.values(), *self._waiting.values()]:

@@ -1,9 +1,9 @@
-"""Watches: streams of a table's commits, in order, nothing skipped, nothing twice.
+"""Watches: streams of a table's commits, in order, without gaps or repeats.
 
-Each commit is read and encoded once, whatever the number of watchers: a frame is the joined bytes of its versions, as
-protobuf merges repeated fields of messages that follow each other. After a frame a watcher rests, the longer the more
-watchers there are, and what is committed meanwhile goes into its next frame: so all of them together cost a bounded
-number of frames a second. An idle watcher costs nothing but its thread.
+Each commit is read and encoded once, whatever the number of watchers: a frame is the joined bytes of its versions,
+because protobuf merges repeated fields of consecutive messages. After a frame a watcher pauses, the longer the more
+watchers there are, and commits during the pause go into its next frame. So all watchers together cost a bounded number
+of frames per second. An idle watcher costs only its thread.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SPREAD: Final = 0.618  # so that watchers who were woken together don't stay tog
 
 @dataclass(slots=True)
 class Encoded:
-    """The newest versions of a table, each as the bytes of an answer that holds it alone."""
+    """The newest versions of a table, each as the bytes of an answer that contains only it."""
 
     frames: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
     size_bytes: int = 0
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def put(self, version: int, frame: bytes) -> None:
-        """Older ones than those here are not kept: who lags behind must not take the room of those who don't."""
+        """Adds versions. Older versions than the present ones are not kept: a slow watcher must not displace them."""
         if version <= next(reversed(self.frames), -1):
             return
         self.frames[version] = frame
@@ -66,7 +66,7 @@ class Watches:
         self._encoded: LRUCache[str, Encoded] = LRUCache(TABLES_CACHED_MAX)
 
     def stop(self) -> None:
-        """End them all, and refuse others."""
+        """Ends all watches and refuses new ones."""
         self._calls.bells.stop()
 
     def open(self, request: read_pb2.WatchRequest, context: grpc.ServicerContext) -> Iterator[bytes]:

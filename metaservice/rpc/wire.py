@@ -1,4 +1,4 @@
-"""Wire <-> core. Everything from outside is checked here and refused with a reason and the facts."""
+"""Wire <-> core. All external input is checked here and refused with a reason and the facts."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _in_any_case(name: str, known: Iterable[str]) -> str | None:
 
 
 class _Predicates:
-    """Turns a predicate tree into core's, within bounds."""
+    """Converts a predicate tree to core's, within limits."""
 
     def __init__(self, types: Mapping[str, str]) -> None:
         self._types = types
@@ -256,7 +256,7 @@ def operation(number: int) -> Operation:
 
 
 def mark_name(name: str) -> str:
-    """Of a tag or a cursor."""
+    """The name of a tag or a cursor."""
     if not MARK_NAME.match(name):
         raise invalid("NAME_INVALID", "letters, digits, `_`, `-` and `.`, not first `-` or `.`", name=name[:64])
     return name

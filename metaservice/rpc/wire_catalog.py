@@ -1,4 +1,4 @@
-"""The catalog's requests, checked and in core's words."""
+"""The catalog's requests, checked and in core's types."""
 
 from __future__ import annotations
 

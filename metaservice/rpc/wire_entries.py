@@ -25,7 +25,7 @@ def check_path(path: str, txn: str) -> None:
 
 
 def external_file(message: common_pb2.DataFile) -> tuple[str, common_pb2.DataFile]:
-    """Its path in one spelling, and the message that says it; the request stays as it was sent."""
+    """An external file's path in one spelling, and the message with it; the request is not changed."""
     if len(message.path) > limits.PATH_CHARS_MAX:
         raise invalid("PATH_INVALID", "too long", most=limits.PATH_CHARS_MAX)
     path = canonical_file(message.path)
@@ -42,7 +42,7 @@ APPEND_KINDS = {int(FileKind.APPEND): FileKind.APPEND}
 
 
 def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: str, operation: Operation) -> list[Entry]:
-    """There may be very many: what they have in common is worked out once."""
+    """Data files. There may be very many, so their common parts are computed once."""
     folder, newest, partitioning = f"{txn}/", meta.schema_version, meta.partitioning
     mark, is_partitioned = schema_mark(newest), bool(partitioning.columns)
     is_plain = wire.PLAIN_NAME.match
@@ -101,7 +101,7 @@ def _carry_row_ids(entry: Entry, message: common_pb2.DataFile) -> None:
 
 @lru_cache(maxsize=1_024)
 def schema_mark(schema_version: int) -> bytes:
-    """What, behind a DataFile's bytes, sets its schema_version."""
+    """Bytes that set the schema_version when they follow a DataFile's bytes."""
     return common_pb2.DataFile(schema_version=schema_version).SerializeToString()
 
 

@@ -1,4 +1,4 @@
-"""Wire -> core, of what is judged row by row, and of what compactions say of their rows."""
+"""Wire -> core: the facts for judging row by row, and compactions' facts about their rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def key_sets(placed: Sequence[Placed]) -> tuple[KeySet, ...]:
 
 
 def check_ranges(message: common_pb2.DeleteSet, low: int, high: int) -> None:
-    """Ascending, apart, and from the smallest id to the largest."""
+    """Checks that ranges ascend, don't overlap, and reach from the smallest id to the largest."""
     spans = message.ranges
     if len(spans) > limits.ROW_RANGES_MAX:
         raise invalid("TOO_MANY_RANGES", count=len(spans), most=limits.ROW_RANGES_MAX)
@@ -39,14 +39,14 @@ def check_ranges(message: common_pb2.DeleteSet, low: int, high: int) -> None:
 
 
 def named_path(path: str) -> str:
-    """Of an entry that is there, or of none."""
+    """The path of an existing entry, or empty."""
     if len(path) > limits.PATH_CHARS_MAX:
         raise invalid("PATH_INVALID", "too long", path=path[:128], most=limits.PATH_CHARS_MAX)
     return path
 
 
 def check_size(entry: Entry) -> None:
-    """An answer holds it; one without statistics holds many."""
+    """Checks that an answer can carry the entry, and many of them without statistics."""
     size = len(entry.payload)
     if size > limits.ENTRY_BYTES_MAX:
         what = "keep it in a file, touch fewer" if entry.is_delete_set else "give fewer or shorter statistics"

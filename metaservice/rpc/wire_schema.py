@@ -26,7 +26,7 @@ PATH_CHARS_MAX = limits.NAME_CHARS_MAX * limits.TYPE_DEPTH_MAX
 
 
 def first_schema(table: catalog_pb2.Table) -> Schema:
-    """The schema of a table to be made; ids are the server's to give."""
+    """The schema of a new table; the server assigns the ids."""
     if len(table.columns) > limits.COLUMNS_MAX:
         raise invalid("COLUMNS_INVALID", count=len(table.columns), most=limits.COLUMNS_MAX)
     columns = [Column(one.name, one.type, one.nullable, _comment(one.comment)) for one in table.columns]

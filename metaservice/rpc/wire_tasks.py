@@ -62,7 +62,7 @@ def partitions(messages: Sequence[common_pb2.Partition], meta: TableMeta) -> lis
 
 
 def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) -> tuple[Group, ...]:
-    """An operator's plan: inputs alone."""
+    """An operator's explicit plan: inputs only."""
     if len(messages) > limits.TASK_GROUPS_MAX:
         raise invalid("TOO_MANY_GROUPS", count=len(messages), most=limits.TASK_GROUPS_MAX)
     found = []
@@ -77,7 +77,7 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
 
 
 def options(message: pb.TaskOptions, meta: TableMeta) -> Options:
-    """As asked, or the table's."""
+    """The requested options, or the table's."""
     otherwise = policy_of(meta).options
     target = wire.count(message.file_bytes_target, "file_bytes_target", limits.FILE_COUNT_MAX)
     target = target or otherwise.file_bytes_target
@@ -106,7 +106,7 @@ def options(message: pb.TaskOptions, meta: TableMeta) -> Options:
 def task_message(
     task: Task, name: str, partitioning: Partitioning | None, size_bytes: int = limits.ANSWER_ITEMS_BYTES_MAX
 ) -> pb.MaintenanceTask:
-    """Without its inputs; with as many groups as find room."""
+    """A task without its inputs; with as many groups as fit."""
     found = _bare(task, name)
     _fill(found, ((_group(group, partitioning), ()) for group in task.groups), size_bytes)
     found.groups_left_out = len(task.groups) - len(found.groups)
@@ -116,7 +116,7 @@ def task_message(
 def task_page(
     task: Task, name: str, partitioning: Partitioning | None, inputs: Inputs, start: int
 ) -> tuple[pb.MaintenanceTask, int]:
-    """With its inputs, and where the next page goes on; 0: nowhere."""
+    """A task with its inputs, and where the next page begins; 0: there is none."""
     found = _bare(task, name)
     pieces = (_with_inputs(_group(group, partitioning), group, inputs.get(group.place, ())) for group in task.groups)
     return found, _fill(found, pieces, limits.ANSWER_ITEMS_BYTES_MAX, start)
@@ -126,7 +126,7 @@ Pieces = tuple[pb.TaskGroup, Sequence[Callable[[], common_pb2.LiveEntry]]]
 
 
 def _fill(task: pb.MaintenanceTask, groups: Iterable[Pieces], size_bytes: int, start: int = 0) -> int:
-    """Groups and their entries, each a piece, from a place on; where to go on, 0: all are there."""
+    """Adds groups and their entries, piece by piece, from a position on; returns the next position, 0 at the end."""
     room, place = Room(size_bytes - task.ByteSize()), 0
     for group, entries in groups:
         first = place + 1
@@ -178,7 +178,7 @@ def _bare(task: Task, name: str) -> pb.MaintenanceTask:
 
 
 def plan_message(plan: TaskPlan, meta: TableMeta, of: Proposal) -> pb.MaintenanceTask:
-    """A task that isn't one yet; its inputs by path, as many as find room."""
+    """A proposed task; its inputs by path, as many as fit."""
     found = pb.MaintenanceTask(
         table_id=meta.table_id,
         table_name=meta.name,

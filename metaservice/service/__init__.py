@@ -1,1 +1,1 @@
-"""Use cases: read what is known, let core decide, write the decision."""
+"""Use cases: they read the state, let core decide, and write the decision."""

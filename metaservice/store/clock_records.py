@@ -1,4 +1,4 @@
-"""What the clocks said <-> bytes."""
+"""The state of the clocks <-> bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from protos.laketx.storage.v1 import records_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """`believed` is the last instant at which the clock was right as far as is known; `held_ms` of running time have
-    passed since where it is `held`."""
+    """`believed` is the last instant at which the clock was trusted; if it is `held`, `held_ms` of running time have
+    passed since.
+    """
 
     believed: Instant
     seen: Instant

@@ -1,4 +1,4 @@
-"""What a data folder must be before it is opened, and what its file system is asked."""
+"""The checks of a data folder before it is opened, and facts of its file system."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ _ROOM_TO_OPEN_BYTES = 2 << 20
 
 
 def refuse_a_backup(path: Path) -> None:
-    """An opening writes: it would spoil the backup, and tell its history a second time."""
+    """Refuses a backup: opening would write to it, and begin its history a second time."""
     if (path / MANIFEST).exists():
         how = f"laketx restore --backup {path} --data NEW_FOLDER"
         raise StoreUnusable(STORE_IS_BACKUP, path=str(path), found="a backup", restore_it_with=how)
 
 
 def refuse_half_a_store(path: Path) -> None:
-    """Without its file CURRENT, RocksDB takes a folder for a fresh one and begins at nothing."""
+    """Refuses a folder without the file CURRENT: RocksDB would treat it as new and begin empty."""
     if not (path / "CURRENT").exists() and any(path.glob("*.sst")):
         raise StoreUnusable(STORE_DAMAGED, path=str(path), found="tables but no file CURRENT")
 
 
 def refuse_without_room(path: Path) -> None:
-    """Opening writes what the logs hold into tables. Each attempt that runs out of room leaves tables behind that no
-    later attempt counts, until one succeeds: a service that is started again and again would fill what others free.
+    """Refuses to open if the disk is too full.
+
+    Opening writes the contents of logs into tables. An attempt that runs out of room leaves tables behind that later
+    attempts don't count, so a service that is restarted repeatedly would fill the disk.
     """
     logs_bytes = sum(log.stat().st_size for log in path.glob("*.log"))
     needed_bytes = logs_bytes + logs_bytes // 50 + _ROOM_TO_OPEN_BYTES

@@ -1,6 +1,7 @@
-"""Backups as folders: a store's files and, written last, a manifest that names each of them with its size and digest.
+"""Backups as folders: a store's files and, written last, a manifest that names each file with its size and digest.
 
-A folder without a manifest is no backup, whatever else it holds: one that was cut off half-way can't be mistaken.
+A folder without a manifest is not a backup, whatever else it contains, so an interrupted backup can't be mistaken for
+one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CHUNK_BYTES: Final = 4 << 20
 
 
 class BackupUnusable(Exception):  # noqa: N818 - says what it is
-    """Not a backup, or not all of it; the reason is a word that stays."""
+    """Not a backup, or not a complete one; the reason is a stable word."""
 
     def __init__(self, reason: str, **facts: object) -> None:
         super().__init__(" ".join([reason, *(f"{name}={fact}" for name, fact in facts.items())]))
@@ -31,7 +32,7 @@ class BackupUnusable(Exception):  # noqa: N818 - says what it is
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A table at the moment of the backup."""
+    """A table's head at the moment of the backup."""
 
     table_id: str
     name: str
@@ -50,7 +51,7 @@ class FileDigest:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup holds."""
+    """The contents of a backup."""
 
     request_id: str
     version: str
@@ -77,13 +78,13 @@ def free_bytes(folder: Path) -> int:
 
 
 def list_digests(folder: Path) -> list[FileDigest]:
-    """Of all files but the manifest, by name."""
+    """The digests of all files except the manifest, by name."""
     paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
     return [FileDigest(path.name, path.stat().st_size, _digest(path)) for path in paths]
 
 
 def move_in(source: Path, target: Path) -> None:
-    """Give the files of one folder to another that isn't there yet: by name where both share a disk, else by copy."""
+    """Moves the files of one folder to a new one: by rename on the same disk, otherwise by copy."""
     if same_file_system(source, target.parent):
         source.rename(target)
     else:
@@ -92,7 +93,7 @@ def move_in(source: Path, target: Path) -> None:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy the plain files of a folder, durably."""
+    """Copies the plain files of a folder, durably."""
     target.mkdir()
     for path in sorted(source.iterdir()):
         if path.is_file() and path.name not in (MANIFEST, "LOCK"):
@@ -129,7 +130,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Every file is there with its bytes, and no other. Raises BackupUnusable."""
+    """Checks that every file exists with its bytes, and no other. Raises BackupUnusable."""
     for wrong in _differences(folder, manifest):
         raise BackupUnusable("BACKUP_DAMAGED", path=folder, found=wrong)
 

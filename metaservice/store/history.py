@@ -1,4 +1,4 @@
-"""Which history a store tells, where its warehouse lies, and the flag that keeps the purge waiting."""
+"""The history of a store, the location of its warehouse, and the flag that holds the purge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protos.laketx.storage.v1 import records_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """An epoch: `counter` counts restores, `ident` tells apart two stores restored from one backup."""
+    """An epoch: `counter` counts restores, `ident` distinguishes two stores restored from one backup."""
 
     counter: int = 1
     ident: str = "0"
@@ -20,25 +20,25 @@ class History:
 
     @property
     def epoch(self) -> str:
-        """As clients see it: opaque, equal for one history alone."""
+        """The epoch for clients: opaque, and equal only for the same history."""
         return f"{self.counter}-{self.ident}"
 
     @property
     def service_id(self) -> str:
-        """Names the service through all restores."""
+        """The service's id through all restores."""
         return self.first or self.ident
 
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """Where the mark of the service's warehouse lies, or is to lie; no location: nowhere yet."""
+    """The location of the warehouse's mark, set or planned; empty: none yet."""
 
     location: str = ""
     marked: bool = False
 
 
 def read_history(store: Store) -> History:
-    """A store that was never told is in its first."""
+    """The history; a store without a record is in its first."""
     raw = store.get(keys.EPOCH)
     if raw is None:
         return History()
@@ -54,7 +54,7 @@ def put_history(batch: Batch, history: History) -> None:
 
 
 def ensure_history(store: Store, ident: str) -> History:
-    """Give a store that has none its first history."""
+    """Records the first history of a store that has none."""
     if store.get(keys.EPOCH) is None:
         batch = Batch()
         put_history(batch, History(1, ident))
@@ -64,12 +64,12 @@ def ensure_history(store: Store, ident: str) -> History:
 
 
 def read_purge_hold(store: Store) -> str:
-    """Why nothing may be purged; empty: it may."""
+    """Why nothing may be purged; empty: it may be."""
     return (store.get(keys.PURGE_HOLD) or b"").decode()
 
 
 def put_purge_hold(batch: Batch, reason: str) -> None:
-    """With no reason the hold ends."""
+    """Sets the hold; an empty reason ends it."""
     if reason:
         batch.put(keys.PURGE_HOLD, reason.encode())
     else:

@@ -1,7 +1,7 @@
-"""Where external files stand in the store: which are live, and which lie in the folder of a table of ours.
+"""External files in the store: those that are live, and those in the folder of a table of this service.
 
-The second index has what an earlier release let in: nothing like it is registered any more. It keeps the purge from
-files that another table reads.
+The second index contains files that an earlier release accepted; they can't be registered any more. It keeps the purge
+from deleting files that another table reads.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ BATCH_MAX: Final = 5_000
 
 
 def put_import(batch: Batch, table: bytes, live: Live) -> None:
-    """An external entry has become live."""
+    """Records that an external entry is live."""
     batch.put(import_of(table, live.entry), b"")
     _put_named(batch, table, live, live.entry.path)
 
 
 def end_import(batch: Batch, table: bytes, live: Live) -> None:
-    """It was taken out; versions that are kept may name it."""
+    """Records that it was removed; kept versions may still name it."""
     batch.delete(import_of(table, live.entry))
 
 
 def forget_import(batch: Batch, table: bytes, live: Live) -> None:
-    """No version that is kept names it since it was added."""
+    """Removes it when no kept version names it since it was added."""
     for key in names_of(table, live.entry, live.added):
         batch.delete(key)
 
@@ -47,26 +47,26 @@ def import_of(table: bytes, entry: Entry) -> bytes:
 
 
 def names_of(table: bytes, entry: Entry, added: int) -> list[bytes]:
-    """Its keys in the second index, for as long as a version that is kept names it."""
+    """Its keys in the second index, as long as a kept version names it."""
     return _named(table, entry, added, entry.path)
 
 
 def find_imports(store: Store, table: bytes, path: str) -> list[Live]:
-    """The live entries of a file, by any of its spellings."""
+    """The live entries of a file, under any spelling."""
     prefix = keys.import_prefix(table, _digest(path))
     raws = [store.get(keys.live_of_import(key)) for key, _ in store.cursor().scan(prefix, prefix_end(prefix))]
     return [decode_live(raw)[0] for raw in raws if raw is not None]
 
 
 def find_named(cursor: StoreCursor, table: bytes, paths: Iterable[str]) -> set[str]:
-    """Those files of a table's folder that an external entry of any table names, live or past."""
+    """The files of a table's folder that an external entry of any table names, live or past."""
     if not _any(cursor, keys.named_prefix(table)):
         return set()
     return {path for path in paths if _any(cursor, keys.named_prefix(table, path))}
 
 
 def index_imports(store: Store, batch: Batch) -> None:
-    """Adds both indexes to data of an earlier release; `batch` takes the note that it is done."""
+    """Adds both indexes to data of an earlier release; `batch` gets the note that it is done."""
     done, cursor = keys.upkeep_key(IMPORTS), store.cursor()
     if cursor.get(done) is not None:
         return

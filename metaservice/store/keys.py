@@ -140,7 +140,7 @@ def live_prefix(table: bytes, partition: str | None = None, bucket: int | None =
 
 @lru_cache(maxsize=1_024)  # neighbours often share it
 def bucket_prefix(table: bytes, partition: str, bucket: int) -> bytes:
-    """What the keys of a bucket's live entries begin with: their paths follow."""
+    """The prefix of the keys of a bucket's live entries; their paths follow."""
     return live_prefix(table, partition, bucket)
 
 
@@ -161,7 +161,7 @@ def past_key(table: bytes, removed: int, partition: str, bucket: int, path: str)
 
 
 def removed_of_past(key: bytes) -> int:
-    """The version that took the entry out."""
+    """The version that removed the entry."""
     removed: int = _Q.unpack_from(key, 17)[0]
     return removed
 
@@ -184,10 +184,11 @@ def spans_prefix(table: bytes) -> bytes:
 
 
 def span_key(table: bytes, added: int, removed: int, partition: str, bucket: int, path: str) -> bytes:
-    """Of an entry that versions added to removed - 1 held.
+    """The key of an entry that the versions from added to removed - 1 held.
 
-    It is filed at the fork of both ends: the smallest aligned block of 2**level versions that has them both. A version
-    lies in one block of each level, so what held it is found in a few seeks, whatever came and went before and after.
+    It is filed at the fork of both ends: the smallest aligned block of 2**level versions that contains both. A version
+    lies in one block of each level, so the entries that held it are found in a few seeks, whatever came before and
+    after.
     """
     last = removed - 1
     level = (added ^ last).bit_length()
@@ -196,7 +197,7 @@ def span_key(table: bytes, added: int, removed: int, partition: str, bucket: int
 
 
 def span_ranges(table: bytes, partition: str, version: int, removed_max: int) -> Iterator[tuple[bytes, bytes]]:
-    """Where the spans lie that may hold a version; those found still have to be asked when they were added."""
+    """The ranges of the spans that may hold a version; check when each entry found was added."""
     start = span_partition(table, partition)
     for level in range(max(1, removed_max.bit_length()) + 1):
         node = start + bytes([level]) + _Q.pack(version >> level)
@@ -215,7 +216,7 @@ def past_of_span(table: bytes, partition: str, removed: int, tail: bytes) -> byt
 
 
 def partition_of(key: bytes) -> str:
-    """Of a live entry's key or a span's."""
+    """The partition of a live entry's key or a span's."""
     return key[17 : key.index(b"\x00", 17)].decode()
 
 
@@ -273,7 +274,7 @@ def restored_key(table: bytes, partition: str, bucket: int, path: str) -> bytes:
 
 
 def dying_key(staged: bytes) -> bytes:
-    """Where a chunk goes that had this key among the staged ones."""
+    """The new key of a staged chunk with this key."""
     return DYING + staged[1:]
 
 
@@ -306,12 +307,12 @@ def cursor_key(table: bytes, name: str) -> bytes:
 
 
 def table_of_mark(key: bytes) -> bytes:
-    """Of a tag's key or a cursor's."""
+    """The table of a tag's or cursor's key."""
     return key[1:17]
 
 
 def record_prefixes(table: bytes) -> list[bytes]:
-    """What a dropped table leaves besides its entries and its metadata."""
+    """The other records of a dropped table, besides its entries and its metadata."""
     families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", b"x", TAGS, CURSORS)
     return [family + table for family in families]
 
@@ -326,7 +327,7 @@ def chunks_prefix(table: bytes) -> bytes:
 
 
 def split_versioned(key: bytes) -> tuple[bytes, int]:
-    """Table and version, or time, of a key that ends in it: T, L, W."""
+    """Table and version, or time, of a key that ends with it: T, L, W."""
     return key[1:17], decode_version(key[17:25])
 
 
@@ -341,7 +342,7 @@ def split_staged(key: bytes) -> tuple[bytes, bytes, int]:
 
 
 def import_prefix(table: bytes, file: bytes = b"") -> bytes:
-    """A table's live external files, or the entries of one of them; `file` is its digest."""
+    """The prefix of a table's live external files, or of the entries of one of them; `file` is its digest."""
     return b"x" + table + file
 
 
@@ -355,13 +356,13 @@ def live_of_import(key: bytes) -> bytes:
 
 
 def named_prefix(table: bytes, path: str | None = None) -> bytes:
-    """External entries of any table that name a file of this table's folder."""
+    """The prefix of external entries of any table that name a file of this table's folder."""
     start = b"e" + table
     return start if path is None else start + path.encode() + b"\x00"
 
 
 def named_key(table: bytes, path: str, holder: bytes, entry: bytes, added: int) -> bytes:
-    """`entry` is its live key; a life of it ends alone, so each has a key."""
+    """The key of such an entry. `entry` is its live key; each of its lives ends separately, so each has a key."""
     return named_prefix(table, path) + holder + entry[17:] + _Q.pack(added)
 
 
@@ -384,5 +385,5 @@ def schedule_key(table: bytes) -> bytes:
 
 
 def place_of(key: bytes) -> bytes:
-    """Of a live entry's key: all before the path."""
+    """The part of a live entry's key before the path."""
     return key[: key.index(b"\x00", 17) + 5]

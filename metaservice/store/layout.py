@@ -1,4 +1,4 @@
-"""Live entries as the planning of table services takes them."""
+"""Live entries in the form that the planning of table services needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELTA: Final = int(FileKind.DELTA)
 
 
 def row_order_of(entry: Entry) -> str:
-    """How a staged file says that its rows are ordered."""
+    """The order of rows that a staged file declares."""
     return row_order_in(entry.payload)
 
 
@@ -26,14 +26,14 @@ def row_order_in(payload: bytes) -> str:
 
 
 def read_bucket(cursor: StoreCursor, table: bytes, partition: str, bucket: int, row_order: str, version: int) -> Bucket:
-    """What is live there; entries that came after a version are passed over. An append table's is its partition."""
+    """The live entries of a bucket (append table: a partition), without entries added after a version."""
     prefix = keys.live_prefix(table, partition, bucket)
     found = (decode_stored(raw) for _, raw in cursor.scan(prefix, prefix_end(prefix)))
     return bucket_of(partition, bucket, found, row_order, version)
 
 
 def bucket_of_live(partition: str, bucket: int, entries: Iterable[Live], row_order: str) -> Bucket:
-    """Of entries as the decider has them."""
+    """A bucket of entries that the decider has."""
     found = list(entries)
     files = [
         PlanFile(
@@ -110,9 +110,9 @@ def count_entries(raws: Iterable[bytes], file_bytes: int, row_order: str, versio
 def scan_counts(
     cursor: StoreCursor, table: bytes, file_bytes: int, row_order: str, version: int
 ) -> Iterator[tuple[str, list[Counts]]]:
-    """What the buckets of each partition hold; where no order is wanted, only partitions with two entries in a bucket.
+    """Counts of the buckets of each partition; without a wanted order, only partitions with two entries in a bucket.
 
-    Most partitions hold little that is worth a look: what is alone in its bucket isn't even parsed.
+    Most partitions need no examination: an entry that is alone in its bucket isn't even parsed.
     """
     for start, held in _scan(cursor, table, every=bool(row_order)):
         counts = [count_entries(raws, file_bytes, row_order, version) for _, raws in held]
@@ -122,7 +122,7 @@ def scan_counts(
 def _scan(
     cursor: StoreCursor, table: bytes, *, partition: str | None = None, every: bool = False
 ) -> Iterator[tuple[bytes, list[tuple[int, list[bytes]]]]]:
-    """Stored entries by partition and bucket; without `every` only partitions where a bucket has two."""
+    """Stored entries by partition and bucket; without `every` only partitions in which a bucket has two."""
     prefix = keys.live_prefix(table, partition)
     place, start, path_at = b"", b"", 0
     held: list[tuple[int, list[bytes]]] = []

@@ -1,4 +1,4 @@
-"""A table's log as it is stored, commit by commit with everything that it added: what a check replays."""
+"""A table's stored log, commit by commit with all added entries, for a check to replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protos.laketx.storage.v1 import records_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """A commit record; `list_added` gives what stands in the record itself, `chunks` count what stands beside it."""
+    """A commit record; `list_added` returns the entries in the record itself, `chunks` counts those beside it."""
 
     version: int
     time_us: int
@@ -33,7 +33,7 @@ class LoggedCommit:
 
 
 def decode_logged(raw: bytes) -> LoggedCommit:
-    """Raises ValueError where the bytes are no commit."""
+    """Raises ValueError if the bytes are not a commit."""
     try:
         record = pb.CommitRecord.FromString(raw)
         added = list(record.added)
@@ -58,7 +58,7 @@ def decode_logged(raw: bytes) -> LoggedCommit:
 
 
 def entries_of(raw: bytes) -> Iterator[Entry]:
-    """The entries of a chunk. Raises ValueError where the bytes are none."""
+    """The entries of a chunk. Raises ValueError if the bytes are not one."""
     try:
         yield from decode_chunk(raw)
     except Exception as error:

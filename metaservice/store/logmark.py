@@ -33,7 +33,7 @@ _LOOKS_MAX: Final = 100  # for the newest log
 
 @dataclass(frozen=True, slots=True)
 class SyncedMark:
-    """`sequence` is RocksDB's number of the last write; log 0 says that the tables hold everything."""
+    """`sequence` is RocksDB's number of the last write; log 0 means that the tables contain everything."""
 
     identity: int
     sequence: int
@@ -42,7 +42,7 @@ class SyncedMark:
 
 
 def read_mark(folder: Path) -> SyncedMark | None:
-    """None where none is there, or none that can be read: then it proves nothing."""
+    """The mark; None if there is none or it can't be read: then it proves nothing."""
     try:
         raw = (folder / NAME).read_bytes()
     except OSError:
@@ -55,7 +55,7 @@ def read_mark(folder: Path) -> SyncedMark | None:
 
 
 def refuse_a_lost_log(folder: Path) -> None:
-    """Before an opening changes anything: the log that was being written is there, or a later one, with its bytes."""
+    """Checks, before an opening changes anything, that the last written log or a later one exists with its bytes."""
     mark = read_mark(folder)
     if mark is None or not mark.log or mark.identity != _identity(folder):
         return
@@ -69,14 +69,14 @@ def refuse_a_lost_log(folder: Path) -> None:
 
 
 def refuse_lost_writes(folder: Path, sequence: int) -> None:
-    """After an opening, by what it found."""
+    """Checks, after an opening, that no synced write is missing."""
     mark = read_mark(folder)
     if mark is not None and mark.identity == _identity(folder) and sequence < mark.sequence:
         raise _lost(folder, f"write {sequence} is the last of {mark.sequence} that were synced")
 
 
 class LogMark:
-    """Keeps the mark of an open store; used by the thread that syncs."""
+    """Writes the mark of an open store; used by the thread that syncs."""
 
     def __init__(self, folder: Path, sequence: int) -> None:
         self._folder = folder
@@ -98,7 +98,10 @@ class LogMark:
             raise
 
     def note(self, sequence: int) -> None:
-        """All writes up to this one are synced. Raises StoreGone where the log's file is not the one in the folder."""
+        """Records that all writes up to this one are synced.
+
+        Raises StoreGone if the log's file is not the one in the folder.
+        """
         log_bytes = self._size()
         if log_bytes < 0 or (sequence != self._sequence and log_bytes == self._log_bytes):
             log_bytes = self._find_log()  # a write that didn't lengthen it went to the next one
@@ -106,7 +109,7 @@ class LogMark:
         self._write(sequence, self._log, log_bytes)
 
     def note_closed(self, sequence: int) -> None:
-        """The tables hold everything: the log is not needed."""
+        """Records that the tables contain everything: the log is not needed."""
         self._write(sequence, 0, 0)
         self._sync()
 
@@ -123,7 +126,7 @@ class LogMark:
             os.close(file)
 
     def _size(self) -> int:
-        """Of the log that is being written; below zero where it is no longer the one that was found."""
+        """The size of the current log; negative if it is no longer the file that was found."""
         try:
             found = os.stat(self._log_path)  # noqa: PTH116 - at each sync: a Path takes longer
         except OSError:
@@ -147,7 +150,7 @@ class LogMark:
         raise self._gone()
 
     def _is_in_folder(self) -> bool:
-        """Whether the mark in the folder is the one that is open: of an open file the inode's number never changes."""
+        """Whether the mark in the folder is the open one: the inode number of an open file never changes."""
         try:
             return os.path.samestat(os.fstat(self._file), (self._folder / NAME).stat())
         except OSError:
@@ -175,7 +178,7 @@ def _check(body: bytes) -> bytes:
 
 
 def _identity(folder: Path) -> int:
-    """Tells databases apart: a mark that came from another folder says nothing of this one."""
+    """Distinguishes databases: a mark from another folder means nothing for this one."""
     try:
         return zlib.crc32((folder / "IDENTITY").read_bytes())
     except OSError:
@@ -183,7 +186,7 @@ def _identity(folder: Path) -> int:
 
 
 def _newest_log(folder: Path) -> int:
-    """Below zero where there is none."""
+    """The number of the newest log; negative if there is none."""
     return max((int(log.stem) for log in folder.glob("*.log") if log.stem.isdecimal()), default=-1)
 
 

@@ -20,7 +20,7 @@ from metaservice.store.port import Batch, Store, StoreFailed
 
 
 class MemoryStore(Store):
-    """Failures are ordered by setting the number of calls that still succeed before one fails."""
+    """Failures are injected by setting the number of calls that succeed before one fails."""
 
     def __init__(self, entries: Mapping[bytes, bytes] | None = None, *, bytes_max: int | None = None) -> None:
         self.fail_writes_after: int | None = None
@@ -65,9 +65,9 @@ class MemoryStore(Store):
             self._unsynced.clear()
 
     def crash(self, survivors: int = 0) -> "MemoryStore":
-        """The store as found after a power cut: all that was synced and the first survivors of the batches since.
+        """The store after a power cut: everything synced, and the first survivors of the batches since.
 
-        Leaves this store as it is, so that one moment can be tried with every number of survivors.
+        This store stays as it is, so that one moment can be tried with every number of survivors.
         """
         assert 0 <= survivors <= len(self._unsynced)
         found = self._synced.copy()
@@ -142,7 +142,7 @@ class MemoryStore(Store):
 
 
 class MemoryCursor:
-    """Holds structures that nobody changes while it lives; a suspended scan keeps its cursor alive."""
+    """Holds structures that don't change while it lives; a suspended scan keeps its cursor alive."""
 
     __slots__ = ("__weakref__", "_entries", "_keys", "_store")
 

@@ -1,4 +1,4 @@
-"""Stored entries as plans take them: parsed as seldom as can be, the wire's own bytes passed on."""
+"""Stored entries for plans: parsed as rarely as possible, with the wire's own bytes passed on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ decode_stored: Final[Callable[[bytes], StoredEntry]] = pb.EntryRecord.FromString
 
 
 def decode_added(raw: bytes) -> tuple[list[StoredEntry], int]:
-    """The entries in the record of a commit, and in how many chunks there are more."""
+    """The entries in the record of a commit, and the number of further chunks."""
     record = pb.CommitRecord.FromString(raw)
     return [complete(entry, record.version) for entry in record.added], record.added_chunks
 
@@ -23,12 +23,12 @@ def decode_added_chunk(raw: bytes, version: int) -> list[StoredEntry]:
 
 
 def removed_of(raw: bytes, partition: str) -> list[tuple[int, str]]:
-    """Bucket and path of what a commit took out of a partition."""
+    """Bucket and path of the entries that a commit removed from a partition."""
     return [(ref.bucket, ref.path) for ref in pb.CommitRecord.FromString(raw).removed if ref.partition == partition]
 
 
 def complete(entry: StoredEntry, version: int) -> StoredEntry:
-    """The first release kept no versions in chunks: there, both are the commit's."""
+    """Fills in versions: the first release stored none in chunks; both are the commit's."""
     entry.data_version = entry.data_version or version
     entry.added = entry.added or version
     return entry

@@ -26,7 +26,7 @@ FORMAT_TOO_NEW = "FORMAT_TOO_NEW"  # written by a later release
 
 
 class Batch:
-    """Puts and deletes, applied in the order given; the last word on a key counts."""
+    """Puts and deletes, applied in order; the last one for a key counts."""
 
     __slots__ = ("ops",)
 
@@ -68,36 +68,33 @@ class Store(Protocol):
     def cursor(self) -> StoreCursor: ...
 
     def write(self, batch: Batch) -> None:
-        """Apply all of the batch or nothing; the caller may reuse the batch afterwards."""
+        """Applies the whole batch or nothing; the caller can reuse the batch afterwards."""
 
     def sync(self) -> None:
-        """When this returns, everything written before the call is durable."""
+        """Makes every earlier write durable before it returns."""
 
     def checkpoint(self, path: Path) -> None:
-        """Put a copy as of some moment during the call, which can be opened as a store, into a folder that isn't there.
+        """Writes a copy as of some moment during the call into a new folder, which can be opened as a store.
 
-        Raises OSError when the copy could not be made. Any thread may call it while another writes.
+        Raises OSError if the copy could not be made. Any thread can call it while another writes.
         """
 
     def write_out(self) -> None:
-        """Move what is in memory to disk, so that the next checkpoint has less to do. Any thread may call it.
+        """Writes memory to disk, so that the next checkpoint has less to do. Any thread can call it.
 
-        Raises OSError when it could not be done.
+        Raises OSError if it fails.
         """
 
     def size_bytes(self) -> int: ...
 
     def log_bytes(self) -> int:
-        """Bytes of the write-ahead log: what a start after a crash replays."""
+        """Bytes of the write-ahead log, which a start after a crash replays."""
 
     def free_bytes(self) -> int:
-        """Room left: on the file system, or below a configured maximum, whichever is less; may be negative."""
+        """The free space: on the file system, or below a configured maximum, whichever is less; may be negative."""
 
     def close(self) -> None:
-        """Make everything written durable and let go of the folder; closing twice is fine.
-
-        Calls from then on raise StoreFailed, in cursors that live too. A store that has failed saves nothing more.
-        """
+        """Makes every write durable and releases the folder; closing twice is no error."""
 
 
 class StoreFailed(Exception):  # noqa: N818 - says what happened

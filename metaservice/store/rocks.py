@@ -59,7 +59,7 @@ FORMAT_KEY = b"\x00format"
 
 
 class RocksStore(Store):
-    """Opens the folder, or makes it unless it must be there; raises StoreUnusable, StoreGone."""
+    """Opens the folder, or creates it unless it must exist; raises StoreUnusable, StoreGone."""
 
     def __init__(self, path: Path, *, bytes_max: int | None = None, must_exist: bool = False) -> None:
         self._path = path
@@ -169,7 +169,7 @@ class RocksStore(Store):
             self._let_go()
 
     def refuse_if_gone(self) -> None:
-        """Raises StoreGone where the folder is no longer the one that was opened."""
+        """Raises StoreGone if the folder is no longer the one that was opened."""
         self._mark.refuse_if_gone()
 
     def refuse_if_failed(self) -> None:
@@ -177,7 +177,7 @@ class RocksStore(Store):
             raise StoreFailed(self._failure)
 
     def read_error(self, error: Exception) -> StoreFailed | StoreUnusable:
-        """Damage stays where it is and the rest can be read; after anything else nothing is certain."""
+        """Damage stays where it is, and the rest can be read; after any other error nothing is certain."""
         if "Corruption:" in str(error):
             return StoreUnusable(STORE_DAMAGED, path=str(self._path), found=str(error))
         return self._fail(error)
@@ -198,7 +198,9 @@ class RocksStore(Store):
 
 
 class RocksCursor:
-    """One iterator, sought anew for every few entries: so scans can't disturb each other, and close() can end them."""
+    """One iterator, repositioned for every few entries, so that scans can't disturb each other and close() can end
+    them.
+    """
 
     __slots__ = ("__weakref__", "_busy", "_iterator", "_store")
 
@@ -232,7 +234,7 @@ class RocksCursor:
         return entries[0][1] if entries else None
 
     def let_go(self) -> None:
-        """End the iterator, from any thread. The store has failed by then, so no other read begins."""
+        """Ends the iterator, from any thread. The store has failed by then, so no other read begins."""
         _wait_while(lambda: self._busy, "a read has not ended")
         self._iterator = None
 
@@ -408,7 +410,7 @@ def _options() -> Options:
 
 
 def _close(db: Rdict) -> None:
-    """Writes memory out if it can; that it can't loses nothing, since the log has it."""
+    """Writes memory out if possible; if not, nothing is lost, because the log has it."""
 
     def is_open() -> bool:
         try:

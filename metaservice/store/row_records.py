@@ -1,6 +1,6 @@
-"""What commits keep for the profile row_level, beside what every commit keeps: the keys written, whether it was alone.
+"""Additional facts of commits for the profile row_level: the keys written, and whether the transaction had one table.
 
-The fields stand behind the others of a CommitRecord: in this format that is the same record.
+The fields come after the others of a CommitRecord: in this format that is the same record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def encode_rows(key_sets: Sequence[KeySet] | None, *, shared: bool) -> bytes:
 def load_rows(
     cursor: StoreCursor, raw_id: bytes, version: int, most: int
 ) -> tuple[list[Entry], list[KeySet], int] | None:
-    """What a commit added, its key sets, and about how many bytes they take; None where there is more than `most`."""
+    """The added entries of a commit, its key sets, and their approximate size; None if it is more than `most`."""
     raw = cursor.get(keys.commit_key(raw_id, version))
     if raw is None:
         raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=version)

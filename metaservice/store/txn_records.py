@@ -8,7 +8,7 @@ from protos.laketx.storage.v1 import records_pb2 as pb
 
 
 def encode_txn(txn: Txn) -> bytes:
-    """Of a one-call append that won, what can be told from its outcome is left out."""
+    """A transaction's record; that of a committed one-call append omits what its outcome contains."""
     record = pb.TransactionRecord()
     record.txn_id, record.state = txn.txn_id, txn.state
     record.principal, record.client = txn.principal.name, txn.principal.client

@@ -1,4 +1,4 @@
-"""What an opening adds to data that an earlier release wrote. Done once, repeatable, and old keys stay as they are."""
+"""Indexes that an opening adds to data of an earlier release. Done once, repeatable, and old keys stay as they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH_MAX: Final = 5_000
 
 
 def index_the_past(store: Store, batch: Batch) -> None:
-    """Spans of what was taken out (Q), commits without a time version (J); `batch` takes the note that it is done."""
+    """Adds spans of removed entries (Q) and commits without a time version (J); `batch` gets the note of it."""
     cursor = store.cursor()
     done = keys.upkeep_key(PAST)
     if cursor.get(done) is not None:

@@ -106,9 +106,9 @@ def test_where_an_export_must_not_go(lake: Lake, spark: SparkSession, new_name: 
         (table, Path(table.folder).parent.parent, "own files"),
         (table, f"{table.folder}/../x", "own files"),
         (table, f"{tmp_path}/link/x", "own files"),
-        (table, tmp_path / "notes", "is no Parquet file"),
+        (table, tmp_path / "notes", "is not a Parquet file"),
         (table, tmp_path / "notes" / "letter.txt", "is a file"),
-        (imported, tmp_path / "old", "is itself of the table"),
+        (imported, tmp_path / "old", "belongs to the table itself"),
     ]
     for source, path, why in refused:
         with pytest.raises(InputError, match=f"PATH_INVALID.*{why}"):

@@ -1,1 +1,1 @@
-"""What users hold: lakes, tables, transactions, cursors."""
+"""The user's objects: lakes, tables, transactions, cursors."""

@@ -1,4 +1,4 @@
-"""Cursors: a reader of increments that remembers how far it has come, and for whom the service keeps what comes next.
+"""Cursors: positions of readers of increments. The service keeps everything after a cursor for its reader.
 
     cursor = table.cursor("nightly")
     rows = cursor.changes()                        # what changed since the last time
@@ -6,7 +6,7 @@
         txn.table("summary").insert(summed(rows))
         txn.advance(cursor)                        # both or neither
 
-Without a transaction `cursor.advance()` follows what was done with the rows: then a crash in between reads them again.
+Without a transaction, call `cursor.advance()` after processing the rows: after a crash in between they are read again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from worker.read.changes import read_changes
 
 
 class Cursor:
-    """A place in a table's history; made by `table.cursor`. One reader at a time: another's step is refused."""
+    """A position in a table's history; made by `table.cursor`.
+
+    It has one reader at a time: a second reader's step is refused.
+    """
 
     def __init__(self, table: TableView, found: read_pb2.Cursor) -> None:
         self.table = table
@@ -38,23 +41,23 @@ class Cursor:
 
     @property
     def version(self) -> int:
-        """All up to it has been read."""
+        """The last version that was read."""
         return self._found.version
 
     @property
     def read_to(self) -> int | None:
-        """Where the last `changes` ended, and the next `advance` goes."""
+        """The end of the last `changes`, to which the next `advance` moves the cursor."""
         return self._read_to
 
     def changes(self, *, mode: str = "latest", until: int | None = None) -> DataFrame:
-        """What changed after the cursor's place, up to the newest version or `until`. The cursor stays where it is."""
+        """The changes after the cursor's position, up to the newest version or `until`. The cursor does not move."""
         head = self.table.client.resolve_version(self.table.table_id, version=until).version
         rows = read_changes(self.table, since=self.version, until=head, mode=mode)
         self._read_to = head
         return rows
 
     def advance(self) -> int:
-        """Goes on to where the last `changes` ended; the place from then on."""
+        """Moves the cursor to the end of the last `changes`; returns the new position."""
         move = self.step()
         client = self.table.client
         self._found = client.advance_cursor(move.table_id, move.name, move.expected_version, move.version)
@@ -62,7 +65,7 @@ class Cursor:
         return self.version
 
     def step(self) -> transaction_pb2.CursorMove:
-        """What `advance` would do, for a commit to take along."""
+        """The step of `advance`, for a commit to carry."""
         if self._read_to is None:
             raise InputError("CURSOR_UNREAD", f"read the changes of {self.name} first: it goes to where they end")
         return transaction_pb2.CursorMove(
@@ -70,18 +73,18 @@ class Cursor:
         )
 
     def refresh(self) -> Cursor:
-        """Loads where it stands now."""
+        """Loads its current position."""
         self._found = self.table.client.create_cursor(self.table.table_id, self.name, must_exist=True).cursor
         self._read_to = None
         return self
 
     def drop(self) -> None:
-        """Nothing is kept for it any more."""
+        """Drops the cursor; it keeps nothing any more."""
         self.table.client.drop_cursor(self.table.table_id, self.name)
 
 
 def cursor_of(table: TableView, name: str, version: int | None, keep: timedelta | None) -> Cursor:
-    """The one of that name, or a new one."""
+    """The cursor of that name, or a new one."""
     keep_ms = 0 if keep is None else max(round(keep / timedelta(milliseconds=1)), 1)
     found = table.client.create_cursor(table.table_id, name, version=version, keep_ms=keep_ms)
     return Cursor(table, found.cursor)

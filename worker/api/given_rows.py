@@ -1,4 +1,7 @@
-"""Rows as users hand them in: a Spark DataFrame, or what speaks Arrow (pandas, polars, pyarrow). All become Spark's."""
+"""Rows as users pass them: a Spark DataFrame, or a table that supports Arrow (pandas, polars, pyarrow).
+
+All become Spark's.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def spark_rows(spark: SparkSession, rows: Rows) -> DataFrame:
 
 
 def arrow_table(rows: Any) -> pa.Table:
-    """What is no Spark DataFrame, as Arrow; refused where it doesn't speak it. A NaN of pandas is NULL."""
+    """Rows that are not a Spark DataFrame, as Arrow; refused if they don't support it. A NaN of pandas becomes NULL."""
     if not hasattr(rows, "__arrow_c_stream__"):
         raise InputError(
             "ROWS_INVALID",
@@ -52,7 +55,7 @@ def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def for_spark(kind: pa.DataType) -> pa.DataType:
-    """Types that Spark's reader of Arrow lacks, as those that it has."""
+    """Replaces types that Spark's reader of Arrow lacks with types that it has."""
     if pa.types.is_dictionary(kind):
         return for_spark(kind.value_type)
     if pa.types.is_string_view(kind):

@@ -58,13 +58,13 @@ class Lake(Connection):
         comment: str = "",
         if_not_exists: bool = False,
     ) -> Table:
-        """Makes a table; with a primary key an insert is an upsert. A namespace that is missing is made too.
+        """Creates a table. With a primary key an insert is an upsert. A missing namespace is created too.
 
-        The schema is a StructType or words: "id bigint, amount double, day date". Key columns take no NULL. `buckets`
-        (8 unless said otherwise) is how far upserts of one partition spread over files; it never changes.
+        The schema is a StructType or a text: "id bigint, amount double, day date". Key columns take no NULL. `buckets`
+        (default 8) is the number of files that the upserts of one partition are spread over; it never changes.
 
-        A primary key is unique in the table, for which it must contain the partition columns; with
-        `key_scope="partition"` it is unique within a partition alone.
+        A primary key is unique in the table, and must then contain the partition columns. With `key_scope="partition"`
+        it is unique only within a partition.
         """
         keys = list(primary_key)
         if isinstance(primary_key, str) or isinstance(partition_by, str):
@@ -91,39 +91,39 @@ class Lake(Connection):
         return Table(self, self.client.create_table(table, if_not_exists=if_not_exists))
 
     def table(self, name: str) -> Table:
-        """The table of that name, as it is now."""
+        """The table of that name, in its current state."""
         return Table(self, self.client.get_table(name))
 
     def tables(self, namespace: str = "") -> list[str]:
-        """Names, in order; with a namespace those in it."""
+        """Table names in order; with a namespace only its tables."""
         return [table.name for table in self.client.list_tables(namespace=namespace)]
 
     def rename_table(self, name: str, new_name: str, *, message: str = "") -> Table:
-        """Gives a table another name, in another namespace too; the old one is free at once.
+        """Renames a table, also into another namespace; the old name is free at once.
 
-        Its id, files, history, tags and readers stay, and nothing that is being written conflicts with it.
+        Its id, files, history, tags and readers stay, and open writes don't conflict with the rename.
         """
         table_id = self.client.get_table(name).table_id
         return Table(self, self.client.rename_table(table_id, new_name, commit_message=message))
 
     def drop_table(self, name: str) -> None:
-        """Open transactions on it end; `undrop_table` brings it back for a while."""
+        """Drops a table and ends its open transactions; `undrop_table` can bring it back for a while."""
         self.client.drop_table(self.client.get_table(name).table_id)
 
     def undrop_table(self, name: str) -> Table:
-        """The one of that name that was dropped last."""
+        """Brings back the table of that name that was dropped last."""
         dropped = self.client.find_dropped_tables(name)
         if not dropped:
-            raise InputError("TABLE_UNKNOWN", f"no table {name} was dropped that could come back")
+            raise InputError("TABLE_UNKNOWN", f"no dropped table {name} can be brought back")
         return Table(self, self.client.undrop_table(dropped[0].table_id))
 
     def import_parquet(
         self, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
     ) -> Table:
-        """Registers the Parquet files below a path where they lie: nothing is copied, and no purge touches them.
+        """Registers the Parquet files below a path where they are: nothing is copied, and no purge deletes them.
 
-        A table that is missing is made, with the columns of the first file; folders like `day=2026-11-01` become
-        partitions (bigint, date or string by their values). Later changes of the files themselves are not noticed.
+        A missing table is created with the columns of the first file; folders like `day=2026-11-01` become partitions
+        (bigint, date or string, depending on their values). Later changes of the files are not noticed.
         """
         found = find_files(self.client, plain_path(str(path)))
         try:
@@ -143,9 +143,9 @@ class Lake(Connection):
     def transaction(
         self, message: str = "", *, app_id: str | None = None, app_version: int | None = None
     ) -> MultiTableTransaction:
-        """Writes to several tables, all or nothing; one change to each, done where the block ends.
+        """Writes to several tables, all or nothing; one change per table, carried out when the block ends.
 
-        `app_id` and `app_version` make it exactly-once, as they do for one table's writes.
+        `app_id` and `app_version` make it exactly-once, as for the writes of one table.
         """
         return MultiTableTransaction(self, self.table, message, app_version_of(app_id, app_version))
 
@@ -170,12 +170,12 @@ def connect(
         orders.insert(df)
         orders.read(commits_ago=1).show()
 
-    spark: the session, classic or Spark Connect. Not given: the active one, or a new one when it is first needed.
-    user: who the history says it was.
-    warehouse: where data files lie, a path or URI that both Spark and pyarrow can open; a folder is its own.
+    spark: the session, classic or Spark Connect. Default: the active one, or a new one when it is first needed.
+    user: the name in the history.
+    warehouse: the location of data files, a path or URI that both Spark and pyarrow can open; a folder is its own.
     maintenance: the lake's session also runs the compactions that the service plans, until the lake closes.
 
-    `help(Lake)` and `help(Table)` go on from here; docs/python.md has it all on one page.
+    See also `help(Lake)`, `help(Table)` and docs/python.md.
     """
     lake = _connect(where, spark, user, warehouse)
     if maintenance:
@@ -189,7 +189,9 @@ def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse
     text = str(where)
     if text.startswith(SCHEME):
         if not warehouse:
-            raise InputError("WAREHOUSE_MISSING", f'connect("{text}", warehouse=…) says where the files lie')
+            raise InputError(
+                "WAREHOUSE_MISSING", f'the location of the files is missing: connect("{text}", warehouse=…)'
+            )
         client = MetaClient(text.removeprefix(SCHEME).rstrip("/"), principal=user, client_name=CLIENT_NAME)
         try:
             client.reach()
@@ -200,7 +202,7 @@ def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse
     if "://" in text:
         raise InputError("ADDRESS_INVALID", f"{text} is neither a folder nor laketx://host:port")
     if isinstance(where, str) and looks_like_address(text) and not Path(text).exists():
-        raise InputError("ADDRESS_INVALID", f'{text} has no scheme: say "{SCHEME}{text}", or "./{text}" for a folder')
+        raise InputError("ADDRESS_INVALID", f'{text} has no scheme: use "{SCHEME}{text}", or "./{text}" for a folder')
     folder = Path(text).absolute()
     return Lake(
         open_folder(folder, principal=user, client_name=CLIENT_NAME),

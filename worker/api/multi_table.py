@@ -21,10 +21,10 @@ from worker.write.transaction import Commit, Write, WriteOptions, run_writes
 
 
 class MultiTableTransaction:
-    """Made by `lake.transaction()`. What is asked for inside the block is staged and committed where it ends.
+    """Made by `lake.transaction()`. Its changes are staged and committed when the block ends.
 
-    A table's version is fixed when it is first named, so what `txn.table(…).read()` shows is what the commit is judged
-    against. A block left by an exception does nothing.
+    A table's version is fixed when it is first named: `txn.table(…).read()` shows that version, and the commit is
+    judged against it. A block that ends with an exception changes nothing.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class MultiTableTransaction:
         self._cursors: list[Cursor] = []
 
     def advance(self, cursor: Cursor) -> None:
-        """The cursor goes to where its last `changes` ended, with the commit or not at all."""
+        """Moves the cursor to the end of its last `changes`, together with the commit or not at all."""
         self.check_open()
         cursor.step()  # what is wrong with it is said here
         self._cursors.append(cursor)
@@ -89,11 +89,14 @@ class MultiTableTransaction:
             for cursor in self._cursors:
                 cursor.refresh()
         elif moves:
-            raise InputError("CHANGE_MISSING", "cursors go on with a change of some table; alone: cursor.advance()")
+            raise InputError(
+                "CHANGE_MISSING",
+                "a cursor advances with a change of a table; to advance it alone, call cursor.advance()",
+            )
 
 
 class TableInTransaction(Verbs[None]):
-    """One table of a transaction, at one version; takes one change."""
+    """One table of a transaction, at a fixed version; takes one change."""
 
     def __init__(self, txn: MultiTableTransaction, table: Table) -> None:
         self.plan: Callable[[TableView], Write] | None = None
@@ -103,10 +106,10 @@ class TableInTransaction(Verbs[None]):
         self._table = table
 
     def read(self, where: str | None = None) -> DataFrame:
-        """Its rows at the version that the transaction is judged against.
+        """The rows at the version that the transaction is judged against.
 
-        The transaction loses to whoever changed what was read here, also where it changes nothing in this table.
-        Under `maxcompute` reads don't count.
+        The transaction loses if another one changed what was read here, even if it changes nothing in this table
+        itself. Under `maxcompute` reads don't count.
         """
         if self._table.meta.profile != "maxcompute":
             condition = condition_read(self._table.view, where)
@@ -115,7 +118,7 @@ class TableInTransaction(Verbs[None]):
         return self._table.read(version=self.version, where=where)
 
     def planned(self) -> Write:
-        """Its change; of a table that is only read an UPDATE that changes no row."""
+        """Its change. A table that is only read gets an UPDATE that changes no row."""
         table = self._table.view
         write = Write(table, common_pb2.OPERATION_UPDATE) if self.plan is None else self.plan(table)
         return replace(write.at(self.version), also_read=self.reads)
@@ -139,7 +142,7 @@ class TableInTransaction(Verbs[None]):
                 "lake.transaction(message, app_id=…, app_version=…)",
             )
         if self.plan is not None:
-            raise InputError("CHANGE_TWICE", f"a transaction holds one change for each table: {self._table.meta.name}")
+            raise InputError("CHANGE_TWICE", f"a transaction holds one change per table: {self._table.meta.name}")
         planned = plan(self._table.view)  # what is wrong with it is said here
         if planned.table is not self._table.view:  # it added columns
             self._table.view = planned.table

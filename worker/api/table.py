@@ -1,4 +1,4 @@
-"""One table: what can be read of it, written to it, and changed about it."""
+"""One table: its reads, its writes, and changes of its definition."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Table(Verbs[Commit]):
 
     @property
     def meta(self) -> catalog_pb2.Table:
-        """What the service said of it at the last look."""
+        """The service's answer at the last refresh."""
         return self.view.meta
 
     def __repr__(self) -> str:
@@ -81,26 +81,26 @@ class Table(Verbs[Commit]):
 
     @property
     def name(self) -> str:
-        """With its namespace, as of the last look."""
+        """Its name with the namespace, as of the last refresh."""
         return self.meta.name
 
     @property
     def table_id(self) -> str:
-        """What stays when it is renamed."""
+        """Its id, which stays when it is renamed."""
         return self.meta.table_id
 
     @property
     def folder(self) -> str:
-        """Where its files lie; paths of files are relative to it."""
+        """The folder of its files; paths of files are relative to it."""
         return self.view.folder
 
     @property
     def schema(self) -> StructType:
-        """Its columns with their comments, as of the last look."""
+        """Its columns with their comments, as of the last refresh."""
         return with_comments(self.meta)
 
     def describe(self) -> DataFrame:
-        """Its columns as rows: name, type, whether they take NULL, comment. The table's own comment comes last."""
+        """Its columns as rows: name, type, nullable, comment. The last row is the table's own comment."""
         rows: list[tuple[Any, ...]] = [(one.name, one.type, one.nullable, one.comment) for one in self.meta.columns]
         if self.meta.comment:
             rows.append(("# table", None, None, self.meta.comment))
@@ -109,11 +109,11 @@ class Table(Verbs[Commit]):
         )
 
     def ddl(self) -> str:
-        """The statement that would make it, in SQL's words, with its comments and properties."""
+        """The SQL statement that would create it, with its comments and properties."""
         return create_statement(self.meta)
 
     def refresh(self) -> Table:
-        """Loads what the service knows of it now. Writes do so by themselves."""
+        """Loads the table's current state from the service. Writes do so by themselves."""
         self.view = self.view.refreshed()
         return self
 
@@ -128,10 +128,9 @@ class Table(Verbs[Commit]):
         tag: str | None = None,
         where: str | Column | None = None,
     ) -> DataFrame:
-        """The rows of one version: the newest, or as of a version, a time, so many commits ago, or a tag.
+        """The rows of one version: the newest, or the one at a version, a time, a number of commits ago, or a tag.
 
-        A time without a zone of its own is one of the session's time zone. `where` filters the rows, and as text spares
-        the files that can't have any.
+        A time without a zone is in the session's time zone. `where` filters the rows; as text it also prunes files.
         """
         return scan.read(self.view, version=version, timestamp=timestamp, commits_ago=commits_ago, tag=tag, where=where)
 
@@ -149,32 +148,32 @@ class Table(Verbs[Commit]):
     def changes(
         self, *, since: int | str | datetime, until: int | str | datetime | None = None, mode: str = "latest"
     ) -> DataFrame:
-        """What changed after `since`, up to `until` (versions or times; the newest), row by row.
+        """The rows that changed after `since`, up to `until` (versions or times; default: the newest).
 
-        "latest": rows that are new or have changed, as they are at the end. "changes": deleted rows too, and what was
-        there before. "log": that for each commit. `_change_type`, `_commit_version` and `_commit_time` come beside.
+        "latest": new and changed rows, as they are at the end. "changes": also deleted rows, and the old images. "log":
+        the same for each commit. The result also has `_change_type`, `_commit_version` and `_commit_time`.
         """
         return changes.read_changes(self.view, since=since, until=until, mode=mode)
 
     def cursor(self, name: str, *, version: int | None = None, keep: timedelta | None = None) -> Cursor:
-        """A durable place to read increments from: the one of that name or, where there is none, a new one.
+        """A durable position to read increments from: the cursor of that name, or a new one if there is none.
 
-        A new one begins at the newest version, or at `version`: what comes after it is its first increment. What it
-        has not read is kept for it until it was not used for as long as `keep` says, a week unless told otherwise.
+        A new cursor begins at the newest version or at `version`; its first increment is what comes after. Everything
+        that it has not read is kept, until it was not used for as long as `keep` says (default: a week).
         """
         return cursor_of(self.view, name, version, keep)
 
     def tag(self, name: str, *, version: int | None = None, comment: str = "", move: bool = False) -> int:
-        """Names a version, the newest or another one, which stays readable while it is named; says which it is."""
+        """Names a version, by default the newest, which stays readable while it has the tag; returns the version."""
         client = self.lake.client
         return client.create_tag(self.table_id, name, version=version, comment=comment, move=move).version
 
     def tags(self) -> dict[str, int]:
-        """Versions by their names."""
+        """The tagged versions, by tag."""
         return {tag.name: tag.version for tag in self.lake.client.list_tags(self.table_id)}
 
     def drop_tag(self, name: str) -> None:
-        """The version may go then; a tag that is not there is no error."""
+        """Drops a tag, so that its version can be retired; a missing tag is no error."""
         self.lake.client.drop_tag(self.table_id, name)
 
     def export(
@@ -188,12 +187,12 @@ class Table(Verbs[Commit]):
         partitioned: bool = True,
         overwrite: bool = False,
     ) -> int:
-        """Writes the rows of one version as plain Parquet files, and says which version it was.
+        """Writes the rows of one version as plain Parquet files, and returns that version.
 
-        Nothing of LakeTX is needed to read them. A partitioned table's files lie in folders like `day=2026-11-01`, its
-        partition columns in the folders' names alone; with `partitioned=False` all lie in one folder, all columns in
-        them. The path must be empty or not be there. `overwrite` replaces Parquet files that are there, once the new
-        ones are complete.
+        Any reader can open them without LakeTX. The files of a partitioned table lie in folders like `day=2026-11-01`,
+        and its partition columns are only in the folder names; with `partitioned=False` all files lie in one folder and
+        contain all columns. The path must be empty or not exist. `overwrite` replaces existing Parquet files, once the
+        new ones are complete.
         """
         return export(
             self.view,
@@ -209,7 +208,7 @@ class Table(Verbs[Commit]):
     def resolve(
         self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None
     ) -> int:
-        """The version that a read takes; none given: the newest."""
+        """The version that a read uses; without arguments the newest."""
         return scan.version_of(self.view, version, timestamp, commits_ago)
 
     def history(self, limit: int | None = 100) -> list[HistoryEntry]:
@@ -224,9 +223,9 @@ class Table(Verbs[Commit]):
     # ------------------------------------------------------------------------------------------------------ columns
 
     def add_columns(self, columns: str | StructType, *, message: str = "") -> Table:
-        """Adds columns, "note string, address.zip string", in one commit; rows that are there have NULL in them.
+        """Adds columns, "note string, address.zip string", in one commit; existing rows have NULL in them.
 
-        A path adds a field to a struct. A column that has a dot in its name stands in backticks.
+        A path adds a field to a struct. Quote a column with backticks if its name contains a dot.
         """
         fields = fields_of(self.lake.spark, columns)
         for path, field in fields:
@@ -235,8 +234,8 @@ class Table(Verbs[Commit]):
             if not field.nullable:
                 raise InputError(
                     "COLUMN_NOT_NULLABLE",
-                    f"rows that are there have no {path}: add it without NOT NULL and fill it with update(); "
-                    "a column that takes no NULL is there from create_table on",
+                    f"existing rows have no {path}: add it without NOT NULL, and fill it with update(); "
+                    "only create_table makes NOT NULL columns",
                 )
         added = [
             add_column(path, type_text(field.dataType), comment=str((field.metadata or {}).get("comment", "")))
@@ -245,23 +244,26 @@ class Table(Verbs[Commit]):
         return self._alter(message, *added)
 
     def rename_column(self, old: str, new: str, *, message: str = "") -> Table:
-        """It keeps its id, so nothing is rewritten. A field of a struct is named by its path, `address.zip`."""
+        """Renames a column.
+
+        It keeps its id, so no file is rewritten. A field of a struct is named by its path, `address.zip`.
+        """
         path = path_of(self.meta, old)
         if path != old or "." not in old:
             check_name(new)
         return self._alter(message, rename_column(path, new))
 
     def drop_column(self, name: str, *, message: str = "") -> Table:
-        """Its values are not shown any more; older versions still have them."""
+        """Drops a column. Older versions still show its values."""
         return self._alter(message, drop_column(path_of(self.meta, name)))
 
     def widen_column(self, name: str, new_type: str | DataType, *, message: str = "") -> Table:
-        """To a type that holds every value of the old one: "bigint" for an int."""
+        """Widens a column to a type that holds every old value: "bigint" for an int."""
         wanted = new_type if isinstance(new_type, str) else type_text(new_type)
         return self._alter(message, widen_column(path_of(self.meta, name), wanted))
 
     def set_properties(self, **values: str) -> Table:
-        """`set_properties(**{"write.on_conflict": "rerun"})`."""
+        """Sets properties: `set_properties(**{"write.on_conflict": "rerun"})`."""
         self.lake.client.alter_table(self.table_id, common_pb2.Alteration(set_properties=values))
         return self.refresh()
 
@@ -281,10 +283,10 @@ class Table(Verbs[Commit]):
         zorder_by: Sequence[str] = (),
         message: str = "",
     ) -> Commit | None:
-        """Makes fewer, larger files of the same rows; None where there is nothing to gain.
+        """Rewrites files into fewer, larger ones with the same rows; None if there is nothing to do.
 
-        "minor" joins small files, "major" rewrites what has hidden rows or deltas, "cluster" orders rows by columns:
-        one after the other (`sort_by`), or all alike (`zorder_by`).
+        "minor" merges small files, "major" rewrites files with hidden rows or deltas, "cluster" orders rows by columns,
+        in sequence (`sort_by`) or equally (`zorder_by`).
         """
         return compact(self.refresh().view, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message)
 

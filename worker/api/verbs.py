@@ -1,4 +1,4 @@
-"""The writes of a table, in the words that users say: the same on a table and inside a transaction."""
+"""The writes of a table: the same methods on a table and inside a transaction."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ Answer = TypeVar("Answer")
 
 
 class Verbs(ABC, Generic[Answer]):
-    """What both a table and a table in a transaction can do.
+    """The writes of a table, and of a table in a transaction.
 
-    `on_conflict`: "fail" raises ConflictError where a race is lost; "resubmit" (inserts) commits the same files at the
-    new head; "rerun" computes again. Not given: the table's property `write.on_conflict`, or "fail".
+    `on_conflict`: "fail" raises ConflictError after a lost race; "resubmit" (inserts) commits the same files at the new
+    head; "rerun" computes everything again. Default: the table's property `write.on_conflict`, or "fail".
 
-    `app_id` and `app_version`: exactly-once for pipelines that repeat. The table remembers the highest version of each
-    application; a write whose version is not above it changes nothing, and its answer says `already_applied`.
+    `app_id` and `app_version`: exactly-once writes for pipelines that repeat. The table remembers the highest version
+    of each application; a write whose version is not above it changes nothing, and its result has `already_applied`.
     """
 
     @property
     @abstractmethod
     def _spark(self) -> SparkSession:
-        """The session that rows from elsewhere become part of."""
+        """The session in which rows from elsewhere become DataFrames."""
 
     @abstractmethod
     def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Answer:
-        """Runs the plan, or keeps it for the end of the transaction."""
+        """Runs the plan, or keeps it until the transaction ends."""
 
     def insert(
         self,
@@ -59,12 +59,11 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Appends the rows, or, in a table with a primary key, upserts them.
+        """Appends the rows, or upserts them in a primary-key table.
 
-        Rows are a DataFrame of Spark, pandas or polars, or an Arrow table. Columns go by name; those that are missing
-        are NULL. A key that stands twice in the rows is an error, unless `order_by` says which is the newer one: the
-        last wins. In an append table `order_by` sorts the rows. `merge_schema` first adds the columns that the table
-        lacks.
+        Rows are a DataFrame of Spark, pandas or polars, or an Arrow table. Columns are matched by name; missing ones
+        become NULL. A duplicate key in the rows is an error, unless `order_by` says which row is newer: the last one
+        wins. In an append table `order_by` sorts the rows. `merge_schema` first adds columns that the table lacks.
         """
 
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
@@ -88,10 +87,10 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Replaces **every row of the table**, of a partitioned one too, unless `partition` says less.
+        """Replaces **every row of the table**, also of a partitioned one, unless `partition` limits it.
 
-        `partition={"day": "2026-11-01"}`, or a list of such, replaces the partitions named; rows may come without the
-        columns of a single one. `partition="dynamic"` replaces those that the rows lie in.
+        `partition={"day": "2026-11-01"}`, or a list of such, replaces the named partitions; with a single one the rows
+        can omit its columns. `partition="dynamic"` replaces the partitions of the given rows.
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         df = spark_rows(self._spark, rows)
@@ -106,7 +105,7 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Removes every row, or those of the partitions named."""
+        """Removes every row, or the rows of the named partitions."""
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(lambda table: plan_truncate(table, partition), options)
 
@@ -122,7 +121,7 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Brings back the rows of a version (not its columns), everywhere or in the partitions named."""
+        """Brings back the rows of a version (not its columns), in the whole table or in the named partitions."""
         if sum(one is not None for one in (version, timestamp, commits_ago)) != 1:
             raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
@@ -140,10 +139,10 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Gives columns new values where the condition holds: update({"status": "'paid'"}, where="id = 7").
+        """Sets columns of the rows for which the condition is true: update({"status": "'paid'"}, where="id = 7").
 
-        A text is a SQL expression over the row as it was; so is a Column. Everything else is the value itself: 5, None,
-        a date. Key columns can't be set.
+        A text is a SQL expression over the old row, and so is a Column. Anything else is the value itself: 5, None, a
+        date. Key columns can't be set.
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(lambda table: plan_update(table, set, where), options)
@@ -157,12 +156,12 @@ class Verbs(ABC, Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Removes the rows for which the condition is true."""
+        """Deletes the rows for which the condition is true."""
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(lambda table: plan_delete(table, where), options)
 
     def merge(self, source: Rows, on: str | list[str]) -> MergeBuilder[Answer]:
-        """Begins a MERGE: `on` is a column or several that both sides have, or a condition on `target` and `source`."""
+        """Begins a MERGE. `on` is one or more columns of both sides, or a condition on `target` and `source`."""
 
         def run(merge: Merge, options: WriteOptions) -> Answer:
             return self._do(lambda table: plan_merge(table, merge), options)
@@ -171,7 +170,7 @@ class Verbs(ABC, Generic[Answer]):
 
 
 class MergeBuilder(Generic[Answer]):
-    """Clauses are tried in the order given; the first whose condition is true is done.
+    """Clauses are tried in the given order; the first one whose condition is true applies.
 
     Conditions and values are SQL over `target.column` and `source.column`.
     """
@@ -186,7 +185,7 @@ class MergeBuilder(Generic[Answer]):
         *,
         condition: str | None = None,
     ) -> MergeBuilder[Answer]:
-        """Without values every column that the source has."""
+        """Updates matched rows; without values, every column that the source has."""
         return self._with("matched", "update", values, condition)
 
     def when_matched_delete(self, *, condition: str | None = None) -> MergeBuilder[Answer]:
@@ -195,7 +194,7 @@ class MergeBuilder(Generic[Answer]):
     def when_not_matched_insert(
         self, values: Settings | None = None, *, condition: str | None = None
     ) -> MergeBuilder[Answer]:
-        """Without values every column that the source has; columns not given are NULL."""
+        """Inserts new rows; without values, every column that the source has. Missing columns become NULL."""
         return self._with("not_matched", "insert", values, condition)
 
     def when_not_matched_by_source_update(
@@ -217,7 +216,7 @@ class MergeBuilder(Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Where several source rows change one row of the table, that is an error."""
+        """Runs the merge. Several source rows that change one row of the table are an error."""
         if not self._merge.clauses:
             raise InputError("MERGE_EMPTY", "a merge needs a clause")
         return self._run(self._merge, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))

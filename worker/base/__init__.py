@@ -1,1 +1,1 @@
-"""What the whole worker stands on: values, schemas, conditions, storage, the connection, the Spark session."""
+"""The base of the worker: values, schemas, conditions, storage, the connection, the Spark session."""

@@ -1,4 +1,4 @@
-"""A table's columns as Arrow's types, and rows of older files brought into that shape: by column ids, not by names."""
+"""A table's columns as Arrow types, and rows of older files in that shape: matched by column ids, not by names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ARROW: Final[Mapping[str, pa.DataType]] = {
 
 
 def arrow_schema(meta: catalog_pb2.Table, *, with_op: bool = False, with_row_id: bool = False) -> pa.Schema:
-    """As files of the table have it: ids on columns and fields, everything takes NULL."""
+    """The Arrow schema of the table's files: ids on columns and fields, everything nullable."""
     fields = [_field(one) for one in columns_schema(list(meta.columns), nullable=True).fields]
     if with_op:
         fields.append(pa.field(OP, pa.int8()))
@@ -64,7 +64,7 @@ def field_id(field: pa.Field) -> int | None:
 
 
 def in_shape(rows: pa.Table, wanted: pa.Schema, names: Mapping[int, str] | None = None) -> pa.Table:
-    """The rows with the columns wanted, each found by its id; by the names given where the file has no ids."""
+    """The rows with the wanted columns, each found by its id; by the given names if the file has no ids."""
     by_id = {field_id(one): at for at, one in enumerate(rows.schema)}
     columns = []
     for field in wanted:
@@ -86,7 +86,7 @@ def _column(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
 
 
 def _nested(array: Any, wanted: pa.DataType) -> Any:
-    """A field that is gone is left out, one that is new is NULL; what has no ids goes by name."""
+    """A dropped field is left out, and a new one is NULL; a type without ids is matched by name."""
     if pa.types.is_struct(wanted):
         return _struct(array, wanted)
     if pa.types.is_map(wanted):
@@ -98,7 +98,7 @@ def _nested(array: Any, wanted: pa.DataType) -> Any:
 
 
 def _offsets(array: Any) -> Any:
-    """NULL where the list is."""
+    """Offsets, NULL where the list is NULL."""
     if not array.null_count:
         return array.offsets
     gone = array.is_null().to_pylist()

@@ -1,4 +1,4 @@
-"""The forms of a condition that mean the same in MetaService as in Spark, and the literals in them.
+"""The forms of a condition that mean the same in MetaService and in Spark, with their literals.
 
 column OP literal, IN, BETWEEN, LIKE 'prefix%', IS NULL, a boolean column, TRUE and FALSE
 """
@@ -46,7 +46,7 @@ Predicate = common_pb2.Predicate
 
 
 def all_of(parts: Sequence[Predicate]) -> Predicate:
-    """TRUE where there is no part."""
+    """The conjunction; TRUE if there is no part."""
     if len(parts) == 1:
         return parts[0]
     return Predicate(all_of=common_pb2.PredicateList(operands=parts)) if parts else Predicate(literal=True)
@@ -66,7 +66,7 @@ class Token:
 
 
 def tokens_of(text: str) -> list[Token] | None:
-    """None where the text has something that would need Spark's own lexer: a comment, a raw string, an odd letter."""
+    """The tokens; None if the text needs Spark's own lexer: a comment, a raw string, an unusual character."""
     found: list[Token] = []
     at = 0
     while at < len(text):
@@ -92,7 +92,7 @@ class SparkLiteral:
 
 
 class Forms:
-    """From the tokens of one form to a predicate, where it is known what they mean."""
+    """Turns the tokens of one form into a predicate, if their meaning is known."""
 
     def __init__(self, types: Mapping[str, str], zone: tzinfo | None) -> None:
         self._types = types
@@ -177,7 +177,7 @@ class Forms:
         return Predicate(in_list=common_pb2.InList(column=column, values=values))
 
     def _listable(self, column: str, literal: SparkLiteral) -> bool:
-        """Spark compares all of a list as one type, so that one value may change what the others mean."""
+        """Spark compares all values of a list as one type, so one value can change what the others mean."""
         kind = self._types[column]
         if kind.startswith("timestamp"):
             return literal.kind != "string"
@@ -227,7 +227,7 @@ class Forms:
 
 
 def is_ordered(kind: str) -> bool:
-    """Whether the wire has values of a column's type."""
+    """Whether the wire has values of the column's type."""
     return not kind.startswith(("array", "map", "struct"))
 
 
@@ -277,13 +277,13 @@ def _plain(token: Token) -> SparkLiteral | None:
 
 
 def _text(token: Token) -> str | None:
-    """A string without escapes, whose meaning hangs on the session."""
+    """A string without escapes, whose meaning depends on the session."""
     text = token.text[1:-1]
     return None if "\\" in text or len(text) > TEXT_CHARS_MAX else text
 
 
 def _number(text: str) -> SparkLiteral | None:
-    """Spark's types: 5 is an integer, 5.0 a decimal, 5e0 a double; Python's own words for the same are alike."""
+    """Spark's types: 5 is an integer, 5.0 a decimal, 5e0 a double. Python's literals have the same types."""
     plain = re.fullmatch(r"([0-9]+)[lL]?", text)
     if plain is not None:
         number = int(plain[1])
@@ -305,7 +305,7 @@ def _real(literal: SparkLiteral, exact_below: int) -> common_pb2.Value | None:
 
 
 def _decimal(kind: str, literal: SparkLiteral) -> common_pb2.Value | None:
-    """Exact where both fit into one decimal of 38 digits."""
+    """Exact if both fit into one decimal of 38 digits."""
     found = re.fullmatch(r"decimal\(([0-9]+),([0-9]+)\)", kind)
     if found is None or literal.kind not in ("integer", "decimal"):
         return None

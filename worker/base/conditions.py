@@ -3,10 +3,10 @@
     id = 7 AND upper(name) = 'X' AND (day < '2026-11-01' OR day IS NULL)
     -> all_of(id = 7, any_of(day < "2026-11-01", day IS NULL))
 
-A top-level conjunct that can't be expressed is left out, which is TRUE, as a whole. When in doubt it can't be: what is
-taken over means in MetaService exactly what it means in Spark.
-The structure alone (AND, OR, NOT, parentheses, BETWEEN, CASE) is parsed; everything else is taken over where it has
-one of a few forms: column OP literal, IN, BETWEEN, LIKE 'prefix%', IS NULL, a boolean column, TRUE and FALSE.
+A top-level conjunct that can't be expressed is left out as a whole, which means TRUE. When in doubt it is left out:
+every part that is kept means exactly the same in MetaService and in Spark.
+Only the structure (AND, OR, NOT, parentheses, BETWEEN, CASE) is parsed. Everything else is kept if it has one of a few
+forms: column OP literal, IN, BETWEEN, LIKE 'prefix%', IS NULL, a boolean column, TRUE and FALSE.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Predicate = common_pb2.Predicate
 
 
 def to_wire(condition: str, meta: catalog_pb2.Table, spark: SparkSession | None) -> Predicate:
-    """What a condition on a table's rows says in the wire's words; at its weakest TRUE."""
+    """The wire's predicate for a condition on a table's rows; at the weakest TRUE."""
     types = {column.name: column.type for column in meta.columns}
     zone = session_zone(spark) if any(kind == "timestamp" for kind in types.values()) else None
     return parse_condition(condition, types, zone)
 
 
 def parse_condition(condition: str, types: Mapping[str, str], zone: tzinfo | None) -> Predicate:
-    """As `to_wire`, from the types of the columns and the session's time zone."""
+    """As `to_wire`, with the types of the columns and the session's time zone."""
     tokens = tokens_of(condition)
     if tokens is None or any(name.lower() in _STRUCTURE for name in types):
         return Predicate(literal=True)
@@ -59,7 +59,7 @@ _Tree = _All | Predicate | None  # None: can't be expressed
 
 
 def _conjuncts(tree: _Tree) -> Iterator[Predicate | None]:
-    """The top-level parts; one that is too large is dropped."""
+    """The top-level parts; a part that is too large is dropped."""
     if isinstance(tree, _All):
         for operand in tree.operands:
             yield from _conjuncts(operand)
@@ -142,7 +142,7 @@ class _Parser:
         return list(self._tokens[begin : self._at])
 
     def _end_of_group(self, at: int) -> int:
-        """Behind the token, and behind all of a group that it opens."""
+        """The position after the token, or after the whole group that it opens."""
         closing = self._closing or {}
         return closing.get(at, at) + 1
 
@@ -158,7 +158,7 @@ class _Parser:
 
 
 def _closing(tokens: Sequence[Token]) -> dict[int, int] | None:
-    """Where each group ends; None where they don't match."""
+    """The end of each group; None if groups don't match."""
     found: dict[int, int] = {}
     opened: list[int] = []
     for at, token in enumerate(tokens):

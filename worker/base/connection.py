@@ -1,4 +1,4 @@
-"""A lake without its tables: the service, the warehouse, the Spark session, and what is held until it closes."""
+"""A lake without its tables: the service, the warehouse, the Spark session, and what it holds until it closes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worker.base.warehouse import mark_where_proven
 
 
 class Connection:
-    """Threads may share it, as they share its Spark session."""
+    """A lake's connection. Threads can share it, like its Spark session."""
 
     def __init__(self, client: MetaClient, warehouse: str, spark: SparkSession | None) -> None:
         self.client = client
@@ -42,7 +42,7 @@ class Connection:
 
     @property
     def spark(self) -> SparkSession:
-        """The session given, or the active one, or a new one; made when it is first needed."""
+        """The given session, the active one, or a new one that is created when it is first needed."""
         with self._lock:
             if self._spark is None:
                 self._spark = active_or_new()
@@ -53,17 +53,17 @@ class Connection:
             return self._spark
 
     def mark_warehouse(self) -> None:
-        """Before the first write: what deletes looks for the mark that this leaves."""
+        """Called before the first write. Leaves the mark that purge and fsck check."""
         if not self._is_marked:
             mark_where_proven(self.client, self.warehouse)
             self._is_marked = True
 
     def at_close(self, work: Callable[[], None]) -> None:
-        """Called once, when the lake closes, before its connection does."""
+        """Registers a call for the time when the lake closes, before its connection does."""
         self._at_close.append(work)
 
     def close(self) -> None:
-        """Gives back what is pinned and ends the connection. The Spark session goes on."""
+        """Ends the pins and the connection. The Spark session stays open."""
         self.pins.close()
         while self._at_close:
             self._at_close.pop()()

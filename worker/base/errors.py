@@ -1,4 +1,4 @@
-"""What the worker raises beside the client's errors, and how a lost race reads."""
+"""The worker's errors beside the client's, and the text of a lost race."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2
 
 NEXT_STEP: Final = {
-    common_pb2.ADVICE_RESUBMIT: "the staged files are still good: on_conflict='resubmit' commits them at the new head",
+    common_pb2.ADVICE_RESUBMIT: "the staged files can be reused: on_conflict='resubmit' commits them at the new head",
     common_pb2.ADVICE_RERUN: "run it again: on_conflict='rerun' does so against the new head",
     common_pb2.ADVICE_RELOAD: "the table's schema or settings changed: refresh() the table and run it again",
-    common_pb2.ADVICE_PLAN_AGAIN: "plan the compaction anew",
+    common_pb2.ADVICE_PLAN_AGAIN: "plan the compaction again",
 }
 
 
 class InputError(LakeTXError, ValueError):
-    """What was asked can't be done: nothing was written. `reason` is a word that stays."""
+    """The call can't be carried out as written; nothing was written. `reason` is a stable word."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -24,7 +24,7 @@ class InputError(LakeTXError, ValueError):
 
 
 def lost_race(conflict: common_pb2.Conflict, table: str, attempts: int = 1) -> ConflictError:
-    """The error of a write that lost. Its text says to whom, by which rule, and what to do."""
+    """The error of a write that lost a race. Its text names the winner, the rule and the advice."""
     return ConflictError(conflict, conflict_text(conflict, table, attempts), table=table, attempts=attempts)
 
 

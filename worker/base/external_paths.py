@@ -1,6 +1,6 @@
-"""Where files from outside lie: links followed, secrets and files of the lake refused before anything is written.
+"""Locations of external files: links are followed, secrets and files of the lake refused before anything is written.
 
-The service checks the same of every path, whoever registers it; here it is known early, and what a link points to.
+The service makes the same checks for every registered path. Here they run earlier, and links can be followed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONTAINER_AT: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})  # container
 
 
 def plain_path(path: str) -> str:
-    """A local path, made absolute and without links, or a URI that holds no secret."""
+    """A local path, absolute and without links, or a URI without secrets."""
     if "://" not in path and not path.startswith("file:"):
         return os.path.realpath(path)
     parts = urlsplit(path)
@@ -40,7 +40,7 @@ def plain_path(path: str) -> str:
 
 
 def check_outside(client: MetaClient, paths: Iterable[str]) -> None:
-    """Refuse a file in the folder of a table, live or dropped, and one that is there twice."""
+    """Refuses a file in the folder of a table, live or dropped, and a file that is found twice."""
     known: dict[str, bool] = {}
     seen: set[str] = set()
     for path in paths:
@@ -60,7 +60,7 @@ def check_outside(client: MetaClient, paths: Iterable[str]) -> None:
 
 
 def check_no_link(files: Any, root: str, path: str) -> None:
-    """Refuse to move a file to where a link leads."""
+    """Refuses to move a file through a link."""
     if link := crosses_link(files, root, path):
         raise InputError("PATH_INVALID", f"{link} is a link: nothing is moved through it; remove it")
 

@@ -1,6 +1,6 @@
-"""Fields of structs by their paths, `address.zip`: added by words, found missing in rows, set in rows.
+"""Fields of structs by their paths, `address.zip`: adding them, finding missing ones in rows, setting them in rows.
 
-A column's own name counts before a path: where a column is called `a.b`, that is what `a.b` means.
+A column's own name takes precedence over a path: if a column is called `a.b`, `a.b` means that column.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def split_path(path: str) -> list[str]:
 
 
 def fields_of(spark: SparkSession, columns: str | t.StructType) -> list[tuple[str, t.StructField]]:
-    """Columns and, by their paths, fields of structs: "note string, address.zip string". A StructType has names."""
+    """Columns and, by their paths, fields of structs: "note string, address.zip string", or those of a StructType."""
     if isinstance(columns, t.StructType):
         return [(quoted_if_odd(field.name), field) for field in columns.fields]
     if not columns.strip():
@@ -47,7 +47,7 @@ def fields_of(spark: SparkSession, columns: str | t.StructType) -> list[tuple[st
 
 
 def _parts(text: str) -> Iterator[str]:
-    """At commas outside of brackets and quotes."""
+    """Splits at commas outside brackets and quotes."""
     begin, depth, quote = 0, 0, ""
     for at, each in enumerate(text):
         if each in "'`\"" and quote in ("", each):
@@ -64,7 +64,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def missing_fields(given: t.DataType, known: t.DataType, path: str = "") -> Iterator[tuple[str, t.DataType]]:
-    """What rows have and the table lacks, by path: columns, and fields of structs wherever they stand."""
+    """Columns and struct fields, at any depth, that the rows have and the table lacks, by path."""
     match given, known:
         case t.StructType(), t.StructType():
             there = {field.name.lower(): field for field in known.fields}
@@ -87,9 +87,9 @@ def missing_fields(given: t.DataType, known: t.DataType, path: str = "") -> Iter
 
 
 def by_column(meta: catalog_pb2.Table, settings: Settings, row: Callable[[str], Column]) -> dict[str, Column]:
-    """What is set, by the table's columns; a struct of which fields are set is made anew, of a row's other fields.
+    """The settings by column; a struct with set fields is rebuilt from the row's other fields.
 
-    `row` gives a column of the row as it was. A struct that was NULL is one of the fields that are set.
+    `row` returns a column of the old row. A struct that was NULL becomes one of the set fields.
     """
     columns = {column.name.lower(): column for column in meta.columns}
     found: dict[str, Column] = {}
@@ -141,11 +141,11 @@ def _rebuilt(value: Column, kind: t.DataType, fields: Mapping[tuple[str, ...], C
 
 
 def column_of(side: str = "") -> Callable[[str], Column]:
-    """A column of a row as it was, of one side of a join where it is said."""
+    """A column of the old row, or of the given side of a join."""
     return lambda name: sf.expr(f"{side}.{quoted(name)}" if side else quoted(name))
 
 
 def no_row(meta: catalog_pb2.Table) -> Callable[[str], Column]:
-    """NULL in every column: of a row that is new."""
+    """NULL in every column: the old row of a new row."""
     types = {column.name: column.type for column in meta.columns}
     return lambda name: sf.lit(None).cast(parse_type(types[name]))

@@ -1,4 +1,4 @@
-"""Footers of Parquet files: rows, smallest and largest values, and which partition a file is of."""
+"""Footers of Parquet files: rows, smallest and largest values, and the partition of a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAYS_AND_TIMES: Final = TIMES | {"date"}
 
 
 def list_parquet(files: Any, folder: str) -> list[Any]:
-    """Data files below a folder, by path; what Spark and Hadoop hide stays hidden."""
+    """Data files below a folder, by path, without those that Spark and Hadoop treat as hidden."""
     infos = files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
     found = [
         info
@@ -49,7 +49,10 @@ def read_footers(files: Any, paths: Sequence[str]) -> list[Any]:
 def data_file(
     meta: catalog_pb2.Table, path: str, footer: Any, size: int, *, external: bool = False
 ) -> common_pb2.DataFile:
-    """Without partition, bucket and kind. What an external file's footer says of floats is not believed."""
+    """The file's entry, without partition, bucket and kind.
+
+    Bounds of floats in an external file's footer are not used.
+    """
     entry = common_pb2.DataFile(path=path, rows=footer.num_rows, bytes=size, schema_version=meta.schema_version)
     entry.external = external
     fixed = {*meta.primary_key, *meta.partition_columns}
@@ -76,7 +79,7 @@ def data_file(
 
 
 def tombstones_of(footer: Any, leaf: int) -> int:
-    """How many rows are tombstones; 0 where the footer doesn't tell."""
+    """The number of tombstones; 0 if the footer doesn't show it."""
     found = 0
     for at in range(footer.num_row_groups):
         chunk = footer.row_group(at).column(leaf)
@@ -88,7 +91,7 @@ def tombstones_of(footer: Any, leaf: int) -> int:
 
 
 def top_leaves(footer: Any) -> dict[str, int]:
-    """Where the columns without parts stand among all leaves: a leaf's path doesn't tell `a.b` from b in a."""
+    """The positions of flat columns among all leaves. A leaf's path can't distinguish `a.b` from field b in a."""
     found, at = {}, 0
     for one in footer.schema.to_arrow_schema():
         if not pa.types.is_nested(one.type):
@@ -106,19 +109,22 @@ def _count_leaves(kind: Any) -> int:
 
 
 def has_old_calendar(footer: Any) -> bool:
-    """Whether days before 1582 are the Julian calendar's: Spark moves them when it reads them, footers don't say so."""
+    """Whether days before 1582 use the Julian calendar.
+
+    Spark rebases them when it reads; the footer doesn't show it.
+    """
     known = footer.metadata or {}
     return b"org.apache.spark.legacyDateTime" in known or known.get(b"org.apache.spark.version", b"3") < b"3"
 
 
 def arrow_types(footer: Any) -> dict[str, Any]:
-    """A dictionary is how values are stored, no type of their own."""
+    """The types without dictionaries, which are an encoding and not a type."""
     schema = footer.schema.to_arrow_schema()
     return {one.name: one.type.value_type if pa.types.is_dictionary(one.type) else one.type for one in schema}
 
 
 def fits(kind: Any, type_name: str) -> bool:
-    """Whether a file's statistics can be taken as they stand: its type is the column's."""
+    """Whether a file's statistics can be used as they are: its type is the column's."""
     if type_name in TIMES:
         zoned = type_name == "timestamp"
         return bool(pa.types.is_timestamp(kind) and kind.unit == "us" and (kind.tz is not None) == zoned)
@@ -128,7 +134,7 @@ def fits(kind: Any, type_name: str) -> bool:
 
 
 def column_stats(footer: Any, leaf: int, column: catalog_pb2.Column) -> common_pb2.ColumnStats | None:
-    """Over all row groups; None where one of them says nothing."""
+    """Statistics over all row groups; None if one row group has none."""
     groups = [footer.row_group(at).column(leaf) for at in range(footer.num_row_groups)]
     groups = [(chunk.statistics, chunk.num_values) for chunk in groups if chunk.num_values]
     if any(stats is None for stats, _ in groups):
@@ -160,7 +166,7 @@ def _signed(raw: bytes) -> int:
 
 
 def partition_of(meta: catalog_pb2.Table, entry: common_pb2.DataFile, files: Any, path: str) -> common_pb2.Partition:
-    """Of the file's rows, which are all of one: from its statistics, or else its first row."""
+    """The partition of the file's rows, from its statistics or its first row."""
     found = common_pb2.Partition()
     columns = {column.name: column for column in meta.columns}
     stats = {one.column_id: one for one in entry.stats}
@@ -180,10 +186,12 @@ def partition_of(meta: catalog_pb2.Table, entry: common_pb2.DataFile, files: Any
 
 
 def check_required(meta: catalog_pb2.Table, entries: Iterable[common_pb2.DataFile]) -> None:
-    """No NULL where the table takes none, by what the footers count."""
+    """Refuses NULL in NOT NULL columns, by the counts in the footers."""
     required = {column.column_id: column.name for column in meta.columns if not column.nullable}
     for entry in entries:
         for stats in entry.stats:
             if stats.column_id in required and stats.nulls:
                 name = required[stats.column_id]
-                raise InputError("NULL_NOT_ALLOWED", f"{stats.nulls} rows have no {name}, which {meta.name} asks for")
+                raise InputError(
+                    "NULL_NOT_ALLOWED", f"{stats.nulls} rows have NULL in {name}, which is NOT NULL in {meta.name}"
+                )

@@ -1,10 +1,8 @@
-"""How pyarrow writes a table's files: codec, encodings, and which columns get bounds in the footer.
+"""How pyarrow writes a table's files: codec, encodings, and the columns that get bounds in the footer.
 
-Only those do whose bounds hold under Spark's order.
-
-Spark holds NaN above every number; the bounds that pyarrow writes leave NaN out. A reader that believes them misses the
-rows with NaN. So a column of floats that holds NaN gets no bounds. A float inside a struct, an array or a map never has
-some: it is not looked into.
+Only columns whose bounds hold under Spark's order get them. Spark orders NaN above every number, and the bounds that
+pyarrow writes ignore NaN, so a reader that uses them misses rows with NaN. A float column that contains NaN therefore
+gets no bounds. A float inside a struct, an array or a map never gets bounds, because it is not checked for NaN.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ ZSTD_LEVEL: Final = 1
 
 
 def codec_of(meta: catalog_pb2.Table, words: Mapping[str, str] = PYARROW_CODECS) -> str:
-    """The table's codec in the words of a writer."""
+    """The table's codec, by the writer's name for it."""
     codec = meta.properties.get("write.compression", "zstd")
     return words.get(codec, codec)
 
 
 def options_of(meta: catalog_pb2.Table, schema: pa.Schema, nan: frozenset[str]) -> dict[str, Any]:
-    """For pyarrow's writers; `nan` are the columns that hold NaN."""
+    """Options of pyarrow's writers; `nan` are the columns that contain NaN."""
     codec = codec_of(meta)
     return {
         "compression": codec,
@@ -40,12 +38,12 @@ def options_of(meta: catalog_pb2.Table, schema: pa.Schema, nan: frozenset[str]) 
 
 
 def with_nan(rows: pl.DataFrame) -> frozenset[str]:
-    """The columns of floats in which a row is NaN."""
+    """The float columns that contain NaN."""
     return frozenset(one.name for one in rows.iter_columns() if one.dtype.is_float() and one.is_nan().any())
 
 
 def table_with_nan(rows: pa.Table) -> frozenset[str]:
-    """As `with_nan`."""
+    """As `with_nan`, for a table."""
     floats = rows.select([one.name for one in rows.schema if pa.types.is_floating(one.type)])
     found = pl.from_arrow(floats)
     assert isinstance(found, pl.DataFrame)
@@ -53,7 +51,7 @@ def table_with_nan(rows: pa.Table) -> frozenset[str]:
 
 
 def bounded(schema: pa.Schema, nan: frozenset[str]) -> list[str]:
-    """The leaves that get bounds, as Parquet calls them; `nan` are the columns that hold NaN."""
+    """The leaves that get bounds, by their Parquet names; `nan` are the columns that contain NaN."""
     found: dict[str, bool] = {}
     for one in schema:
         for path, kind in leaves(one.name, one.type):
@@ -63,7 +61,7 @@ def bounded(schema: pa.Schema, nan: frozenset[str]) -> list[str]:
 
 
 def leaves(path: str, kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """Of a column, as Parquet calls them."""
+    """The leaves of a column, by their Parquet names."""
     if pa.types.is_list(kind):
         return leaves(f"{path}.list.element", kind.value_type)
     if pa.types.is_map(kind):

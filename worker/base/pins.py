@@ -1,7 +1,7 @@
-"""Versions that a lake's reads hold, so that no purge takes their files: pins, renewed in the background.
+"""Pins of a lake's reads, renewed in the background, so that no purge deletes the files of their versions.
 
-A DataFrame is lazy, and nobody tells when it was used for the last time: what it reads stays pinned until the lake
-closes. A process that dies renews nothing, and its pins run out.
+A DataFrame is lazy, and its last use can't be observed. So the versions that it reads stay pinned until the lake
+closes. The pins of a dead process are not renewed, and expire.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Pin:
 
 
 class ReaderPins:
-    """The pins of one client. At most PINS_MAX; the oldest is let go for one more."""
+    """The pins of one client, at most PINS_MAX; a new pin beyond that ends the oldest."""
 
     def __init__(self, client: MetaClient) -> None:
         self._client = client
@@ -41,11 +41,11 @@ class ReaderPins:
         self._thread: threading.Thread | None = None
 
     def hold_head(self, table_id: str) -> int:
-        """Pins the newest version and says which it is."""
+        """Pins the newest version and returns it."""
         return self._pin([read_pb2.TableVersion(table_id=table_id)])[0]
 
     def hold(self, table_id: str, versions: Iterable[int]) -> None:
-        """Pins versions that aren't yet."""
+        """Pins the versions that are not pinned yet."""
         with self._lock:
             known = {version for pin in self._pins.values() for name, version in pin.versions if name == table_id}
         missing = sorted(set(versions) - known)
@@ -54,7 +54,7 @@ class ReaderPins:
             self._pin([read_pb2.TableVersion(table_id=table_id, version=version) for version in chunk])
 
     def close(self) -> None:
-        """Ends them all."""
+        """Ends all pins."""
         self._stop.set()
         with self._lock:
             held, self._pins = list(self._pins), OrderedDict()
@@ -86,7 +86,7 @@ class ReaderPins:
             _log.debug("a pin is left to its lease", extra={"pin_id": pin_id, "reason": str(error)})
 
     def renew_all(self) -> float:
-        """Seconds until they want it again."""
+        """Renews all pins; returns the seconds until the next renewal."""
         with self._lock:
             held = list(self._pins.items())
         for pin_id, pin in held:

@@ -1,8 +1,8 @@
-"""How far Spark's jobs are: a bar in terminals and notebooks, nothing elsewhere.
+"""Progress of Spark's jobs: a bar in terminals and notebooks, nothing elsewhere.
 
-The environment's LAKETX_PROGRESS decides: "off" never, "on" always, anything else in notebooks, and where standard
-error is a terminal in which Spark shows no bar of its own. A bar appears after a second and is gone when the work is
-done. Writers in several threads have a line each.
+The environment variable LAKETX_PROGRESS decides: "off" never, "on" always. Otherwise the bar appears in notebooks, and
+on standard error if that is a terminal in which Spark shows no bar of its own. It appears after a second and disappears
+when the work is done. Writers in several threads get a line each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def is_shown(spark: SparkSession) -> bool:
 
 @contextmanager
 def progress(spark: SparkSession, title: str) -> Iterator[None]:
-    """Shows how far the jobs are that this thread starts in the block."""
+    """Shows the progress of the jobs that this thread starts in the block."""
     if not is_shown(spark):
         yield
         return
@@ -57,7 +57,7 @@ def progress(spark: SparkSession, title: str) -> Iterator[None]:
 
 
 class Bars:
-    """The lines of all threads, in one place on the screen; there while one of them has something to show."""
+    """The lines of all threads, in one place on the screen; visible while one of them has something to show."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console

@@ -1,6 +1,6 @@
 """Columns of a table as Spark's types and back; column ids as Parquet field ids.
 
-The wire has Spark's words in canonical form: `bigint`, `decimal(10,2)`, `array<struct<k:string not null>>`.
+The wire has Spark's type names in canonical form: `bigint`, `decimal(10,2)`, `array<struct<k:string not null>>`.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ CHARS: Final = re.compile(r"\b(var)?char(acter)?\s*\(", re.IGNORECASE)
 
 
 def type_text(kind: t.DataType) -> str:
-    """The wire's word for a type of Spark."""
+    """The wire's text for a Spark type."""
     return column_types.type_text(_read_spark(kind))
 
 
 def check_type(kind: t.DataType) -> None:
-    """Of rows that are written: as a column's; NULL alone has any type."""
+    """Checks the type of rows to be written as a column's type; NULL alone fits any type."""
     _read_spark(kind, WORDS | {t.NullType: "any"})
 
 
@@ -104,7 +104,7 @@ def _word(kind: t.DataType, words: Mapping[type[t.DataType], str]) -> str:
 
 
 def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_pb2.Column]:
-    """Columns of a new table; key columns take no NULL, whatever the schema says."""
+    """The columns of a new table; key columns are NOT NULL whatever the schema says."""
     keys = {name.lower() for name in primary_key}
     columns = []
     for field in schema.fields:
@@ -121,13 +121,13 @@ def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_p
 
 
 def check_name(name: str) -> None:
-    """A new column's: some names are taken."""
+    """Refuses a new column whose name is reserved."""
     if name.lower() in RESERVED or name.lower().startswith(RESERVED_PREFIX):
-        raise InputError("COLUMN_RESERVED", f"the name {name} is taken by the worker, its files and its increments")
+        raise InputError("COLUMN_RESERVED", f"the name {name} is reserved for the worker, its files and its increments")
 
 
 def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
-    """A schema given in words is read by the session."""
+    """The session parses a schema that is given as text."""
     if isinstance(schema, t.StructType):
         return schema
     try:
@@ -146,7 +146,7 @@ def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
 
 
 def table_schema(meta: catalog_pb2.Table, *, nullable: bool = False) -> t.StructType:
-    """The table's columns with their ids as Parquet field ids; with `nullable` all of them take NULL, as in files."""
+    """The table's columns with their ids as Parquet field ids; with `nullable` all are nullable, as in files."""
     return columns_schema(list(meta.columns), nullable=nullable)
 
 
@@ -160,7 +160,7 @@ def columns_schema(columns: list[catalog_pb2.Column], *, nullable: bool = False)
 
 
 def with_comments(meta: catalog_pb2.Table) -> t.StructType:
-    """As people see it: the columns with their comments."""
+    """The columns with their comments, for people."""
     fields = []
     for field, column in zip(table_schema(meta).fields, meta.columns, strict=True):
         metadata = {**(field.metadata or {}), **({"comment": column.comment} if column.comment else {})}
@@ -169,7 +169,7 @@ def with_comments(meta: catalog_pb2.Table) -> t.StructType:
 
 
 def create_statement(meta: catalog_pb2.Table) -> str:
-    """The table in SQL's words."""
+    """The table's SQL statement."""
     fields = [
         f"  {quoted_if_odd(one.name)} {one.type}{'' if one.nullable else ' NOT NULL'}{_comment(one.comment)}"
         for one in meta.columns
@@ -201,7 +201,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def parse_type(text: str, nested: Mapping[str, int] | None = None, *, nullable: bool = False) -> t.DataType:
-    """The wire's word as a type of Spark; `nested` gives the ids of fields by their path below the column."""
+    """A wire type as a Spark type; `nested` gives the ids of fields by their path below the column."""
     return _spark_type(read_type(text), "", nested or {}, nullable=nullable)
 
 
@@ -233,7 +233,7 @@ def path_below(path: str, name: str) -> str:
 
 
 def path_of(meta: catalog_pb2.Table, name: str) -> str:
-    """What a person calls a column or, by its path, a field: a column's name counts as it stands, dots and all."""
+    """The path that a user's name means: a column's name counts first, dots included."""
     for column in meta.columns:
         if column.name.lower() == name.lower():
             return quoted_if_odd(column.name)
@@ -241,11 +241,11 @@ def path_of(meta: catalog_pb2.Table, name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A column's name as an expression of Spark's."""
+    """A column's name as a Spark expression."""
     return f"`{name.replace('`', '``')}`"
 
 
 def literal_of(value: Any, type_name: str) -> Column:
-    """A value of a column: Spark's own way from Python has no dates before the year 1000."""
+    """A value of a column. Spark's own conversion from Python has no dates before the year 1000."""
     plain = value.isoformat() if type(value) is date else value
     return sf.lit(plain).cast(type_name)

@@ -1,10 +1,10 @@
-"""The user's Spark session. Whatever the worker changes of it, or remembers by it, goes through this module.
+"""The user's Spark session. Everything that the worker changes in it, or stores by it, goes through this module.
 
-    settings      a write or a listing of files needs some; when the last of those who need one is done it is as it was
-    jobs          tags, groups and progress handlers of a thread's jobs are gone when the block ends
-    paths         how the session spells the folders of tables; forgotten with it
+    settings      changed for a write or a listing of files; restored when their last user is done
+    jobs          tags, groups and progress handlers of a thread's jobs, removed when the block ends
+    paths         how the session spells the folders of tables; forgotten with the session
 
-In Spark Connect a listing's setting stays: the server looks at it when a job begins, and nobody tells when that is.
+In Spark Connect a listing's setting stays, because the server reads it when a job begins, at an unknown time.
 Classic Spark and Spark Connect differ in most of this.
 """
 
@@ -40,7 +40,7 @@ Counts = tuple[int, int]  # of tasks: done, and known so far
 
 
 def active_or_new() -> SparkSession:
-    """The session that is active here. A new one shows no progress bar of Spark's own."""
+    """The session that is active here, or a new one, which shows no progress bar of Spark's own."""
     found = SparkSession.getActiveSession()
     if found is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
@@ -49,9 +49,9 @@ def active_or_new() -> SparkSession:
 
 
 def python_hint(spark: SparkSession) -> str:
-    """What is wrong with the Python that Spark's tasks on this machine will run; nothing where all is well.
+    """Describes a problem with the Python of Spark's tasks on this machine; empty if there is none.
 
-    Another environment may lack this package, polars or pyarrow, which only shows when a task imports them.
+    Another environment may lack this package, polars or pyarrow; this shows only when a task imports them.
     """
     if not is_classic(spark) or not (spark.sparkContext.master or "").startswith("local"):
         return ""
@@ -66,7 +66,7 @@ def python_hint(spark: SparkSession) -> str:
 
 
 def is_classic(spark: SparkSession) -> bool:
-    """Not Spark Connect, which has no `sparkContext`."""
+    """Whether the session is classic: Spark Connect has no `sparkContext`."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")
 
 
@@ -75,7 +75,7 @@ def is_classic(spark: SparkSession) -> bool:
 
 @dataclass(slots=True)
 class _Loan:
-    """A setting that is changed for a while: for how many, and how it was; None: it was not set."""
+    """A setting that is changed for a while: its number of users and its old value; None: it was not set."""
 
     before: str | None
     users: int = 0
@@ -87,7 +87,7 @@ _loans_lock = threading.Lock()
 
 @contextmanager
 def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Threads share the session: a setting goes back when the last of those who changed it is done."""
+    """Threads share the session: a setting is restored when its last user is done."""
     named: Any = spark
     session = named._jsparkSession.sessionUUID() if is_classic(spark) else named.session_id
     taken = []
@@ -118,7 +118,7 @@ def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[No
 
 @contextmanager
 def job_tag(spark: SparkSession, tag: str) -> Iterator[str]:
-    """Marks the jobs that this thread starts. A session's own tags cancel nothing in classic Spark."""
+    """Tags the jobs that this thread starts. In classic Spark a session's own tags cancel nothing."""
     context = spark.sparkContext if is_classic(spark) else None
     add, remove = (context.addJobTag, context.removeJobTag) if context else (spark.addTag, spark.removeTag)
     add(tag)
@@ -137,7 +137,7 @@ def cancel_jobs(spark: SparkSession, tag: str) -> None:
 
 @contextmanager
 def job_group(spark: SparkSession, group: str, description: str) -> Iterator[None]:
-    """Names the jobs that this thread starts, where people look at them; Spark Connect has no such names."""
+    """Names the jobs that this thread starts, for Spark's UI; Spark Connect has no such names."""
     if not is_classic(spark):
         yield
         return
@@ -163,7 +163,7 @@ def counting(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
 
 
 def tagged_counts(spark: SparkSession, tag: str) -> Counts:
-    """Of the tasks of jobs with the tag; Spark Connect doesn't tell."""
+    """Counts the tasks of the jobs with the tag; Spark Connect doesn't report them."""
     done = known = 0
     if is_classic(spark):
         tracker = spark.sparkContext.statusTracker()
@@ -179,7 +179,7 @@ def tagged_counts(spark: SparkSession, tag: str) -> Counts:
 
 @contextmanager
 def _by_handler(spark: SparkSession) -> Iterator[Callable[[], Counts]]:
-    """Spark Connect tells the thread that waits for an operation."""
+    """Spark Connect reports progress to the thread that waits for an operation."""
     me = threading.get_ident()
     seen: dict[str, Counts] = {}
 
@@ -208,7 +208,7 @@ _prefixes: weakref.WeakKeyDictionary[SparkSession, dict[str, str]] = weakref.Wea
 
 
 def path_prefixes(spark: SparkSession) -> dict[str, str]:
-    """What the session puts before the paths of files, by the folder of their table; filled by who finds it out."""
+    """The prefixes that the session puts before paths of files, by table folder; filled by the first caller."""
     return _prefixes.setdefault(spark, {})
 
 
@@ -216,7 +216,7 @@ def path_prefixes(spark: SparkSession) -> dict[str, str]:
 
 
 def session_zone(spark: SparkSession | None) -> tzinfo | None:
-    """The session's time zone, None where Python doesn't know it."""
+    """The session's time zone; None if Python doesn't know it."""
     return find_zone(spark.conf.get("spark.sql.session.timeZone") or "") if spark is not None else None
 
 
@@ -234,7 +234,7 @@ def find_zone(name: str) -> tzinfo | None:
 
 
 def parquet_at_once(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame | None:
-    """A scan whose paths go to the JVM in one call, in the public way one for each; None where there is none."""
+    """A scan whose paths go to the JVM in one call instead of one call each; None if that is not possible."""
     session: Any = getattr(reader, "_spark", None)
     jvm = getattr(session, "_jvm", None) if hasattr(reader, "_jreader") else None
     if jvm is None or any("\n" in path for path in paths):
@@ -244,13 +244,13 @@ def parquet_at_once(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame 
 
 
 def listed_bytes(scan: DataFrame) -> int | None:
-    """The size of a scan's files together, as Spark found them; None where that isn't told."""
+    """The total size of a scan's files as Spark found them; None if it is not reported."""
     frame: Any = getattr(scan, "_jdf", None)
     return None if frame is None else int(frame.queryExecution().analyzed().stats().sizeInBytes())
 
 
 def own_cores(spark: SparkSession) -> int:
-    """How many tasks a session runs at once in the driver itself; 0 where executors run them, or that isn't known."""
+    """The number of tasks that the driver itself runs at once; 0 if executors run them, or if it is unknown."""
     if not is_classic(spark) or not _LOCAL.match(spark.sparkContext.master or ""):
         return 0
     return spark.sparkContext.defaultParallelism

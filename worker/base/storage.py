@@ -1,7 +1,7 @@
 """The file systems that tables lie on. Knows nothing of Spark.
 
-What deletes, or lists what is to be deleted, follows no link: `walk` passes links over, `crosses_link` finds the first
-one on the way to a file.
+Deleting, and listing files to delete, follows no link: `walk` skips links, and `crosses_link` finds the first link on
+the way to a file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def storage(path: str) -> tuple[Any, str]:
 
 
 def in_pages(source: Any, files: Any = None) -> Any:
-    """A Parquet file that is read page by page. By default pyarrow keeps every row group that it read, to the end."""
+    """A Parquet file that is read page by page.
+
+    By default pyarrow keeps every row group that it has read to the end.
+    """
     return pq.ParquetFile(
         source, filesystem=files, coerce_int96_timestamp_unit="us", buffer_size=READ_BUFFER_BYTES, pre_buffer=False
     )
@@ -47,7 +50,7 @@ def is_local(files: Any) -> bool:
 
 
 def walk(files: Any, folder: str) -> Iterator[tuple[str, int]]:
-    """Paths and sizes of the files below a folder; what is a link, or behind one, is none of them."""
+    """Paths and sizes of the files below a folder, without links and the files behind them."""
     if not is_local(files):
         for info in files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)):
             if info.type == fs.FileType.File:
@@ -69,7 +72,7 @@ def walk(files: Any, folder: str) -> Iterator[tuple[str, int]]:
 
 
 def crosses_link(files: Any, root: str, path: str) -> str:
-    """The first link on the way from a root to what lies below it, the path itself included; empty: there is none."""
+    """The first link between a root and a path below it, the path included; empty: there is none."""
     if not is_local(files):
         return ""
     way = root
@@ -81,7 +84,7 @@ def crosses_link(files: Any, root: str, path: str) -> str:
 
 
 def remove_empty_folders(files: Any, folder: str) -> bool:
-    """A folder and those below it, from below, where no file lies in them; whether all are gone."""
+    """Removes a folder and its subfolders, from the bottom, if they contain no files; returns whether all are gone."""
     if not is_local(files):  # what an object store calls a folder is an empty object
         if any(True for _ in walk(files, folder)):
             return False
@@ -99,14 +102,14 @@ def remove_empty_folders(files: Any, folder: str) -> bool:
 
 
 def remove_folder(folder: str) -> None:
-    """One that isn't there is no error, and one that is a link stays."""
+    """Removes a folder. A missing folder is no error, and a link stays."""
     files, path = storage(folder)
     if files.get_file_info(path).type == fs.FileType.Directory and not (is_local(files) and Path(path).is_symlink()):
         files.delete_dir(path)
 
 
 def pages(items: Iterable[T], count: int) -> Iterator[list[T]]:
-    """So many at a time."""
+    """Splits items into pages of the given size."""
     remaining = iter(items)
     while page := list(islice(remaining, count)):
         yield page

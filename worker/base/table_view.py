@@ -1,4 +1,4 @@
-"""A table as reads, writes and compactions see it: what the service said of it once, and the lake that it is in."""
+"""A table as reads, writes and compactions see it: the service's answer about it, and its lake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker.base.schema import table_schema
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """The table as of a look at it; another look is another view."""
+    """A table as of one answer of the service; a refresh returns another view."""
 
     lake: Connection
     meta: catalog_pb2.Table
@@ -38,19 +38,19 @@ class TableView:
 
     @property
     def folder(self) -> str:
-        """Where its files lie; paths of files are relative to it."""
+        """The folder of its files; paths of files are relative to it."""
         return f"{self.lake.warehouse}/{self.table_id}"
 
     def refreshed(self) -> TableView:
-        """As the service knows it now."""
+        """The current view."""
         return replace(self, meta=self.client.get_table(table_id=self.table_id))
 
     def at(self, version: int) -> TableView:
-        """Under the schema of that version."""
+        """The view under the schema of that version."""
         return replace(self, meta=self.client.get_table(table_id=self.table_id, version=version))
 
     def empty(self) -> DataFrame:
-        """No rows, of these columns: what is asked of the table is tried on it."""
+        """No rows, with these columns: to check expressions against the table."""
         version = self.meta.schema_version
         if version not in self._empty:
             self._empty[version] = self.spark.createDataFrame([], table_schema(self.meta, nullable=True))

@@ -1,4 +1,4 @@
-"""Values of Python, of people and of Parquet's statistics as values of the wire."""
+"""Python values, users' values and Parquet statistics as values of the wire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PartitionKey = tuple[tuple[str, bytes], ...]
 
 
 def wire_value(value: Any, type_name: str, zone: tzinfo | None = None) -> common_pb2.Value:
-    """A value of Python; text is read as the type asks. A time without a zone is one of `zone`, if there is one."""
+    """A wire value of a Python value; text is parsed by the type. A time without a zone is in `zone`, if given."""
     if value is None:
         return common_pb2.Value(null=common_pb2.NULL_VALUE_UNSPECIFIED)
     try:
@@ -45,12 +45,12 @@ def wire_value(value: Any, type_name: str, zone: tzinfo | None = None) -> common
             return common_pb2.Value(decimal=format(_decimal(value, type_name), "f"))
     except (ValueError, TypeError, AttributeError, InvalidOperation) as error:
         why = f": {error}" if type_name in TIMES else ""
-        raise InputError("VALUE_INVALID", f"{value!r} is no {type_name}{why}") from error
-    raise InputError("VALUE_INVALID", f"{type_name} has no values here")
+        raise InputError("VALUE_INVALID", f"{value!r} is not a {type_name}{why}") from error
+    raise InputError("VALUE_INVALID", f"values of type {type_name} are not possible here")
 
 
 def python_value(value: common_pb2.Value) -> Any:
-    """A value of the wire as Python has it."""
+    """A Python value of a wire value."""
     match value.WhichOneof("kind"):
         case "null" | None:
             return None
@@ -65,7 +65,7 @@ def python_value(value: common_pb2.Value) -> Any:
 
 
 def _integer(value: Any) -> int:
-    """Nothing is cut off."""
+    """An integer of the same value; nothing is truncated."""
     found = int(value)
     if isinstance(value, bool) or (not isinstance(value, str) and found != value):
         raise ValueError(value)
@@ -96,7 +96,7 @@ def _boolean(value: object) -> bool:
 
 
 def micros(value: datetime | str, type_name: str, zone: tzinfo | None) -> int:
-    """Since 1970: of a timestamp in UTC, of a timestamp_ntz as its clock shows it."""
+    """Microseconds since 1970: of a timestamp in UTC, of a timestamp_ntz as its clock shows it."""
     moment = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
     if type_name == "timestamp_ntz":
         if moment.tzinfo is not None:
@@ -115,7 +115,7 @@ def moment_of(time_us: int) -> datetime:
 
 
 def partition(meta: catalog_pb2.Table, values: Mapping[str, Any], zone: tzinfo | None) -> common_pb2.Partition:
-    """A partition by its columns' values, all of them; `zone` is the session's."""
+    """A partition from the values of all its columns; `zone` is the session's time zone."""
     types = {column.name: column.type for column in meta.columns}
     wanted = list(meta.partition_columns)
     given = {name.lower(): value for name, value in values.items()}
@@ -132,7 +132,7 @@ def partition(meta: catalog_pb2.Table, values: Mapping[str, Any], zone: tzinfo |
 
 
 def raw_value(raw: Any, type_name: str, *, is_max: bool) -> tuple[common_pb2.Value | None, bool]:
-    """A bound as Parquet's footer has it (physical type), and whether it was cut; None: not to be used."""
+    """A bound of a Parquet footer (physical type), and whether it was truncated; None: not usable."""
     if type_name in INTEGERS:
         return common_pb2.Value(integer=raw), False
     if type_name == "date":
@@ -172,5 +172,5 @@ def _text(raw: bytes | str, *, is_max: bool) -> tuple[common_pb2.Value | None, b
 
 
 def partition_key(partition: common_pb2.Partition) -> PartitionKey:
-    """A partition as something that is equal and can be looked up."""
+    """A hashable key that is equal for equal partitions."""
     return tuple(sorted((one.column, one.value.SerializeToString(deterministic=True)) for one in partition.values))

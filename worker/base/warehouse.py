@@ -1,12 +1,12 @@
-"""The mark of a warehouse: a file that says whose it is. Whoever deletes looks at it first.
+"""The mark of a warehouse: a file that names its service. Everything that deletes checks it first.
 
     <warehouse>/_laketx/warehouse.json    {"service_id": "9f31c0d47a55", "history_epoch": "1-9f31c0d47a55"}
 
-A place without it is not the warehouse: a wrong path, or a file system that isn't mounted. There every file that is to
-be deleted looks as if it were gone already.
+A location without the mark is not the warehouse: a wrong path, or a file system that isn't mounted. Every file to be
+deleted would look deleted already there.
 
-The first writer puts it where nothing says otherwise: no file of the service lies anywhere, or files of its tables lie
-here and none is missing. After that only `laketx warehouse adopt` does.
+The first writer sets the mark if nothing contradicts it: the service has no files at all, or files of its tables are
+here and none is missing. After that only `laketx warehouse adopt` sets it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ OLD_SERVICE: Final = "RPC_UNIMPLEMENTED"
 
 @dataclass(frozen=True, slots=True)
 class WarehouseMark:
-    """What the file says."""
+    """The content of the mark."""
 
     service_id: str
     history_epoch: str
 
 
 def location_of(warehouse: str) -> str:
-    """How the service notes it: two spellings of one place are one where that can be known."""
+    """The location as the service records it: two spellings of one location are equal where that can be known."""
     if "://" not in warehouse and not warehouse.startswith("file:"):
         return os.path.realpath(warehouse)
     files, root = storage(warehouse.rstrip("/"))
@@ -65,47 +65,50 @@ def read_mark(warehouse: str) -> WarehouseMark | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
-            "WAREHOUSE_FOREIGN", f"{FOLDER}/{NAME} in {warehouse} is no mark of a service: {error}; see {ADOPT}"
+            "WAREHOUSE_FOREIGN", f"{FOLDER}/{NAME} in {warehouse} is not a valid mark: {error}; see {ADOPT}"
         ) from error
 
 
 def check_mark(mark: WarehouseMark | None, known: maintenance_pb2.Warehouse, warehouse: str) -> None:
-    """Refuse a place that is not the service's warehouse."""
+    """Refuses a location that is not the service's warehouse."""
     if mark is None:
         noted = f"; the service's warehouse is {known.location}" if known.location else ""
         raise InputError(
             "WAREHOUSE_UNMARKED",
-            f"{warehouse} bears no service's mark ({FOLDER}/{NAME}){noted}: correct the path, or mount what is "
-            f"missing; where it is the service's, {ADOPT} puts the mark there",
+            f"{warehouse} has no mark ({FOLDER}/{NAME}){noted}: correct the path, or mount the missing disk; if it is "
+            f"this service's warehouse, {ADOPT} sets the mark",
         )
     if mark.service_id != known.service_id:
         raise InputError(
             "WAREHOUSE_FOREIGN",
-            f"{warehouse} is the warehouse of service {mark.service_id}, this service is {known.service_id}: "
-            f"correct the path or the service; where the other one is out of use for good, {ADOPT} takes it over",
+            f"{warehouse} is the warehouse of service {mark.service_id}, this service is {known.service_id}: correct "
+            f"the path or the service; if the other service is permanently out of use, {ADOPT} takes it over",
         )
     if mark.history_epoch != known.history_epoch:
         raise InputError(
             "WAREHOUSE_OF_OTHER_HISTORY",
-            f"{warehouse} is marked by history {mark.history_epoch}, the service tells {known.history_epoch} since it "
-            f"was restored from a backup: where the other one is out of use, {ADOPT} takes the warehouse over",
+            f"{warehouse} has the mark of history {mark.history_epoch}; after a restore from a backup this service has "
+            f"{known.history_epoch}: if the other history is out of use, {ADOPT} takes the warehouse over",
         )
 
 
 def check_warehouse(client: MetaClient, warehouse: str) -> None:
-    """Before anything in it is deleted, moved, or confirmed as gone."""
+    """Called before anything in it is deleted, moved, or confirmed as gone."""
     check_mark(read_mark(warehouse), client.get_warehouse(), warehouse)
 
 
 def adopt(client: MetaClient, warehouse: str) -> maintenance_pb2.Warehouse:
-    """An operator says that it is the service's."""
+    """Sets the mark on an operator's order."""
     known = client.get_warehouse()
     write_mark(warehouse, WarehouseMark(known.service_id, known.history_epoch))
     return client.set_warehouse(location_of(warehouse), marked=True, replace=True)
 
 
 def mark_where_proven(client: MetaClient, warehouse: str) -> None:
-    """A writer's part, before it begins. What can't be proven, or written, is left to an operator."""
+    """Called by a writer before it begins.
+
+    If the location can't be proven, or the mark not written, an operator must adopt it.
+    """
     try:
         known = client.get_warehouse()
     except MetaServiceError as error:
@@ -132,7 +135,7 @@ def _mark(client: MetaClient, warehouse: str, known: maintenance_pb2.Warehouse) 
 
 
 def _holds_files(client: MetaClient, warehouse: str) -> bool:
-    """Whether files of tables lie here, and none of those looked for is missing."""
+    """Whether files of tables are here, and none of those checked is missing."""
     files, root = storage(warehouse.rstrip("/"))
     paths = list(islice(_oldest_files(client), TABLES_LOOKED_AT))
     infos = files.get_file_info([f"{root}/{path}" for path in paths]) if paths else []
@@ -140,7 +143,7 @@ def _holds_files(client: MetaClient, warehouse: str) -> bool:
 
 
 def _oldest_files(client: MetaClient) -> Iterator[str]:
-    """One file of each table that has one of its own."""
+    """One file of each table that has its own files."""
     for table in client.list_tables():
         if table.head_version:
             entries = client.list_files(table.table_id)
@@ -149,7 +152,7 @@ def _oldest_files(client: MetaClient) -> Iterator[str]:
 
 
 def write_mark(warehouse: str, mark: WarehouseMark) -> None:
-    """Whole or not at all."""
+    """Writes the mark completely or not at all."""
     files, root = storage(warehouse.rstrip("/"))
     raw = json.dumps(asdict(mark)).encode() + b"\n"
     files.create_dir(f"{root}/{FOLDER}", recursive=True)

@@ -1,1 +1,1 @@
-"""Compactions: by hand, and those that the service plans."""
+"""Compactions: by hand, and as tasks of the service."""

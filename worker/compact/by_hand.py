@@ -1,4 +1,4 @@
-"""`table.compact`: what a user asks for by hand."""
+"""`table.compact`: compactions that a user starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def compact(
 ) -> Commit | None:
     meta = table.meta
     if operation not in OPERATIONS:
-        raise InputError("OPERATION_INVALID", f"{operation!r} is none of {', '.join(OPERATIONS)}")
+        raise InputError("OPERATION_INVALID", f"{operation!r} is not one of {', '.join(OPERATIONS)}")
     order = _order(operation, _as_written(meta, sort_by), _as_written(meta, zorder_by))
     if order is not None:
         check_order(meta, order)
@@ -48,8 +48,8 @@ def _order(operation: str, sort_by: Sequence[str], zorder_by: Sequence[str]) -> 
         raise InputError("COLUMNS_INVALID", "sort_by and zorder_by are lists of column names")
     if not sort_by and not zorder_by:
         if operation == "cluster":
-            raise InputError("ORDER_MISSING", "clustering needs an order: sort_by or zorder_by")
+            raise InputError("ORDER_MISSING", "clustering needs an order: give sort_by or zorder_by")
         return None
     if operation != "cluster" or (sort_by and zorder_by):
-        raise InputError("ORDER_INVALID", 'sort_by or zorder_by, one of them, goes with "cluster"')
+        raise InputError("ORDER_INVALID", 'give one of sort_by and zorder_by, with "cluster" only')
     return Order("sort", tuple(sort_by)) if sort_by else Order("zorder", tuple(zorder_by))

@@ -1,7 +1,7 @@
-"""Rows in a better order: sorted by columns, or along a Z-order curve over them. Read, ordered and written by Spark.
+"""Rows in a better order: sorted by columns, or along a Z-order curve. Read, ordered and written by Spark.
 
-A row's place on the curve is made of its columns' ranks: how many of some thousand samples lie below the value. So a
-column of any type and any spread counts as much as its neighbours.
+A row's position on the curve is computed from its columns' ranks: the number of some thousand samples below the value.
+So a column of any type and distribution has the same weight as the others.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HASH_KIND: Final = "spark"
 
 @dataclass(frozen=True)
 class Order:
-    """By the columns one after the other ("sort"), or all of them alike ("zorder")."""
+    """By the columns in sequence ("sort"), or by all of them equally ("zorder")."""
 
     kind: Literal["sort", "zorder"]
     columns: tuple[str, ...]
@@ -89,12 +89,12 @@ def cluster(
 
 
 def shown(table: TableView, entries: Sequence[common_pb2.LiveEntry]) -> DataFrame:
-    """As a reader sees them, with row ids in append tables."""
+    """The rows as a reader sees them, with row ids in append tables."""
     return frame_of(table, entries, with_origin=True).drop(FILE)
 
 
 def ordered(meta: catalog_pb2.Table, rows: DataFrame, order: Order, files_wanted: int, count: int) -> DataFrame:
-    """Ranges of the order, each a Spark partition; `count` is about how many rows there are."""
+    """Ranges of the order, one per Spark partition; `count` is about the number of rows."""
     by = [sf.col(quoted(name)) for name in order.columns]
     if order.kind == "zorder" and len(by) > 1:
         rows = rows.withColumn(PLACE, curve_place(rows, order.columns, count))
@@ -107,7 +107,7 @@ def ordered(meta: catalog_pb2.Table, rows: DataFrame, order: Order, files_wanted
 
 
 def part_of(meta: catalog_pb2.Table) -> Column | None:
-    """The word for a row's bucket and partition that its folder is named by."""
+    """The text for a row's bucket and partition in its folder name."""
     parts = [sf.expr(f"cast({bucket_of(meta)} as string)")] if meta.primary_key else []
     if meta.partition_columns:
         parts.append(partition_text(meta))
@@ -126,7 +126,7 @@ def _place(partition: common_pb2.Partition, bucket: int) -> tuple[Any, int]:
 
 
 def curve_place(rows: DataFrame, columns: Sequence[str], count: int) -> Column:
-    """Where on a Z-order curve a row lies."""
+    """The position of a row on a Z-order curve."""
     share = min(1.0, SAMPLES / max(count, 1))
     table = rows.select(*[quoted(name) for name in columns]).sample(fraction=share, seed=1).toArrow()
     bounds = [rank_bounds(pl.Series(table.column(name))) for name in columns]
@@ -135,7 +135,7 @@ def curve_place(rows: DataFrame, columns: Sequence[str], count: int) -> Column:
 
 
 def rank_bounds(values: pl.Series) -> pl.Series:
-    """The values that part the others into ranks alike."""
+    """The values that separate ranks of about equal size."""
     known = values.drop_nulls().sort()
     ranks = (1 << BITS_A_COLUMN) - 1
     if not len(known):
@@ -157,7 +157,7 @@ def _places(bounds: Sequence[pl.Series]) -> Callable[..., Any]:
 
 
 def interleaved(ranks: Sequence[np.ndarray[Any, np.dtype[np.int64]]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The bits of the ranks in turn, the highest first."""
+    """The bits of the ranks interleaved, the highest first."""
     found = np.zeros(len(ranks[0]), np.int64)
     for bit in range(BITS_A_COLUMN - 1, -1, -1):
         for rank in ranks:
@@ -175,7 +175,7 @@ def _take_digests(
     before: DataFrame,
     after: DataFrame,
 ) -> None:
-    """Of each group by a hash of Spark's own. A group's folder word tells its rows."""
+    """Takes the digests of each group with Spark's hash. The group's folder text identifies its rows."""
     words = _words_of(meta, groups, before)
     for rows, is_input in ((before, True), (after, False)):
         for word, digest in digests(meta, rows).items():
@@ -205,7 +205,7 @@ def _words_of(meta: catalog_pb2.Table, groups: Sequence[Group], rows: DataFrame)
 
 
 def digests(meta: catalog_pb2.Table, rows: DataFrame) -> dict[str, Digest]:
-    """By group: rows, and the sums of their hashes' halves, which no number of rows makes overflow."""
+    """By group: the number of rows, and the sums of their hashes' halves, which no number of rows can overflow."""
     part = part_of(meta)
     hashed = rows.select((sf.lit("") if part is None else part).alias(PART), row_hash(meta, rows).alias("h"))
     halves = [sf.sum(sf.col("h").bitwiseAND(0xFFFFFFFF)), sf.sum(sf.shiftrightunsigned("h", 32))]
@@ -214,7 +214,7 @@ def digests(meta: catalog_pb2.Table, rows: DataFrame) -> dict[str, Digest]:
 
 
 def row_hash(meta: catalog_pb2.Table, rows: DataFrame) -> Column:
-    """Spark leaves NULLs out of a hash: which columns are NULL is hashed too."""
+    """Spark leaves NULLs out of a hash, so the set of NULL columns is hashed too."""
     names = [column.name for column in sorted(meta.columns, key=lambda column: column.column_id)]
     names += [ROW_ID] if ROW_ID in rows.columns else []
     values = [_hashable(sf.col(quoted(name)), rows.schema[name].dataType) for name in names]
@@ -223,5 +223,5 @@ def row_hash(meta: catalog_pb2.Table, rows: DataFrame) -> Column:
 
 
 def _hashable(column: Column, kind: t.DataType) -> Column:
-    """Maps have no hash; as text they differ where they differ."""
+    """Maps have no hash; as text, different maps differ."""
     return sf.to_json(column) if "map<" in kind.simpleString() else column

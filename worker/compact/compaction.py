@@ -1,8 +1,8 @@
 """A compaction from begin to commit: one Spark job that stages the outputs of all its groups, then one commit.
 
-A task is a bucket of a primary-key table, or some files of a partition of an append table. It reads and writes files by
-itself, in Spark's long-lived Python processes, and takes both digests. Clustering to an order of columns is Spark's own
-work from end to end (`clustering`).
+A Spark task handles a bucket of a primary-key table, or some files of a partition of an append table. It reads and
+writes files by itself, in Spark's long-lived Python processes, and takes both digests. Clustering by columns runs
+entirely in Spark (`clustering`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ FILE_BYTES_TARGET: Final = 128 << 20
 
 
 class DigestMismatchError(LakeTXError):
-    """The rows of a compaction's outputs aren't those of its inputs. Nothing was committed."""
+    """The rows of a compaction's outputs differ from those of its inputs. Nothing was committed."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How outputs are written; nothing given: as the table's properties say. An order asks for clustering by it."""
+    """How to write outputs; unset options come from the table's properties. An order means clustering by it."""
 
     file_bytes_target: int = 0
     order: clustering.Order | None = None
@@ -49,7 +49,7 @@ class Options:
 
 @dataclass
 class Compaction:
-    """Outputs that are staged, until `commit`."""
+    """Staged outputs, until `commit`."""
 
     table: TableView
     operation: common_pb2.Operation.ValueType
@@ -92,7 +92,7 @@ def run(
     partitions: Sequence[common_pb2.Partition] = (),
     options: Options | None = None,
 ) -> Commit | None:
-    """Compacts the groups that gain by it; None where there is nothing to do."""
+    """Compacts the groups that benefit; None if there is nothing to do."""
     with staged(table, operation, partitions=partitions, options=options or Options()) as found:
         return found.commit() if found.groups else None
 
@@ -108,7 +108,7 @@ def staged(
     options: Options,
     begin: Callable[[transaction_pb2.TableIntent], Transaction] | None = None,
 ) -> Iterator[Compaction]:
-    """The outputs as files of a transaction that has begun; without a commit in the block they are removed."""
+    """The outputs as files of an open transaction; if the block does not commit them, they are removed."""
     table = table.refreshed()
     meta = table.meta
     table.lake.mark_warehouse()
@@ -202,7 +202,7 @@ def _merged(table: TableView, stage: Stage, settings: Settings, groups: Sequence
 
 
 def run_chunks(table: TableView, settings: Settings, chunks: Sequence[Chunk]) -> list[Result]:
-    """One Spark job, a task a chunk."""
+    """One Spark job, with a Spark task per chunk."""
     work = pa.table(
         {
             "at": pa.array(range(len(chunks)), pa.int32()),
@@ -216,7 +216,7 @@ def run_chunks(table: TableView, settings: Settings, chunks: Sequence[Chunk]) ->
 
 
 def _split(files: Sequence[InputFile], file_bytes_target: int) -> Iterator[list[InputFile]]:
-    """Neighbours that make about one file together."""
+    """Splits files into neighbours that make about one file together."""
     part: list[InputFile] = []
     size = 0.0
     for file in files:
@@ -231,7 +231,7 @@ def _split(files: Sequence[InputFile], file_bytes_target: int) -> Iterator[list[
 
 
 def _check(table: TableView, found: Compaction) -> None:
-    """MetaService compares them too; what is known to be wrong isn't even offered."""
+    """MetaService compares the digests too; a known mismatch isn't even sent."""
     for group, outcome in zip(found.groups, found.outcomes, strict=True):
         if outcome.input != outcome.output:
             raise DigestMismatchError(
@@ -255,13 +255,13 @@ def _wire_group(group: Group, outcome: GroupOutcome, *, is_verified: bool) -> co
 
 
 class Inputs:
-    """Entries of a plan as the tasks read them."""
+    """Entries of a plan, as the Spark tasks read them."""
 
     def __init__(self, table: TableView) -> None:
         self._frames = Frames(table)
 
     def files(self, group: Group) -> list[InputFile]:
-        """In the order of their versions, each with the row ids that are hidden in it."""
+        """Files in the order of their versions, each with the ids of its hidden rows."""
         inputs = sorted(group.inputs, key=lambda entry: -entry.data_version)
         hidden = self._frames.hidden_ids([(one.file, one.data_version) for one in inputs], group.delete_sets)
         return [self._file(*pair) for pair in zip(inputs, hidden, strict=True)][::-1]

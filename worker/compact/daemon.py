@@ -1,8 +1,8 @@
-"""The worker of table services: claims tasks, runs several at a time on one Spark session, and says how they ended.
+"""The worker of table services: claims tasks, runs several at a time on one Spark session, and reports how they ended.
 
 Each slot is a thread that claims a task, compacts, and claims the next. While a task runs its claim is renewed with the
-progress; a task that was called off is stopped. A stop lets what runs come to its end, for as long as the drain may
-take; what is left then is stopped and given back, to be claimed by others at once.
+progress; a cancelled task is stopped. On a stop, running tasks can finish within the drain time; the rest is stopped
+and given back, for other workers to claim at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger("laketx.worker")
 
 @dataclass
 class _Running:
-    """A task that a slot works on. `ended` tells its renewer; `stopped` says why it was stopped, if it was."""
+    """A task that a slot works on. `ended` signals its renewer; `stopped` says why it was stopped, if it was."""
 
     task: maintenance_pb2.MaintenanceTask
     lease_ms: int
@@ -53,7 +53,7 @@ class _Running:
 
 
 class Daemon:
-    """`start`, later `stop`; or `run_waiting`."""
+    """Runs tasks: `start`, later `stop`; or `run_waiting`."""
 
     def __init__(self, lake: Connection, *, tasks_at_once: int = TASKS_AT_ONCE, idle_s: float = IDLE_S) -> None:
         self._lake = lake
@@ -72,18 +72,18 @@ class Daemon:
             slot.start()
 
     def ask_to_stop(self) -> None:
-        """No task is claimed from here on."""
+        """Stops claiming tasks."""
         self._stopping.set()
 
     def drain(self, drain_s: float) -> bool:
-        """Waits for what runs; whether it came to its end."""
+        """Waits for running tasks; returns whether all of them ended."""
         deadline = time.monotonic() + drain_s
         for slot in self._slots:
             slot.join(max(0.0, deadline - time.monotonic()))
         return not any(slot.is_alive() for slot in self._slots)
 
     def stop(self, drain_s: float = DRAIN_S) -> None:
-        """Waits for what runs, and gives back what is not done by then."""
+        """Waits for running tasks, and gives back those that don't end in time."""
         self.ask_to_stop()
         deadline = time.monotonic() + drain_s + GIVE_BACK_S
         is_over = self.drain(drain_s)
@@ -100,7 +100,7 @@ class Daemon:
             return list(self._running.values())
 
     def run_waiting(self) -> int:
-        """Every task that can be had now, one after the other, in this thread; how many of them were done."""
+        """Runs every waiting task in this thread, one after the other; returns how many were done."""
         before = self.tasks_done
         while not self._stopping.is_set() and self._claim_and_work():
             pass
@@ -116,7 +116,7 @@ class Daemon:
                 log.warning("no task could be claimed: %s", error)
                 worked = False
             except Exception:
-                log.exception("a slot failed, and goes on")
+                log.exception("a slot failed; it continues")
                 worked = False
             if not worked:
                 self._stopping.wait(self._idle_s)
@@ -164,7 +164,7 @@ class Daemon:
             return found.commit().txn_id
 
     def _end(self, running: _Running, error: str) -> None:
-        """An attempt that ended without a commit; of a task that was called off nobody wants to hear."""
+        """Reports an attempt that ended without a commit; a cancelled task needs no report."""
         task = running.task
         if running.stopped and not running.gives_back:
             return
@@ -204,7 +204,7 @@ class Daemon:
                 return
 
     def _stop_until_ended(self, running: _Running, reason: str) -> None:
-        """Again and again: between two Spark jobs there is none to stop."""
+        """Cancels repeatedly: between two Spark jobs there is none to cancel."""
         self._stop_task(running, reason)
         while not running.ended.wait(STOP_AGAIN_S):
             self._stop_task(running, reason)
@@ -215,13 +215,13 @@ class Daemon:
 
     @contextmanager
     def _marked(self, running: _Running) -> Iterator[None]:
-        """Its Spark jobs can be told from others': to cancel them, and to see how far they are."""
+        """Tags its Spark jobs, to cancel them and to see their progress."""
         spark = self._lake.spark
         with job_group(spark, running.tag, running.task.reason), job_tag(spark, running.tag):
             yield
 
     def _progress(self, running: _Running) -> float:
-        """The share of its Spark tasks that are done."""
+        """The fraction of its Spark tasks that are done."""
         done, known = tagged_counts(self._lake.spark, running.tag)
         return min(1.0, done / known) if known else 0.0
 
@@ -240,7 +240,7 @@ def _delete_sets(
 
 
 def options_of(table: TableView, task: maintenance_pb2.MaintenanceTask) -> Options:
-    """A primary-key table's files are sorted by key, whatever the order; its clustering alone takes another."""
+    """Options of a task. Files of a primary-key table are sorted by key; only its clustering uses another order."""
     wanted = task.options
     takes_order = not table.meta.primary_key or task.operation == common_pb2.OPERATION_CLUSTER
     order: Order | None = None

@@ -1,8 +1,7 @@
-"""Digests of rows in any order, by which a compaction shows that it lost, doubled and changed nothing.
+"""Digests of rows in any order, with which a compaction proves that it lost, duplicated and changed nothing.
 
-Each row is hashed, and the hashes are added up: the number of rows, the sum of the hashes, and the sum of the hashes
-scrambled once more. Sums of parts add up to the sum of the whole, and take away what is hidden; a row that comes twice
-counts twice.
+Each row is hashed. The digest has the number of rows, the sum of the hashes, and the sum of the scrambled hashes. Sums
+of parts add up to the sum of the whole, hidden rows can be subtracted, and a duplicate row counts twice.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _MASK: Final = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Of no rows, until some are added."""
+    """A digest; initially of no rows."""
 
     rows: int = 0
     sum: int = 0
@@ -43,7 +42,7 @@ class Digest:
         )
 
     def to_bytes(self, kind: str = KIND) -> bytes:
-        """Equal for equal rows, where the same hash was used."""
+        """Equal for equal rows, if the same hash was used."""
         return kind.encode() + b":" + struct.pack(">qQQ", self.rows, self.sum, self.scrambled)
 
 
@@ -53,12 +52,12 @@ def digest_of(hashes: pl.Series) -> Digest:
 
 
 def row_hashes(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
-    """Of these columns in this order: the same in every process with the same Polars."""
+    """Hashes of these columns in this order: the same in every process with the same Polars version."""
     return rows.select(map(named, columns)).hash_rows(_SEED)
 
 
 def named(column: str) -> pl.Expr:
-    """The column: to polars some names are patterns."""
+    """The column by its literal name: polars treats some names as patterns."""
     is_pattern = column == "*" or (column.startswith("^") and column.endswith("$"))
     return pl.col(f"^{re.escape(column)}$" if is_pattern else column)
 

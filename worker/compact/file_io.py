@@ -1,4 +1,4 @@
-"""What a job reads and writes: rows of files in batches, in the table's present shape, and files as large as asked."""
+"""Files that a job reads and writes: rows in batches, in the table's current shape, and outputs of the target size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPEATS: Final = 4
 class InputFile:
     """A live file as a job reads it. `hidden` are the row ids in it that delete sets hide.
 
-    A file from outside has no ids: `names` says how its columns are called, `constants` what its path says.
+    An external file has no field ids: `names` are its column names, `constants` the values from its path.
     """
 
     path: str
@@ -44,7 +44,7 @@ class InputFile:
 
 
 def read_batches(file: InputFile, wanted: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
-    """All rows of the file in its order, in parts of about that size; `_op` of a base is 0, `_row_id` never NULL."""
+    """All rows of the file in order, in parts of about that size; `_op` of a base file is 0, `_row_id` never NULL."""
     files, path = storage(file.path)
     with files.open_input_file(path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
@@ -68,7 +68,7 @@ def _tables(stream: Any, opened: Any, names: list[str], rows_at_once: int) -> It
 
 
 def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
-    """What a row takes in memory, by the file's first rows; of small files by their bytes alone."""
+    """The memory of a row, from the file's first rows; for small files from their bytes alone."""
     groups = [opened.metadata.row_group(at).total_byte_size for at in range(opened.metadata.num_row_groups)]
     rows = max(1, opened.metadata.num_rows)
     if sum(groups) < SMALL_BYTES:
@@ -116,7 +116,7 @@ class WrittenFile:
 
 
 class Output:
-    """Rows in order into files `NAME-0.parquet`, `NAME-1.parquet`…, each closed once it has the size that is wanted."""
+    """Writes ordered rows to files `NAME-0.parquet`, `NAME-1.parquet`…, each closed at the target size."""
 
     def __init__(
         self, meta: catalog_pb2.Table, table_folder: str, name: str, schema: pa.Schema, file_bytes_target: int
@@ -150,7 +150,7 @@ class Output:
         return self.written
 
     def abandon(self) -> None:
-        """Removes what was written; the folder is the transaction's, and swept with it where this fails."""
+        """Removes the written files; if this fails, the sweep of the transaction's folder does."""
         if self._sink is not None:
             self._sink.close()
         number = len(self.written) + 1
@@ -200,7 +200,7 @@ class Output:
 
 
 def repeating(rows: pl.DataFrame, schema: pa.Schema) -> list[str]:
-    """The columns that a dictionary makes smaller, as Parquet calls them. Others are read slower with one."""
+    """The columns that a dictionary makes smaller, by their Parquet names. Others are read more slowly with one."""
     found: list[str] = []
     for one in schema:
         if pa.types.is_nested(one.type):

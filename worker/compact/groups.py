@@ -1,4 +1,4 @@
-"""The groups of a compaction: files that become others, and what they became; which of them gain by it."""
+"""The groups of a compaction: input files and their outputs, and which groups benefit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL: Final = 0.75  # of the size aimed at
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one bucket that become others, and the delete sets of its partition."""
+    """Input files of one bucket, and the delete sets of its partition."""
 
     partition: common_pb2.Partition
     bucket: int
@@ -35,7 +35,7 @@ class Group:
 
 @dataclass
 class GroupOutcome:
-    """Its new files, and the digests of what was read and what was written; `kind` says by which hash."""
+    """The outputs of a group, and the digests of its inputs and outputs; `kind` names the hash."""
 
     files: list[common_pb2.DataFile] = field(default_factory=list)
     input: Digest = field(default_factory=Digest)
@@ -49,7 +49,7 @@ def plan_groups(
     entries: Iterable[common_pb2.LiveEntry],
     file_bytes_target: int,
 ) -> list[Group]:
-    """Groups of a version's entries, largest first."""
+    """The groups of a version's entries, largest first."""
     files: dict[tuple[PartitionKey, int], list[common_pb2.LiveEntry]] = defaultdict(list)
     sets: dict[PartitionKey, list[common_pb2.LiveEntry]] = defaultdict(list)
     for entry in entries:
@@ -81,7 +81,7 @@ def _keyed_inputs(
 
 
 def _runs(files: Sequence[common_pb2.LiveEntry], wants_deltas: bool) -> list[list[common_pb2.LiveEntry]]:
-    """Files of one kind whose data versions follow each other, no file of another kind between or among them."""
+    """Files of one kind with consecutive data versions, and no file of another kind between or among them."""
     versions: dict[int, list[common_pb2.LiveEntry]] = defaultdict(list)
     for entry in files:
         versions[entry.data_version].append(entry)

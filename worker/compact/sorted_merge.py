@@ -34,7 +34,7 @@ class Run:
 
 
 def blocks(runs: Sequence[Run], keys: Sequence[str]) -> Iterator[list[pl.DataFrame]]:
-    """For each block a frame of each run, perhaps an empty one, in the order of the runs."""
+    """For each block a frame of each run, possibly empty, in the order of the runs."""
     waiting = [next(run.batches, None) for run in runs]
     for rows in waiting:
         _check_sorted(rows, None, keys)
@@ -56,7 +56,7 @@ def blocks(runs: Sequence[Run], keys: Sequence[str]) -> Iterator[list[pl.DataFra
 
 
 def rows_up_to(rows: pl.DataFrame, bound: pl.DataFrame, keys: Sequence[str]) -> int:
-    """How many of the sorted rows have a key that isn't above the bound's."""
+    """The number of sorted rows with a key not above the bound's."""
     if len(keys) == 1:
         value = bound[keys[0]]
         return int(rows[keys[0]].search_sorted(value, side="right")[0])
@@ -64,7 +64,7 @@ def rows_up_to(rows: pl.DataFrame, bound: pl.DataFrame, keys: Sequence[str]) -> 
 
 
 def _not_above(left: Sequence[pl.Expr], right: Sequence[Any]) -> pl.Expr:
-    """Left at or below right, column after column."""
+    """Left at or below right, column by column."""
     found = pl.lit(True)
     for mine, value in reversed(list(zip(left, right, strict=True))):
         one = pl.lit(value) if isinstance(value, pl.Series) else value
@@ -94,7 +94,7 @@ def _check_sorted(rows: pl.DataFrame | None, before: pl.DataFrame | None, keys: 
 
 
 def latest(block: Sequence[pl.DataFrame], versions: Sequence[int], keys: Sequence[str]) -> pl.DataFrame:
-    """Of each key the entry of the highest data version, sorted by key."""
+    """For each key the entry of the highest data version, sorted by key."""
     there = [(version, rows) for version, rows in zip(versions, block, strict=True) if len(rows)]
     if len({version for version, _ in there}) == 1 and len(there) == 1:
         return there[0][1]
@@ -115,14 +115,14 @@ def _gone(rows: pl.DataFrame, *, hides_tombstones: bool) -> np.ndarray[Any, np.d
 
 
 def _keys_alone(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """A frame of a run that has ended has no columns."""
+    """A frame of an ended run has no columns."""
     return rows.select(named(name).alias(f"k{at}") for at, name in enumerate(keys)) if len(rows) else rows
 
 
 def hidden_rows(
     block: Sequence[pl.DataFrame], versions: Sequence[int], keys: Sequence[str], *, hides_tombstones: bool
 ) -> list[pl.Series]:
-    """The places of the rows in each frame that a reader leaves out, by the reader's own rules."""
+    """The positions of the rows in each frame that a reader leaves out, by the reader's own rules."""
     lowest = min(versions)
     frames = [_keys_alone(rows, keys) for rows in block]
     flags = [_gone(rows, hides_tombstones=hides_tombstones) for rows in block]

@@ -1,4 +1,4 @@
-"""The work of one task of a job: the files of a bucket, or some of a partition, into new ones, with both digests."""
+"""One Spark task of a compaction: rewrites the files of a bucket, or some files of a partition, with both digests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MEMORY_BYTES_LEAST: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the tasks of a job have in common. `meta` is the table's message."""
+    """Settings that the Spark tasks of a job share. `meta` is the table's message."""
 
     meta: bytes
     table_folder: str
@@ -49,7 +49,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Inputs that one task turns into files that begin with `name`. Those of a bucket are all in one chunk."""
+    """Inputs that one Spark task turns into files that begin with `name`. A bucket's files are all in one chunk."""
 
     group: int
     name: str
@@ -58,7 +58,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a chunk; `files` are entries without a partition and bucket."""
+    """The result of a chunk; `files` are entries without partition and bucket."""
 
     group: int
     files: tuple[bytes, ...]
@@ -80,7 +80,10 @@ def _attempt() -> int:
 
 
 def run_chunk(settings: Settings, chunk: Chunk, attempt: int = 0) -> Result:
-    """An attempt has files of its own: what another one left is swept with its transaction's folder."""
+    """Runs a chunk.
+
+    Each attempt has its own files; files of a failed attempt are swept with the transaction's folder.
+    """
     table = settings.table
     name = f"{chunk.name}-{attempt}"
     if not table.primary_key:
@@ -133,7 +136,7 @@ class _Work:
         return found
 
     def read_again(self, written: WrittenFile) -> Digest:
-        """Of the rows as they are stored; keys that don't rise are a fault of this job."""
+        """The digest of the stored rows; keys that don't ascend are an error of this job."""
         found = Digest()
         last: pl.DataFrame | None = None
         path = f"{self.settings.table_folder}/{written.path}"
@@ -146,13 +149,13 @@ class _Work:
         return found
 
     def memory_of(self, file: InputFile) -> int:
-        """Each file's share."""
+        """The memory for each file."""
         whole = sum(one.bytes for one in self.chunk.files) or 1
         return max(MEMORY_BYTES_LEAST, self.settings.memory_bytes * file.bytes // whole)
 
 
 class _Keyed(_Work):
-    """A bucket of a primary-key table: merged by key. With a folder its files are sorted there first."""
+    """A bucket of a primary-key table, merged by key. With a folder its files are sorted there first."""
 
     def __init__(
         self, settings: Settings, table: catalog_pb2.Table, chunk: Chunk, name: str, folder: Path | None = None
@@ -186,7 +189,7 @@ class _Keyed(_Work):
         return rows.with_columns(row_hashes(rows, self.hashed).alias(HASH)) if self.settings.verify else rows
 
     def shown(self, block: Sequence[pl.DataFrame], versions: Sequence[int]) -> Digest:
-        """What a reader of the inputs sees, by its own rules."""
+        """The rows that a reader of the inputs sees, by the reader's own rules."""
         hides = self.settings.is_major
         found = Digest()
         for rows, hidden in zip(block, hidden_rows(block, versions, self.keys, hides_tombstones=hides), strict=True):
@@ -205,7 +208,7 @@ def _spilled(path: Path) -> Iterator[pl.DataFrame]:
 
 
 class _Append(_Work):
-    """Files of a partition of an append table, one after the other, without the rows that are hidden."""
+    """Files of a partition of an append table, one after the other, without hidden rows."""
 
     def write(self) -> None:
         for file in self.chunk.files:
@@ -218,7 +221,7 @@ class _Append(_Work):
                 self.output.write(without_ids(rows, hidden).select(self.stored.names))
 
     def shown(self, rows: pl.DataFrame, hidden: BitMap64) -> Digest:
-        """What a reader of the inputs sees, by the blocks that it looks hidden rows up in."""
+        """The rows that a reader of the inputs sees, by the reader's own blocks of hidden rows."""
         hashes = row_hashes(rows, self.hashed)
         if not len(hidden):
             return digest_of(hashes)

@@ -1,1 +1,1 @@
-"""Jobs on files that need storage and no Spark: the purge, the check of files."""
+"""Jobs on files that need storage and no Spark: purge and fsck."""

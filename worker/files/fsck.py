@@ -1,15 +1,15 @@
-"""Compares what the metadata says of a table's files with what lies in storage, both ways.
+"""Compares the metadata of a table's files with storage, in both directions.
 
-    MISSING             the metadata names a file that is not there
-    SIZE_WRONG          it has another size than was registered
-    FOOTER_UNREADABLE   it is no whole Parquet file, or no whole delete set
-    ROWS_WRONG          it holds another number of rows than was registered
-    STRAY               nobody needs the file: no snapshot that is kept, no transaction that is open or ended just now
+    MISSING             a file in the metadata does not exist
+    SIZE_WRONG          its size differs from the registered one
+    FOOTER_UNREADABLE   it is not a complete Parquet file or delete set
+    ROWS_WRONG          its number of rows differs from the registered one
+    STRAY               nothing needs the file: no kept snapshot, no open or recently ended transaction
 
-The newest version and those that tags name are looked at, or all that are kept. They are pinned meanwhile, so commits
-and the purge may go on. Strays are moved below `_quarantine` in the table's folder where that is asked for, never
-deleted; external files are looked at where they lie and never moved. Files that begin with `.` or `_` are of those who
-wrote them (checksums, markers) and no strays. Memory holds the paths and sizes of what lies in storage.
+It checks the newest version and tagged versions, or all kept versions. They are pinned meanwhile, so commits and the
+purge can go on. On request, strays are moved below `_quarantine` in the table's folder; they are never deleted.
+External files are checked where they are, and never moved. Files that begin with `.` or `_` (checksums, markers) are
+not strays. Memory holds the paths and sizes of the files in storage.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEASE_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One problem that was found."""
 
     word: str
     path: str
@@ -64,7 +64,7 @@ class Expected:
 
 
 class Fsck:
-    """One look at a table."""
+    """One check of a table."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Fsck:
         self.quarantined = 0
 
     def run(self) -> Iterator[Finding]:
-        """Refused without the service's mark: elsewhere everything is missing."""
+        """Refused without the service's mark: in another folder everything would be missing."""
         check_warehouse(self._client, self._warehouse)
         try:
             versions = self._hold_versions()
@@ -108,7 +108,7 @@ class Fsck:
                 self._client.unpin(pin_id)
 
     def _hold_versions(self) -> list[int]:
-        """Pins what is to be looked at; the newest first."""
+        """Pins the versions to check, the newest first."""
         table_id = self._table.table_id
         found = {self._hold(None), *(self._hold(tag.version) for tag in self._client.list_tags(table_id))}
         for one in self._client.list_versions(table_id) if self._all_versions else ():
@@ -127,7 +127,7 @@ class Fsck:
     # -- metadata to storage -------------------------------------------------------------------------------------------
 
     def _expected(self, version: int, named: set[str]) -> Iterator[Expected]:
-        """Files that no version before had."""
+        """The files that no earlier version had."""
         for entry in self._client.list_files(self._table.table_id, version=version):
             one = _expected_of(entry)
             if one is not None and one.path not in named:
@@ -186,7 +186,7 @@ class Fsck:
 
 
 def _expected_of(entry: common_pb2.LiveEntry) -> Expected | None:
-    """None for a delete set that is kept in the metadata."""
+    """The expected file; None for a delete set that is stored in the metadata."""
     if entry.HasField("file"):
         one = entry.file
         return Expected(one.path, one.bytes, one.rows, is_delete_set=False)

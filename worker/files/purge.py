@@ -1,13 +1,12 @@
-"""Deletes from storage what the service says is dead, and nothing else.
+"""Deletes the files from storage that the service declares dead, and nothing else.
 
     the purge list     paths that no kept snapshot holds: page by page, in parallel, each confirmed once it is gone
-    ended folders      of transactions that ended without a commit: what lies there, after each path was asked about
-    dropped tables     what lies in their folder, once nothing is left of them but that they were there; asked likewise
+    ended folders      files of transactions that ended without a commit, after asking the service about each path
+    dropped tables     files in their folders, when the service has no more records of them; also after asking
 
-Nothing here is decided from a listing of storage, or from the worker's clock; what any table names stays, its own files
-or another's, and so does what is a link or behind one. A run that is killed goes on where it was
-with the next one: a path leaves the purge list only when its bytes are gone, and a file that is gone already is no
-error. Memory holds one page.
+Nothing is decided from a listing of storage or from the worker's clock. Files that any table names are kept, and so are
+links and files behind them. The next run continues an interrupted one: a path leaves the purge list only when its bytes
+are gone, and a missing file is no error. Memory holds one page.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class _Done:
 
 
 class Purge:
-    """One run over the tables of a warehouse. `say` is told each file: what happens to it, and its path."""
+    """One run over the tables of a warehouse. `say` is called for each file: with the action and its path."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class Purge:
         self.report = Report()
 
     def run(self, table_id: str = "") -> Report:
-        """Of one table or, with its ended transactions and dropped tables, of all. Refused without the mark."""
+        """Purges one table, or all of them with ended transactions and dropped tables. Refused without the mark."""
         check_warehouse(self._client, self._warehouse)
         with ThreadPoolExecutor(self._threads, thread_name_prefix="laketx-purge") as pool:
             for each in [table_id] if table_id else self._client.list_purgeable_tables():
@@ -112,14 +111,14 @@ class Purge:
                 self._client.confirm_purged(table_id, gone)
 
     def _is_inside(self, path: str) -> bool:
-        """What leaves its table's folder was never staged there; the service lists nothing of that kind."""
+        """Whether the path stays inside its table's folder. The service lists no other, because none can be staged."""
         is_inside = not path.startswith("/") and "://" not in path and ".." not in path.split("/")
         if not is_inside:
-            self.report.fail(path, "lies outside of the table's folder")
+            self.report.fail(path, "lies outside the table's folder")
         return is_inside
 
     def _delete(self, pool: ThreadPoolExecutor, table_id: str, paths: Sequence[str], why: str) -> list[str]:
-        """Those that are gone."""
+        """Deletes the paths; returns those that are gone."""
         gone: list[str] = []
         chunks = [paths[at : at + CHUNK_FILES] for at in range(0, len(paths), CHUNK_FILES)]
         for done in pool.map(lambda chunk: self._delete_chunk(table_id, chunk), chunks):
@@ -140,7 +139,7 @@ class Purge:
         for path in paths:
             whole = f"{self._root}/{table_id}/{path}"
             if link := self._link_to(whole):
-                done.failures.append((path, f"{link} is a link: nothing is deleted through it"))
+                done.failures.append((path, f"{link} is a link: files behind it are not deleted"))
                 continue
             try:
                 self._files.delete_file(whole)
@@ -162,7 +161,7 @@ class Purge:
         return self._links[folder] or crosses_link(self._files, folder, path)
 
     def _remove_empty_folders(self, table_id: str, paths: Iterable[str]) -> None:
-        """Those that the paths lay in, up to their transaction's; object stores have none."""
+        """Removes the empty folders of the paths, up to their transaction's; object stores have none."""
         if not is_local(self._files):
             return
         folders = {parent for path in paths for parent in PurePosixPath(path).parents if parent.name}
@@ -173,7 +172,7 @@ class Purge:
     # -- folders -------------------------------------------------------------------------------------------------------
 
     def _sweep(self, pool: ThreadPoolExecutor, only: str) -> None:
-        """A page is settled once all before it are: what failed is looked at again by the next run."""
+        """A page is settled once all before it are; the next run retries what failed."""
         before, settles = self.report.failed, not only and not self._dry_run
         for page in self._client.list_sweepable():
             folders = [folder for folder in page.folders if not only or folder.table_id == only]
@@ -204,7 +203,7 @@ class Purge:
         start = f"{self._root}/{table_id}/"
         where = f"{start}{folder}".rstrip("/")
         if link := crosses_link(self._files, self._root, where):
-            self.report.fail(where, f"{link} is a link: nothing is swept behind it")
+            self.report.fail(where, f"{link} is a link: files behind it are not swept")
             return
         try:
             for path, _ in walk(self._files, where):
@@ -213,7 +212,7 @@ class Purge:
             self.report.fail(where, error)
 
     def _sweep_files(self, pool: ThreadPoolExecutor, table_id: str, found: Iterable[str]) -> None:
-        """What is on the purge list goes with it."""
+        """Deletes the files that nothing needs, including those on the purge list."""
         for paths in pages(found, SWEPT_AT_ONCE):
             self._sweep_checked(pool, table_id, paths)
 
@@ -246,11 +245,11 @@ class Purge:
             self.report.folders += 1
             self._say("drop", table_id)
         else:
-            self.report.fail(path, "something lies in it that the purge can't delete, such as a link")
+            self.report.fail(path, "it contains something that the purge can't delete, such as a link")
 
 
 def _remove_if_empty(folder: Path) -> None:
-    """Markers that Spark and Hadoop leave don't count."""
+    """Removes the folder if it is empty apart from markers of Spark and Hadoop."""
     markers = []
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -1,15 +1,15 @@
-"""What happened to a table's rows in (since, until]: by rows, whatever the files did meanwhile.
+"""Changes of a table's rows in (since, until]: by rows, regardless of files.
 
-A row is told by its primary key in its partition, or by its row id. For each row the logical commits of the range are
-put in order, as events, together with the row as it stood at `since`:
+A row is identified by its primary key in its partition, or by its row id. For each row the logical commits of the range
+become ordered events, together with the row as it was at `since`:
 
     image      the row has these values from version v on
     tombstone  the row is gone from version v on
-    reset      the bucket (append table: the partition) holds at v just the images of v: what has none then is gone
+    reset      the bucket (append table: the partition) contains at v only the images of v: all other rows are gone
 
 A commit that only adds is read as it is: its files' rows are images and tombstones, its delete sets are tombstones. Any
-other (overwrite, truncate, restore) resets its buckets to what the snapshot at v shows. Compactions are no logical
-commits, so they never come up. Neighbouring events of a row give the entries of the log; the log gives the other modes.
+other commit (overwrite, truncate, restore) resets its buckets to the snapshot at v. Compactions are not logical commits
+and never appear. Neighbouring events of a row give the entries of the log; the log gives the other modes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Point = int | str | datetime
 def read_changes(table: TableView, *, since: Point, until: Point | None = None, mode: str = "latest") -> DataFrame:
     """The rows that changed in (since, until], each with its kind of change, version and time.
 
-    A point is an ID version, or a time: text or a datetime. Columns are those of the table at `until`.
+    A point is an ID version, or a time as text or datetime. The columns are those of the table at `until`.
     """
     if mode not in MODES:
         raise InputError("MODE_INVALID", f"mode is one of {', '.join(MODES)}, not {mode!r}")
@@ -86,10 +86,10 @@ def read_changes(table: TableView, *, since: Point, until: Point | None = None, 
 
 
 def _check_columns(meta: catalog_pb2.Table) -> None:
-    """A table that was made before the names were taken may have such a column."""
+    """Refuses reserved column names, which tables from before the reservation may have."""
     for column in meta.columns:
         if column.name.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME):
-            raise InputError("COLUMN_RESERVED", f"{column.name} stands in increments beside the columns: rename it")
+            raise InputError("COLUMN_RESERVED", f"{column.name} is a column of increments themselves: rename it")
 
 
 def _version_at(table: TableView, point: Point) -> int:
@@ -106,7 +106,7 @@ def _version_at(table: TableView, point: Point) -> int:
 
 @dataclass(slots=True)
 class _Commit:
-    """A logical commit: what it added, and the buckets of which more is to be known."""
+    """A logical commit: the entries that it added, and the buckets that need a closer look."""
 
     version: int
     time_us: int
@@ -146,7 +146,7 @@ def _reset(commit: _Commit, entry: common_pb2.LiveEntry) -> None:
 
 
 class _Reader:
-    """Events of one table and range, under the schema of its end."""
+    """The events of one table and range, under the schema of its end."""
 
     def __init__(self, table: TableView, begin: int, commits: Sequence[_Commit]) -> None:
         self._table = table
@@ -163,7 +163,7 @@ class _Reader:
         self._keys = [f"_laketx_k{at}" for at in range(len(self._identity))]
 
     def nothing(self) -> DataFrame:
-        """An increment in which nothing happened."""
+        """An empty increment."""
         empty = Frames(self._table).shown([])
         return empty.select(
             "*",
@@ -173,7 +173,7 @@ class _Reader:
         )
 
     def log(self) -> DataFrame | None:
-        """An entry for each row that a commit changed: identity, values before and after, version."""
+        """An entry for each row that a commit changed: identity, old and new values, version."""
         before = self._before()
         events = [*before, *self._images(), *self._tombstones(), *self._states()]
         if not events:
@@ -185,14 +185,14 @@ class _Reader:
         return self._entries(merged)
 
     def _only_inserts(self) -> bool:
-        """New rows of an append table, which nothing in the range touches."""
+        """New rows of an append table that nothing in the range touches."""
         plain_files = all(not one.carries_row_ids for commit in self._commits for one in commit.files)
         return not self._keyed and plain_files and not any(commit.sets or commit.resets for commit in self._commits)
 
     # -- events: identity, values, version, whether it is gone, bucket
 
     def _event(self, rows: DataFrame, gone: Column) -> DataFrame:
-        """From rows that carry their version and bucket as tags."""
+        """Events of rows that carry their version and bucket as tags."""
         values = sf.struct(*(sf.col(quoted(name)) for name in self._names))
         keys = [sf.col(quoted(name)).alias(key) for name, key in zip(self._identity, self._keys, strict=True)]
         version, bucket = (sf.col(name) for name in TAGS)
@@ -202,7 +202,7 @@ class _Reader:
         return lambda file: (version, self._number(partition_key(file.partition), file.bucket))
 
     def _number(self, partition: PartitionKey, bucket: int) -> int:
-        """A number for each bucket that is reset in the range; all others have none."""
+        """A number for each bucket that is reset in the range; other buckets have none."""
         return self._numbers.get((partition, bucket), -1)
 
     def _images(self) -> list[DataFrame]:
@@ -214,7 +214,7 @@ class _Reader:
         return [self._event(self._frames.written(files, with_op=self._keyed), gone)]
 
     def _tombstones(self) -> list[DataFrame]:
-        """The row ids in delete sets; where the commit has an image of the row too, that one counts."""
+        """The row ids in delete sets; if the commit also has an image of the row, the image counts."""
         ids, versions, numbers = [], [], []
         for commit in self._commits:
             for one in commit.sets:
@@ -230,7 +230,7 @@ class _Reader:
         return [listed.select(self._keys[0], row, VERSION, sf.lit(True).alias(GONE), BUCKET)]
 
     def _states(self) -> list[DataFrame]:
-        """What the buckets that a commit reset hold after it."""
+        """The contents of the buckets that a commit reset, after the commit."""
         found = []
         for commit in self._commits:
             if commit.resets:
@@ -259,7 +259,7 @@ class _Reader:
         return plan(self._table, version, None, named)
 
     def _before(self) -> list[DataFrame]:
-        """The rows at the begin of the range that something in it may have touched."""
+        """The rows at the begin of the range that a commit in it may have touched."""
         touched = self._touched_buckets()
         if not touched:
             return []
@@ -270,7 +270,7 @@ class _Reader:
         return [one for one in found if one is not None]
 
     def _touched_buckets(self) -> dict[Bucket, common_pb2.Partition]:
-        """Those that are reset, upserted to, or have rows hidden."""
+        """The rows of buckets that are reset, upserted to, or have rows hidden."""
         found: dict[Bucket, common_pb2.Partition] = {}
         for commit in self._commits:
             found |= commit.resets
@@ -280,7 +280,7 @@ class _Reader:
         return found
 
     def _touched_rows(self, entries: list[common_pb2.LiveEntry]) -> DataFrame | None:
-        """Of buckets that are never reset only the rows whose key or id comes up in the range."""
+        """In buckets that are never reset, only the rows whose key or id appears in the range."""
         if self._keyed:
             event = self._state(entries, self._begin)
             if event is None:
@@ -349,7 +349,7 @@ class _Reader:
         return sf.get(sf.filter(of_bucket, lambda version: version > sf.col(VERSION)), sf.lit(0))
 
     def _differ(self, before: Column, after: Column) -> Column:
-        """Whether the row is there on one side alone, or with other values."""
+        """Whether the row exists on one side only, or with other values."""
         one_side = before.isNull() != after.isNull()
         names = [name for name in self._names if name not in self._identity]
         kinds = {field.name: field.dataType for field in self._row_type().fields}
@@ -361,7 +361,7 @@ class _Reader:
         return t.StructType([t.StructField(one.name, plain(one.dataType)) for one in self._frames.target.fields])
 
     def ends(self, log: DataFrame) -> DataFrame:
-        """From the entries of a row to one: how it stood before the first, and after the last."""
+        """Combines the entries of a row into one: before the first and after the last."""
         whole = log.groupBy(*self._keys).agg(
             sf.min_by(BEFORE, VERSION).alias(BEFORE),
             sf.max_by(AFTER, VERSION).alias(AFTER),
@@ -407,7 +407,7 @@ def _long(number: int) -> Column:
 
 
 def _same(before: Column, after: Column, name: str, kind: t.DataType) -> Column:
-    """Equal, NULL to NULL too. Spark compares no maps: they are compared as JSON."""
+    """Equal, and NULL equals NULL. Spark doesn't compare maps, so they are compared as JSON."""
     one, other = before.getField(name), after.getField(name)
     if not _has_map(kind):
         return one.eqNullSafe(other)

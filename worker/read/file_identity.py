@@ -1,8 +1,8 @@
-"""How a row's file is told in a scan: by a number that Spark knows of each row.
+"""How a scan identifies the file of a row: by a number that Spark knows for each row.
 
-The number is the file's size, which costs nothing, if what the entries say of sizes is what Spark finds; of files whose
-size is not theirs alone, or if sizes won't do, a hash of the path. Files that neither tells apart have scans of their
-own.
+The number is the file's size, which costs nothing, if Spark finds the sizes that the entries have. Files that share a
+size, and all files if sizes can't be used, are identified by a hash of the path. Files that neither identifies get
+scans of their own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Told(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """A file of a plan; `number` is what its blocks go by, no other file that is read beside it has it."""
+    """A file of a plan; its blocks use `number`, which no other file read with it has."""
 
     file: common_pb2.DataFile
     data_version: int
@@ -55,7 +55,7 @@ class ScannedFile:
 
 
 def by_size(files: Sequence[ScannedFile], path_hash: PathHash) -> list[ScannedFile]:
-    """All of them with numbers: sizes, but from the smallest to the largest that won't do; hashes of paths there."""
+    """All files with numbers: sizes, but hashes of paths between the smallest and the largest ambiguous size."""
     counts = Counter(one.file.bytes for one in files)
     shared = [size for size, count in counts.items() if count > 1 or size >= BY_NAME] or [0]
     found, others = [], []
@@ -69,7 +69,7 @@ def by_size(files: Sequence[ScannedFile], path_hash: PathHash) -> list[ScannedFi
 
 
 def by_path(files: Sequence[ScannedFile], path_hash: PathHash) -> list[ScannedFile]:
-    """All of them with numbers: hashes of their paths."""
+    """All files with numbers: hashes of their paths."""
     taken: set[int] = set()
     found = []
     for one in files:
@@ -93,7 +93,7 @@ def _is_wide(file: common_pb2.DataFile) -> bool:
 
 
 def row_ids(file: common_pb2.DataFile) -> tuple[int, int]:
-    """The smallest and the largest that its rows may have."""
+    """The smallest and the largest id that its rows may have."""
     first, last = file.first_row_id, file.first_row_id + max(file.rows, 1) - 1
     if not file.carries_row_ids:
         return first, last

@@ -1,13 +1,13 @@
-"""How the files of a table are read: the schema that Spark is given, and what makes the table's columns of it.
+"""How the files of a table are read: the schema given to Spark, and its mapping to the table's columns.
 
-The schema is always given, with column ids as Parquet field ids, so that a file of an older schema is read right: by
+The schema is always given, with column ids as Parquet field ids, so that files of older schemas are read correctly: by
 id, not by name.
 
-Names may lie all the same: Spark pushes filters down by name, and a file may have another column of that name. Files
-whose names say something else than the schema that is read are therefore read under their own names and renamed above.
+But Spark pushes filters down by name, and a file may have another column of that name. Files whose names disagree with
+the schema are therefore read under their own names, and renamed above the scan.
 
-Partition columns are stored in the files, and read from there. External files are the exception: they have no ids, are
-read by name, and what they lack of the partition columns comes from their entries.
+Partition columns are stored in the files and read from there. External files are the exception: they have no ids, are
+read by name, and missing partition columns come from their entries.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class FileLayouts:
         return found
 
     def _names_agree(self, columns: Columns) -> bool:
-        """Whether no name means one thing in the file and another in the schema."""
+        """Whether every name means the same column in the file and in the schema."""
         by_id = {column.column_id: column for column in columns}
         by_name = {column.name.lower(): column.column_id for column in columns}
         for column in self._meta.columns:
@@ -83,7 +83,7 @@ class FileLayouts:
         return True
 
     def _by_id(self, columns: Columns) -> FileLayout:
-        """The file's names with the schema's types, and from there to the schema's names."""
+        """The file's names with the schema's types, and the mapping to the schema's names."""
         by_id = {column.column_id: column for column in columns}
         fields, shown = [], []
         for column, wanted in zip(self._meta.columns, self.target.fields, strict=True):
@@ -139,7 +139,7 @@ def _nested_agree(then: catalog_pb2.Column, now: catalog_pb2.Column) -> bool:
 
 
 def _with_names(kind: t.DataType, paths: Mapping[int, str]) -> t.DataType:
-    """The type with the names that a file has for the same ids; what it lacks gets a name that nothing has."""
+    """The type with the file's names for the same ids; a missing field gets an unused name."""
     match kind:
         case t.StructType():
             fields = []
@@ -172,5 +172,5 @@ def partition_literal(value: common_pb2.Value, kind: t.DataType) -> Column:
 
 
 def as_clock(micros: str) -> str:
-    """Spark's words for what a clock in UTC shows so many microseconds after 1970, whatever the session's zone."""
+    """A Spark expression for the UTC clock time so many microseconds after 1970, whatever the session's zone."""
     return f"timestampadd(MICROSECOND, {micros}, timestamp_ntz'1970-01-01 00:00:00')"

@@ -1,6 +1,6 @@
-"""Files of a table as Spark's scans: which are read together, and what a scan tells of the files of its rows.
+"""Files of a table as Spark scans: which files are read together, and how a scan identifies the files of its rows.
 
-`file_layouts` says how each file is read, `file_identity` how a row's file is known.
+`file_layouts` decides how each file is read, `file_identity` how a row's file is identified.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LISTED_IN_DRIVER: Final = "spark.sql.sources.parallelPartitionDiscovery.threshol
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Files of one scan. `alone`: a single file, whose path Spark may spell in another way."""
+    """Files of one scan. `alone`: a single file, whose path Spark may spell differently."""
 
     layout: FileLayout
     files: tuple[ScannedFile, ...]
@@ -52,7 +52,7 @@ class Part:
 
     @property
     def sizes_by_name(self) -> list[int]:
-        """The smallest and the largest size of files that go by a hash of their path; none if sizes alone will do."""
+        """The range of sizes of files that are identified by a hash of their path; empty if sizes identify all."""
         sizes = sorted(one.file.bytes for one in self.files if one.is_by_name)
         return [sizes[0], sizes[-1]] if sizes else []
 
@@ -73,9 +73,9 @@ class FileScans:
         self.target = self.layouts.target
 
     def told_parts(self, files: Sequence[ScannedFile]) -> list[tuple[Part, DataFrame]]:
-        """Files of which rows are hidden, in scans in which each row's file is told.
+        """Files with hidden rows, in scans that identify each row's file.
 
-        By its size, if what the entries say of sizes is what Spark finds; or else a row that is hidden would show.
+        By its size, if Spark finds the sizes that the entries have; otherwise a hidden row would become visible.
         """
         found = [(part, self._scan(part)) for part in self.parts(by_size(files, self._path_hash))]
         if not all(self._has_sizes(part, rows) for part, rows in found if part.told is Told.BY_SIZE):
@@ -84,11 +84,11 @@ class FileScans:
 
     @staticmethod
     def _has_sizes(part: Part, rows: DataFrame) -> bool:
-        """Whether the files are together as large as their entries say."""
+        """Whether the files have the total size that their entries say."""
         return listed_bytes(rows) == sum(one.file.bytes for one in part.files)
 
     def _spelled(self, file: common_pb2.DataFile) -> str:
-        """The path as Spark shows it in a scan; where that isn't sure the entry's own, which never looks like it."""
+        """The path as Spark shows it in a scan; if that is uncertain, the entry's own, which never looks like it."""
         return self._path_prefix(file) + file.path if is_plain(file) else "/" + file.path
 
     def parts(self, files: Sequence[ScannedFile]) -> list[Part]:
@@ -105,12 +105,12 @@ class FileScans:
         ]
 
     def _stands_alone(self, one: ScannedFile) -> bool:
-        """Where nothing in the scan tells its rows, or the path must be known and Spark may spell it in another way."""
+        """Whether nothing in the scan identifies its rows, or the path is needed and Spark may spell it differently."""
         is_shown = self._with_origin or one.tag is not None
         return one.told is Told.ALONE or (is_shown and not is_plain(one.file))
 
     def native(self, part: Part, *, with_op: bool = False) -> DataFrame:
-        """The files' rows under their layout's schema, with what is needed beside."""
+        """The files' rows under their layout's schema, with the additional columns needed."""
         return self._with_origins(part, self._scan(part, with_op=with_op))
 
     def _scan(self, part: Part, *, with_op: bool = False) -> DataFrame:
@@ -127,16 +127,16 @@ class FileScans:
         return self._with_origin or part.is_tagged
 
     def _places_by_name(self, part: Part) -> bool:
-        """Whether the rows' places can be read as a column, which costs less than a field of `_metadata`.
+        """Whether the rows' positions can be read as a column, which costs less than a field of `_metadata`.
 
-        Spark refuses both at once. What else is in `_metadata` goes unread only where Spark prunes it, which it does
-        below a join as ours.
+        Spark refuses to read both. The other fields of `_metadata` go unread only where Spark prunes them, which it
+        does below a join like ours.
         """
         by_size = part.told is Told.BY_SIZE and not self._is_shown(part)
         return by_size and self._spark.conf.get(PRUNED, "true") == "true"
 
     def _with_origins(self, part: Part, rows: DataFrame) -> DataFrame:
-        """What tells of each row where it comes from."""
+        """The columns that give each row's origin."""
         is_told, is_shown = part.told is not Told.NOT, self._is_shown(part)
         if not (is_told or is_shown):
             return rows
@@ -154,7 +154,7 @@ class FileScans:
         return self._with_facts(part, rows, needs_first=needs_first)
 
     def _with_facts(self, part: Part, rows: DataFrame, *, needs_first: bool) -> DataFrame:
-        """What is known of each row's file: the id of its first row, its tag."""
+        """The known facts of each row's file: the id of its first row, its tag."""
         facts: dict[str, list[int]] = {}
         if needs_first:
             facts[FIRST] = [one.file.first_row_id for one in part.files]
@@ -179,12 +179,12 @@ class FileScans:
 
     @staticmethod
     def row_id(part: Part) -> str:
-        """The id of a row, in Spark's words."""
+        """The id of a row, as a Spark expression."""
         by_place = f"{FIRST} + {ROW_INDEX}"
         return f"coalesce({ROW_ID}, {by_place})" if part.has_own_ids else by_place
 
     def number(self, part: Part) -> str:
-        """The number of a row's file, in Spark's words."""
+        """The number of a row's file, as a Spark expression."""
         match part.told:
             case Told.BY_SIZE if part.sizes_by_name:
                 smallest, largest = part.sizes_by_name
@@ -197,13 +197,13 @@ class FileScans:
                 return f"{part.files[0].number}L"
 
     def _hash_of_path(self, part: Part) -> str:
-        """Were Spark to spell a path in another way, hidden rows would show: it fails instead."""
+        """If Spark spelled a path differently, hidden rows would become visible, so the expression fails instead."""
         prefix = literal(self._path_prefix(part.files[0].file))
         known = f"if(startswith({PATH}, {prefix}), {PATH}, raise_error(concat('LAKETX_PATH ', {PATH})))"
         return f"((xxhash64({known}) & {BY_NAME - 1}L) | {BY_NAME}L)"
 
     def select(self, part: Part, rows: DataFrame, *, with_op: bool = False) -> DataFrame:
-        """The table's columns of a scan, and what is to be shown beside them."""
+        """The table's columns of a scan, and the additional columns to show."""
         rows = dressed(rows, part.layout.schema)
         if part.layout.is_target and not (self._is_shown(part) or with_op):
             return self._without_facts(part, rows)
@@ -221,7 +221,7 @@ class FileScans:
         return rows.select(*part.layout.columns, *map(sf.expr, beside))
 
     def _file_text(self, part: Part) -> str:
-        """The path in the entry, of a row."""
+        """The path in the entry of a row's file."""
         file = part.files[0].file
         if part.alone:
             return literal(file.path)
@@ -229,7 +229,7 @@ class FileScans:
 
     @staticmethod
     def _without_facts(part: Part, rows: DataFrame) -> DataFrame:
-        """The columns that the scan gave, which are the table's, alone."""
+        """The columns that the scan returned, which are the table's, without additional ones."""
         beside = [ROW_ID] if part.has_own_ids else []
         if part.told is not Told.NOT:
             beside += [ROW_INDEX, SIZE, PATH]
@@ -237,11 +237,11 @@ class FileScans:
         return rows.drop(*beside) if beside else rows  # what isn't there it doesn't mind
 
     def path(self, path: str) -> str:
-        """Where an entry lies: an external one's path is whole."""
+        """The location of an entry's file; an external path is complete."""
         return path if "://" in path or path.startswith(("/", "file:")) else f"{self._table.folder}/{path}"
 
     def _path_prefix(self, file: common_pb2.DataFile) -> str:
-        """What Spark puts before the path of every file of the table."""
+        """The prefix that Spark puts before the path of every file of the table."""
         known = path_prefixes(self._spark)
         if self._table.folder not in known:
             shown = read_files(self._spark, self.target, [self.path(file.path)]).inputFiles()[0]
@@ -261,17 +261,17 @@ class FileScans:
 
 
 def literal(text: str) -> str:
-    """In Spark's words: as bytes it needs no quotes."""
+    """A text as a Spark literal: as bytes it needs no quotes."""
     return f"decode(X'{text.encode().hex()}', 'UTF-8')"
 
 
 def _looked_up(key: str, keys: Sequence[int], values: Sequence[int]) -> str:
-    """Spark's words for the value that belongs to a key."""
+    """A Spark expression for the value of a key."""
     return f"map({', '.join(f'{one}L, {value}L' for one, value in zip(keys, values, strict=True))})[{key}]"
 
 
 def read_files(spark: SparkSession, schema: t.StructType, paths: Sequence[str]) -> DataFrame:
-    """A scan of files that are there, listed by the driver alone."""
+    """A scan of existing files, listed by the driver only."""
     if len(paths) <= int(spark.conf.get(LISTED_IN_DRIVER) or 32):
         return _scanned(spark, schema, paths)
     if not is_classic(spark):  # it looks at the setting when a job begins

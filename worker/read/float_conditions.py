@@ -1,8 +1,9 @@
-"""Conditions on floats never reach Parquet's reader: it would leave out rows that match.
+"""Keeps conditions on floats away from Parquet's reader, which would skip rows that match.
 
-Spark pushes conditions down, and Parquet's reader skips what footers and dictionaries rule out. To it -0.0 is not 0.0;
-and many writers leave NaN, which Spark holds above every number, out of a footer's bounds. So what a scan gives of a
-float is dressed in a function that changes no value and is not pushed down. The service still prunes files.
+Spark pushes conditions down, and Parquet's reader skips what footers and dictionaries rule out. For Parquet -0.0
+differs from 0.0; and many writers ignore NaN, which Spark orders above every number, in a footer's bounds. So float
+columns of a scan are wrapped in a function that changes no value and is not pushed down. The service still prunes
+files.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from worker.base.schema import quoted
 
 
 def dressed(rows: DataFrame, schema: t.StructType) -> DataFrame:
-    """The rows of a scan of that schema."""
+    """The rows of a scan of that schema, with wrapped floats."""
     columns = {
         one.name: _dressed(sf.col(quoted(one.name)), one.dataType)
         for one in schema.fields
@@ -25,7 +26,7 @@ def dressed(rows: DataFrame, schema: t.StructType) -> DataFrame:
 
 
 def is_pushed_down(kind: t.DataType) -> bool:
-    """Whether Spark would push conditions on floats in it: into structs it looks, into arrays and maps not."""
+    """Whether Spark would push conditions on floats in the type: it does for structs, not for arrays and maps."""
     if isinstance(kind, t.StructType):
         return any(is_pushed_down(one.dataType) for one in kind.fields)
     return isinstance(kind, (t.FloatType, t.DoubleType))

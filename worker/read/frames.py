@@ -1,7 +1,7 @@
 """A table's entries as DataFrames, read by Spark's own Parquet reader.
 
-Clean files are read as they are. Dirty ones (rows of theirs are hidden) are a second scan, with the blocks of
-hidden rows anti-joined (`hidden_rows`). The scans themselves are in `file_scans`.
+Clean files are read as they are. Dirty files, which have hidden rows, are a second scan, from which the blocks of
+hidden rows are anti-joined (`hidden_rows`). `file_scans` builds the scans.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ IS_IMAGE: Final = f"coalesce({OP}, 0) != {TOMBSTONE}"  # base files have no such
 
 
 def frame_of(table: TableView, entries: Iterable[common_pb2.LiveEntry], *, with_origin: bool = False) -> DataFrame:
-    """The rows that the entries show together, under the view's schema."""
+    """The visible rows of the entries, under the view's schema."""
     return Frames(table, with_origin=with_origin).shown(list(entries))
 
 
@@ -54,7 +54,7 @@ class Frames:
         entries: Sequence[common_pb2.LiveEntry],
         tag: Callable[[common_pb2.DataFile], Tag] | None = None,
     ) -> DataFrame:
-        """The rows of a snapshot's entries; with their files' tags in the columns TAGS, where there are rows."""
+        """The visible rows of a snapshot's entries, with their files' tags in the columns TAGS."""
         files = [
             ScannedFile(entry.file, entry.data_version, tag=None if tag is None else tag(entry.file))
             for entry in entries
@@ -66,7 +66,7 @@ class Frames:
         return self._union(self._appended(self._with_hidden(files, sets)))
 
     def written(self, files: Iterable[tuple[common_pb2.DataFile, Tag]], *, with_op: bool = False) -> DataFrame:
-        """All the rows in files, hidden or not, with their tags; with the tombstones of deltas and their column."""
+        """All rows in files, hidden or not, with their tags; including the tombstones of deltas and their column."""
         parts = self.scans.parts([ScannedFile(file, 0, tag=tag) for file, tag in files])
         scanned = [(part, self.scans.native(part, with_op=with_op)) for part in parts]
         return self._union([self.scans.select(part, rows, with_op=with_op) for part, rows in scanned])
@@ -89,7 +89,7 @@ class Frames:
     # -- append tables
 
     def _with_hidden(self, files: Sequence[ScannedFile], sets: Sequence[common_pb2.LiveEntry]) -> Iterator[ScannedFile]:
-        """The files with the row ids of theirs that are hidden; one that shows nothing is left out."""
+        """The files with the ids of their hidden rows; a file without visible rows is left out."""
         by_partition: dict[PartitionKey, list[common_pb2.LiveEntry]] = defaultdict(list)
         for entry in sets:
             by_partition[partition_key(entry.delete_set.partition)].append(entry)
@@ -113,7 +113,10 @@ class Frames:
     def hidden_ids(
         self, newest_first: Iterable[tuple[common_pb2.DataFile, int]], sets: Iterable[common_pb2.LiveEntry]
     ) -> Iterator[BitMap64]:
-        """What delete sets hide of each file, which comes with its data version: more and more of them take part."""
+        """The ids that delete sets hide in each file.
+
+        Files come by descending data version, so more and more sets take part.
+        """
         waiting = sorted(sets, key=lambda entry: entry.data_version)
         hidden = BitMap64()
         for file, version in newest_first:
@@ -171,7 +174,7 @@ class Frames:
             yield self.scans.select(part, rows.filter(IS_IMAGE).drop(OP) if has_op else rows)
 
     def _merged(self, buckets: list[list[ScannedFile]]) -> list[DataFrame] | None:
-        """None where it is known that no row is hidden."""
+        """The rows after merging by key; None if no row is hidden."""
         parts = self.scans.told_parts([one for bucket in buckets for one in bucket])
         files = [one for part, _ in parts for one in part.files]
         at = {id(one.file): place for place, one in enumerate(files)}
@@ -198,5 +201,5 @@ class Frames:
 
 
 def _places(one: ScannedFile) -> tuple[int, int]:
-    """The first and the last of its rows, in the file."""
+    """The first and the last position of its rows in the file."""
     return 0, max(one.file.rows, 1) - 1

@@ -1,13 +1,13 @@
-"""A scan without the rows that are hidden.
+"""A scan without hidden rows.
 
-A dirty scan reads files natively, each row with its position in the file, and leaves out by a broadcast anti-join those
-positions whose bit is set in `blocks`. The number of a file is something that Spark knows of each row for free: the
-file's size, or else a hash of its path. The blocks come as a single row of arrays, with a bit for every row of the
-files; or, where those would be many, as a row each, to be joined by a key of the file's number and the block's.
+A dirty scan reads files natively, each row with its position in the file. A broadcast anti-join removes the positions
+whose bit is set in `blocks`. The number of a file is a value that Spark knows for each row: the file's size, or else a
+hash of its path. The blocks are a single row of arrays, with a bit for every row of the files; or, if those would be
+too long, one row per block, joined by a key of the file's number and the block's.
 
-Where the blocks come from is all that tells the tables apart. In an append table the driver makes them from the delete
-sets, in a primary-key table `merge_on_read` does from the key columns alone. The other columns are read natively, with
-all that Spark can prune.
+The two kinds of table differ only in the source of the blocks. In an append table the driver builds them from the
+delete sets; in a primary-key table `merge_on_read` builds them from the key columns alone. The other columns are read
+natively, with all of Spark's pruning.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ LONGS: Final = pa.list_(column("element", pa.int64()))
 
 
 def lists(values: Numbers, length: int) -> pa.ListArray:
-    """All values, so many in a list."""
+    """All values, in lists of the given length."""
     ends = np.arange(0, len(values) + 1, length, dtype=np.int32)
     return pa.ListArray.from_arrays(ends, pa.array(values), type=LONGS)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A file whose rows are looked up: the number it goes by, and between which positions all its rows are."""
+    """A file whose rows are looked up: its number, and the range of positions of all its rows."""
 
     number: int
     first: int
@@ -60,10 +60,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class HiddenRows:
-    """What is hidden, for Spark to look up: a frame, and which row of it says so of a row of a scan.
+    """A frame of hidden rows for Spark to look up, and the condition that connects it to a row of a scan.
 
-    The number of a row's file and its position are expressions on the rows, filled in for {number} and {position}. One
-    text for all of it: each operation on a Column is several calls to the JVM.
+    The number of a row's file and its position are expressions on the rows, filled in for {number} and {position}. The
+    condition is one text, because each operation on a Column is several calls to the JVM.
     """
 
     frame: DataFrame
@@ -74,7 +74,7 @@ class HiddenRows:
         return self._joined(rows, number, position, "left_anti")
 
     def only(self, rows: DataFrame, number: str, position: str) -> DataFrame:
-        """The rows that are."""
+        """The rows that are hidden."""
         return self._joined(rows, number, position, "left_semi")
 
     def _joined(self, rows: DataFrame, number: str, position: str, how: str) -> DataFrame:
@@ -83,16 +83,16 @@ class HiddenRows:
 
 
 def hidden_rows(spark: SparkSession, files: Sequence[Span], blocks: Blocks) -> HiddenRows:
-    """The blocks' files are places among the files; all blocks lie in their spans."""
+    """The files of the blocks are positions in `spans`; all blocks lie in their spans."""
     form = form_of(files)
     return HiddenRows(spark.createDataFrame(form.table(blocks)), form.says_so)
 
 
 class InArrays:
-    """A row alone, of two arrays: where each file's words begin in the second, and all words of all blocks.
+    """A single row of two arrays: where each file's words begin in the second array, and all words of all blocks.
 
-    Arrays are looked up in less time than a hash table. A number that none of the files has either has another one's
-    place or has none, which Spark refuses.
+    Arrays are looked up faster than a hash table. A number that no file has gets another file's words, or none, which
+    Spark refuses.
     """
 
     schema: Final = pa.schema([column(STARTS, LONGS), column(WORDS, LONGS)])
@@ -118,7 +118,7 @@ class InArrays:
 
 
 class ByKey:
-    """A row a block; in its key the upper bits of a file's number may be cut."""
+    """One row per block; its key may truncate the upper bits of a file's number."""
 
     schema: Final = pa.schema([column(KEY, pa.int64()), column(WORDS, LONGS)])
 
@@ -153,5 +153,5 @@ def _modulus(numbers: Numbers) -> int:
 
 
 def _has_bit(word: str) -> str:
-    """In Spark's words: whether the position's bit is set in this one of the words."""
+    """A Spark expression for whether the position's bit is set in its word."""
     return f"getbit({WORDS}[cast({word} as int)], cast({{position}} & 63 as int)) = 1"

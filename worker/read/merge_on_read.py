@@ -1,7 +1,7 @@
-"""What hides what in a primary-key table: an image is hidden by a newer one of its key, a tombstone hides itself.
+"""Hidden rows of a primary-key table: a newer image of a key hides an older one, and a tombstone hides itself.
 
-A task a bucket finds it out from the key columns alone, with polars; or the driver, where there are few rows or no
-executors.
+One Spark task per bucket finds them from the key columns alone, with polars; or the driver does, if there are few rows
+or no executors.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FOUND: Final = pa.schema([column(FILE, pa.int64()), column(NUMBER, pa.int64()),
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A file of a bucket: where it lies, what hides what, its place among all files, the key columns' names in it."""
+    """A file of a bucket: its path, its data version, its position among all files, its names of the key columns."""
 
     path: str
     rows: int
@@ -52,13 +52,13 @@ class KeyFile:
 
 @dataclass(frozen=True, slots=True)
 class BucketToMerge:
-    """Files whose keys hide each other."""
+    """Files whose keys can hide each other."""
 
     files: tuple[KeyFile, ...]
 
 
 def hidden_by_key(spark: SparkSession, files: Sequence[Span], buckets: Sequence[BucketToMerge]) -> HiddenRows | None:
-    """The rows that newer images of their keys hide, and tombstones; None where it is known that there are none."""
+    """The rows hidden by newer images of their keys, and tombstones; None if there are known to be none."""
     threads = threads_here(spark, buckets)
     if threads:
         with ThreadPoolExecutor(min(len(buckets), threads)) as pool:
@@ -74,9 +74,9 @@ def hidden_by_key(spark: SparkSession, files: Sequence[Span], buckets: Sequence[
 
 
 def threads_here(spark: SparkSession, buckets: Sequence[BucketToMerge]) -> int:
-    """In how many threads the driver itself looks at them; none where that is for tasks.
+    """The number of threads in which the driver itself finds hidden rows; 0 if Spark tasks should.
 
-    Few rows are read in less time than it takes to begin a job; where there are no executors, that holds for all.
+    Few rows are read in less time than it takes to begin a job. Without executors the driver always does it.
     """
     files = [file for bucket in buckets for file in bucket.files]
     if len(files) <= FILES_HERE and sum(file.rows for file in files) <= ROWS_HERE:
@@ -103,7 +103,7 @@ def _of_batch(batch: pa.RecordBatch) -> Blocks:
 
 
 def hidden_in(bucket: BucketToMerge) -> Iterator[Blocks]:
-    """Of one bucket."""
+    """The hidden rows of one bucket."""
     lowest = min(file.data_version for file in bucket.files)
     newer = sorted((one for one in bucket.files if one.data_version > lowest), key=lambda one: -one.data_version)
     latest = None
@@ -121,13 +121,15 @@ def hidden_in(bucket: BucketToMerge) -> Iterator[Blocks]:
 
 
 def is_first(keys: pl.DataFrame) -> pl.Series:
-    """Whether no row before has the key."""
+    """Whether no earlier row has the key."""
     whole = keys.to_series() if keys.width == 1 else keys.to_struct()
     return whole.is_first_distinct()
 
 
 def places_among(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
-    """Where the keys that are among others stand: ascending numbers are searched, composite keys go by a hash first."""
+    """The positions of keys that are among others: ascending numbers are searched, composite keys compared by a hash
+    first.
+    """
     if keys.schema != latest.schema:  # the one or the other from before a widening
         kinds = pl.concat([keys.head(0), latest.head(0)], how="vertical_relaxed").schema
         keys, latest = keys.cast(kinds), latest.cast(kinds)
@@ -148,7 +150,7 @@ def _places_in_order(ascending: Flags, wanted: Flags) -> Flags:
 
 
 def _places_by_hash(keys: pl.DataFrame, latest: pl.DataFrame) -> Flags:
-    """A few bits of a hash leave out most of the rows, the hash all but a few of the others, their keys the rest."""
+    """A few bits of a hash exclude most rows, the whole hash nearly all others, and the keys the rest."""
     ours, theirs = keys.hash_rows(), latest.hash_rows()
     seen = np.zeros(1 << FILTER_BITS, bool)
     seen[_lowest_bits(theirs)] = True
@@ -172,7 +174,7 @@ def _blocks(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> I
 
 
 def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]]:
-    """The key columns of all rows as k0, k1…, which of them are tombstones, and how many rows each file has."""
+    """The key columns of all rows as k0, k1…, the tombstones among them, and the number of rows of each file."""
     tables, gone = [], []
     for file in files:
         names = [*file.key_columns, *([OP] if file.is_delta else [])]
@@ -189,7 +191,7 @@ def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Files of different writers: one type for one column."""
+    """One type per column for files of different writers."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us"))

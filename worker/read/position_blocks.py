@@ -23,7 +23,7 @@ Positions = np.ndarray[Any, np.dtype[np.uint64]]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks in which a bit is set: which of the files each is of, its number in that file, its words."""
+    """Blocks with at least one bit set: the file of each, its number in that file, its words."""
 
     files: Numbers
     numbers: Numbers
@@ -34,7 +34,7 @@ class Blocks:
 
 
 def blocks_of(positions: Positions, file: int = 0) -> Blocks:
-    """Of sorted positions in a file."""
+    """The blocks of sorted positions in a file."""
     words = positions >> np.uint64(WORD_BITS)
     begins = np.flatnonzero(_is_new(words))
     bits = np.bitwise_or.reduceat(np.uint64(1) << (positions & np.uint64(63)), begins) if len(begins) else words
@@ -63,7 +63,7 @@ def together(parts: Iterable[Blocks]) -> Blocks:
 
 
 def has_bits(blocks: Blocks, positions: Positions) -> Flags:
-    """Which positions have their bit set in the blocks of one file, in their order."""
+    """Whether each position has its bit set in the blocks of one file."""
     wanted = (positions >> np.uint64(BLOCK_BITS)).view(np.int64)
     at = np.minimum(np.searchsorted(blocks.numbers, wanted), len(blocks) - 1)
     word = blocks.words.view(np.uint64)[at, positions >> np.uint64(WORD_BITS) & np.uint64(BLOCK_WORDS - 1)]

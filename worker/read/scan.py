@@ -1,4 +1,4 @@
-"""A table's rows at a version as a DataFrame: which version, which entries of it; `frames` makes DataFrames of them."""
+"""A table's rows at a version as a DataFrame: resolves the version and its entries; `frames` makes the DataFrames."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def read(
     tag: str | None = None,
     where: str | Column | None = None,
 ) -> DataFrame:
-    """The rows of one version, pinned until the lake closes; of the newest where none is asked for.
+    """The rows of one version, default the newest, pinned until the lake closes.
 
-    `where` as text prunes files before Spark sees them; a Column filters rows alone.
+    `where` as text prunes files before Spark sees them; a Column only filters rows.
     """
     return _read_where(table, _resolve(table, table.lake.pins, version, timestamp, commits_ago, tag), where)
 
 
 def read_at(table: TableView, version: int, *, where: str | None = None, with_origin: bool = False) -> DataFrame:
-    """The rows of a version that somebody holds; with their file and, in an append table, their row id."""
+    """The rows of a version that the caller holds; with their file and, in an append table, their row id."""
     then = table.at(version)
     rows = frame_of(then, plan(then, version, where), with_origin=with_origin)
     return rows if where is None else filtered(rows, where)
@@ -52,7 +52,7 @@ def _read_where(table: TableView, version: int, where: str | Column | None) -> D
 
 
 def filtered(rows: DataFrame, where: str | Column) -> DataFrame:
-    """The rows for which it is true; refused where Spark can't make sense of it."""
+    """The rows for which the condition is true; refused if Spark can't resolve it."""
     try:
         found = rows.filter(where)
         if not is_classic(rows.sparkSession):
@@ -70,9 +70,9 @@ def _resolve(
     commits_ago: int | None,
     tag: str | None,
 ) -> int:
-    """The version asked for, pinned; the newest where none is."""
+    """The version asked for, pinned; default the newest."""
     if sum(asked is not None for asked in (version, timestamp, commits_ago, tag)) > 1:
-        raise InputError("VERSION_AMBIGUOUS", "version, timestamp, commits_ago or tag: one of them")
+        raise InputError("VERSION_AMBIGUOUS", "give one of version, timestamp, commits_ago and tag")
     if timestamp is not None or commits_ago is not None or tag is not None:
         version = version_of(table, None, timestamp, commits_ago, tag)
     if version is None:
@@ -88,7 +88,7 @@ def version_of(
     commits_ago: int | None,
     tag: str | None = None,
 ) -> int:
-    """The version that a read would take, not pinned; none given: the newest."""
+    """The version that a read would use, not pinned; default the newest."""
     time_us = None if timestamp is None else time_us_of(timestamp, table.spark)
     found = table.client.resolve_version(
         table.table_id, version=version, time_us=time_us, commits_ago=commits_ago, tag=tag
@@ -98,7 +98,7 @@ def version_of(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A version that is pinned while the block lasts."""
+    """A version that stays pinned until the block ends."""
 
     table: TableView
     version: int
@@ -126,12 +126,12 @@ def snapshot(
 
 
 def time_us_of(moment: str | datetime, spark: SparkSession) -> int:
-    """Microseconds; without a zone of its own the moment is one of the session's time zone."""
+    """Microseconds since 1970; a time without a zone is in the session's time zone."""
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment.strip())
         except ValueError:
-            raise InputError("TIMESTAMP_INVALID", f"{moment!r} is no time like 2026-11-01 10:00:00") from None
+            raise InputError("TIMESTAMP_INVALID", f"{moment!r} is not a time like 2026-11-01 10:00:00") from None
     if moment.tzinfo is None:
         zone = session_zone(spark)
         if zone is None:

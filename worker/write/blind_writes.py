@@ -67,7 +67,7 @@ def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by:
         if scope.HasField("named"):
             for file in staged.files:
                 if file.partition.SerializeToString(deterministic=True) not in named:
-                    raise InputError("ROW_OUTSIDE_PARTITION", "there are rows of other partitions than those named")
+                    raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
         return staged
 
     return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope)
@@ -106,14 +106,14 @@ def _scope_without_rows(table: TableView, where: Partitions, who: str) -> common
 
 
 def partitions_named(table: TableView, named: Iterable[Mapping[str, Any]]) -> list[common_pb2.Partition]:
-    """A time without a zone is one of the session's, as it is in a condition."""
+    """The named partitions. A time without a zone is in the session's time zone, as in conditions."""
     has_time = any(c.type == "timestamp" and c.name in table.meta.partition_columns for c in table.meta.columns)
     zone = session_zone(table.spark) if has_time else None
     return [partition(table.meta, values, zone) for values in named]
 
 
 def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, named: common_pb2.Partition) -> DataFrame:
-    """A single partition that is named gives its values to rows that come without."""
+    """Adds the values of a single named partition to rows that lack its columns."""
     there = {name.lower() for name in df.columns}
     types = {column.name: column.type for column in meta.columns}
     for one in named.values:
@@ -126,7 +126,10 @@ def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, named: common_p
 
 
 def aligned(df: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
-    """By name, in the table's order and types; columns that are missing are NULL. Refused before any job runs."""
+    """The rows matched by name, in the table's order and types; missing columns are NULL.
+
+    Errors are raised before a job runs.
+    """
     check_names(df, meta)
     casts.check_types(df.schema)
     try:
@@ -137,9 +140,9 @@ def aligned(df: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
 
 
 def fitted(df: DataFrame, schema: t.StructType, exact: Collection[str] = ()) -> DataFrame:
-    """In this shape, ids of fields included; the `exact` columns lose nothing in a cast.
+    """The rows in this shape, with field ids; the `exact` columns must not lose anything in a cast.
 
-    The names come first: `to` alone loses the ids of columns that fit.
+    The names come first, because `to` alone loses the ids of columns that fit.
     """
     for path in unknown_fields(df.schema, schema):
         raise InputError(
@@ -195,11 +198,11 @@ def check_names(df: DataFrame, meta: catalog_pb2.Table) -> None:
             raise InputError("COLUMN_TWICE", f"the rows have {name} twice")
     for column in meta.columns:
         if column.name.lower() not in names and (not column.nullable or column.name in meta.partition_columns):
-            raise InputError("COLUMN_MISSING", f"the rows lack {column.name}, which {meta.name} asks for")
+            raise InputError("COLUMN_MISSING", f"the rows lack {column.name}, which {meta.name} requires")
 
 
 def with_missing_columns(table: TableView, df: DataFrame) -> TableView:
-    """With the columns, and fields of structs, that only the rows have; added in one commit of its own."""
+    """The table with the columns and struct fields that only the rows have, added in one commit of its own."""
     known = {column.name.lower() for column in table.meta.columns}
     for field in df.schema.fields:
         if field.name.lower() not in known:
@@ -232,7 +235,7 @@ def in_order(df: DataFrame, order_by: OrderBy) -> DataFrame:
 
 
 def latest_of_each_key(df: DataFrame, meta: catalog_pb2.Table, order_by: OrderBy | None) -> DataFrame:
-    """With an order the last row of each key, NULL being the first; without one all rows."""
+    """With an order the last row of each key, where NULL sorts first; without one all rows."""
     if order_by is None:
         return df
     rank = "_laketx_rank"

@@ -36,14 +36,17 @@ _SOMETIMES_AS_TEXT: Final = (t.TimestampType,)  # an hour that comes twice has o
 
 
 def exact_columns(meta: catalog_pb2.Table) -> frozenset[str]:
-    """The columns of which no value may lose anything in a cast: the key's, or all."""
+    """The columns whose values must not lose anything in a cast: the key's, or all."""
     if meta.properties.get("write.strict_casts") == "true":
         return frozenset(column.name for column in meta.columns)
     return frozenset(meta.primary_key)
 
 
 def exactly(field: t.StructField, wanted: t.StructField) -> Column:
-    """The column, whose job fails where a value doesn't survive the cast. Refused where its type can't."""
+    """The column in a form that fails the job if a value does not survive the cast.
+
+    Types that never survive it are refused.
+    """
     value = sf.expr(quoted(field.name))
     if never_loses(field.dataType, wanted.dataType):
         return value
@@ -51,7 +54,7 @@ def exactly(field: t.StructField, wanted: t.StructField) -> Column:
     if always_loses(field.dataType, wanted.dataType):
         raise InputError(
             "CAST_LOSSY",
-            f"{wanted.name} is {kinds[1]}, the rows have {kinds[0]}: cast it in the rows, the way you want it",
+            f"{wanted.name} is {kinds[1]}, the rows have {kinds[0]}: cast it yourself before the write",
         )
     name = quoted(field.name)
     try:
@@ -65,17 +68,17 @@ def exactly(field: t.StructField, wanted: t.StructField) -> Column:
 
 
 def explain_cast(error: Exception, meta: catalog_pb2.Table) -> InputError | None:
-    """What a failed job has to say, if this was it."""
+    """The error of a failed job, if a cast was the cause."""
     _, mark, rest = str(error).partition(MARK)
     said = rest.partition(_END)[0].split(_SAYS, 3)
     if not mark or len(said) != 4:
         return None
     name, given, wanted, value = bytes.fromhex(said[0]).decode(), *said[1:]
-    why = "of the key" if name in meta.primary_key else "under write.strict_casts"
+    why = "in key columns" if name in meta.primary_key else "under write.strict_casts"
     return InputError(
         "CAST_LOSSY",
-        f"{value} ({given}) is no {wanted}, which {name} of {meta.name} is; {why} nothing may be lost: "
-        "cast it in the rows, the way you want it",
+        f"{value} ({given}) would change in a cast to {wanted}, the type of {name} in {meta.name}: cast it yourself "
+        f"before the write ({why} casts must keep every value)",
     )
 
 
@@ -106,7 +109,7 @@ def never_loses(given: t.DataType, wanted: t.DataType) -> bool:
 
 
 def always_loses(given: t.DataType, wanted: t.DataType) -> bool:
-    """Whether it is the type that is refused: a day has no time, bytes are no text, and parts of values go unseen."""
+    """Whether the type itself is refused: a date has no time, bytes are no text, parts of values are not checked."""
     nested = (t.StructType, t.ArrayType, t.MapType)
     if isinstance(given, nested) and isinstance(wanted, nested):
         return True
@@ -117,7 +120,7 @@ def always_loses(given: t.DataType, wanted: t.DataType) -> bool:
 
 
 def check_types(rows: t.StructType) -> None:
-    """Every column of the rows must be of a type that tables have."""
+    """Checks that tables have the type of every column of the rows."""
     for field in rows.fields:
         check_type(field.dataType)
 

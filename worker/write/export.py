@@ -1,4 +1,4 @@
-"""A version's rows as plain Parquet files in a folder of the user's, which no metadata service is needed to read."""
+"""Writes the rows of a version as plain Parquet files into a user's folder, readable without LakeTX."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def export(
     partitioned: bool = True,
     overwrite: bool = False,
 ) -> int:
-    """Writes the rows, and says of which version they are. What was there goes when the new files are complete."""
+    """Writes the rows and returns their version. Old files are removed when the new ones are complete."""
     if meet(path, table.lake.warehouse):
-        raise InputError("PATH_INVALID", f"{path} and the lake's own files in {table.lake.warehouse} would mix")
+        raise InputError("PATH_INVALID", f"{path} overlaps with the lake's own files in {table.lake.warehouse}")
     target = find_target(path, overwrite=overwrite)
     with scan.snapshot(table, version=version, timestamp=timestamp, commits_ago=commits_ago) as snapshot:
         then = table.at(snapshot.version)
@@ -68,7 +68,9 @@ def export(
 
 
 def named_in_utc(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Instants name their folders in UTC, `at=2026-10-25 00:30:00Z`: in the session's zone two may look alike."""
+    """Names the folders of instants in UTC, `at=2026-10-25 00:30:00Z`: in the session's zone two of them may look
+    alike.
+    """
     for field in rows.schema.fields:
         if field.name in partition_by and isinstance(field.dataType, t.TimestampType):
             clock = as_clock(f"unix_micros({quoted(field.name)})")
@@ -92,12 +94,14 @@ def write(rows: DataFrame, folder: str, partition_by: Sequence[str], codec: str)
 
 
 def check_partitions(meta: catalog_pb2.Table, names: Sequence[str], entries: Iterable[common_pb2.LiveEntry]) -> None:
-    """Folders name every value but two: an empty text reads as NULL, and bytes need not be text."""
+    """Refuses partition values that a folder can't name: an empty text reads as NULL, and bytes need not be text."""
     instead = "partitioned=False keeps all columns in the files"
     if names and len(names) == len(meta.columns):
         raise InputError("PARTITION_INVALID", f"{meta.name} has no column beside its partitions: {instead}")
     if any(column.name in names and column.type == "binary" for column in meta.columns):
-        raise InputError("PARTITION_INVALID", f"{meta.name} is partitioned by bytes, which name no folder: {instead}")
+        raise InputError(
+            "PARTITION_INVALID", f"{meta.name} is partitioned by bytes, which can't name a folder: {instead}"
+        )
     for entry in entries if names else ():
         for one in entry.file.partition.values:
             if one.value.WhichOneof("kind") == "text" and not one.value.text:
@@ -105,10 +109,10 @@ def check_partitions(meta: catalog_pb2.Table, names: Sequence[str], entries: Ite
 
 
 def refuse_read_files(target: Target, entries: Iterable[common_pb2.LiveEntry]) -> None:
-    """Imported files lie where the user had them: perhaps here."""
+    """Refuses a target that contains imported files of the table."""
     for entry in entries:
         if entry.file.external and meet(target.path, entry.file.path):
-            raise InputError("PATH_INVALID", f"{entry.file.path} is itself of the table, and would be replaced")
+            raise InputError("PATH_INVALID", f"{entry.file.path} belongs to the table itself, and would be replaced")
 
 
 # -- where it goes -----------------------------------------------------------------------------------------------------
@@ -116,7 +120,7 @@ def refuse_read_files(target: Target, entries: Iterable[common_pb2.LiveEntry]) -
 
 @dataclass(frozen=True)
 class Target:
-    """The folder to fill, and the files that are there already."""
+    """The target folder, and the files that it contains."""
 
     path: str
     files: Any
@@ -125,7 +129,7 @@ class Target:
 
     @contextmanager
     def filled(self) -> Iterator[str]:
-        """Where to write; complete when the block ends well, as it was when it doesn't."""
+        """The folder to write to. It is complete when the block ends well, and unchanged otherwise."""
         inside = f"/{UNFINISHED}{uuid7()}" if self.old else ""
         try:
             yield self.path + inside
@@ -155,32 +159,32 @@ class Target:
 
 
 def meet(path: str, other: str) -> bool:
-    """Whether two paths or URIs are the same folder, or one lies in the other."""
+    """Whether two paths or URIs are the same folder, or one contains the other."""
     (files, one), (other_files, two) = storage(path), storage(other)
     mine, theirs = whole(files, one), whole(other_files, two)
     return bool(files.type_name == other_files.type_name) and (mine.startswith(theirs) or theirs.startswith(mine))
 
 
 def whole(files: Any, path: str) -> str:
-    """To be compared: without links, with a slash at its end."""
+    """A form to compare: without links, with a slash at the end."""
     real = os.path.realpath(path) if files.type_name == "local" else path
     return f"{real.rstrip('/')}/"
 
 
 def find_target(path: str, *, overwrite: bool) -> Target:
-    """Refused where something is there, unless it is Parquet files and may be replaced."""
+    """The target; refused if it contains anything but Parquet files that may be replaced."""
     files, root = storage(path)
     root = root.rstrip("/")
     kind = files.get_file_info(root).type
     if kind == fs.FileType.File:
-        raise InputError("PATH_INVALID", f"{path} is a file; an export fills a folder")
+        raise InputError("PATH_INVALID", f"{path} is a file; an export needs a folder")
     old = list_files(files, root)
     if old and not overwrite:
         raise InputError("PATH_NOT_EMPTY", f"{path} has {len(old)} files; with overwrite=True they are replaced")
     for one in old:
         name = one.rpartition("/")[2]
         if not name.endswith(SUFFIX) and not name.startswith(SKIPPED):
-            raise InputError("PATH_INVALID", f"{one} is no Parquet file: an export replaces nothing else")
+            raise InputError("PATH_INVALID", f"{one} is not a Parquet file: an export replaces only Parquet files")
     return Target(path if "://" in path or path.startswith("file:") else root, files, root, tuple(old))
 
 

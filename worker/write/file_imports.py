@@ -1,4 +1,4 @@
-"""Parquet files that are there already become a table's: registered where they lie, never rewritten, never purged."""
+"""Imports Parquet files: they are registered where they are, never rewritten and never purged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WORDS: Final = {kind: word for word, kind in ARROW.items()} | {
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file: where it lies, its footer, and what its folders say (`day=2026-11-01`)."""
+    """A file: its location, its footer, and the values in its folder names (`day=2026-11-01`)."""
 
     path: str
     size: int
@@ -72,7 +72,7 @@ def find_files(client: MetaClient, path: str) -> list[FoundFile]:
         raise InputError("PATH_INVALID", f"{path}: {error}") from error
     info = files.get_file_info(root)
     if info.type == fs.FileType.NotFound:
-        raise InputError("PATH_UNKNOWN", f"there is nothing at {path}")
+        raise InputError("PATH_UNKNOWN", f"{path} does not exist")
     infos = [info] if info.type == fs.FileType.File else list_parquet(files, root)
     if not infos:
         raise InputError("FILES_MISSING", f"there are no Parquet files at {path}")
@@ -95,7 +95,7 @@ def find_files(client: MetaClient, path: str) -> list[FoundFile]:
 
 
 def folder_values(inside: str) -> dict[str, str | None]:
-    """What `day=2026-11-01/region=eu/x.parquet` says of its rows."""
+    """The values in the folder names of `day=2026-11-01/region=eu/x.parquet`."""
     found: dict[str, str | None] = {}
     for part in inside.split("/")[:-1]:
         name, equals, value = part.partition("=")
@@ -151,7 +151,7 @@ def schema_of_files(found: Sequence[FoundFile]) -> t.StructType:
 
 
 def folder_type(values: Sequence[str | None]) -> str:
-    """bigint, date or string: the first that all values are."""
+    """bigint, date or string: the first type that fits all values."""
     given = [value for value in values if value is not None]
     if given and all(map(_is_integer, given)):
         return "bigint"
@@ -159,7 +159,7 @@ def folder_type(values: Sequence[str | None]) -> str:
 
 
 def _is_integer(value: str) -> bool:
-    """As it would be written back: "007" is a text."""
+    """Whether the text is an integer in its usual form: "007" is a text."""
     digits = value.removeprefix("-")
     return digits.isascii() and digits.isdecimal() and len(digits) < 19 and str(int(value)) == value
 
@@ -184,7 +184,8 @@ def check_columns(meta: catalog_pb2.Table, one: FoundFile) -> None:
     types = {column.name: column.type for column in meta.columns}
     if set(one.folders) != set(meta.partition_columns):
         raise InputError(
-            "PARTITION_INVALID", f"{one.path} lies in {dict(one.folders)}, not by {meta.partition_columns}"
+            "PARTITION_INVALID",
+            f"the folders of {one.path} are {dict(one.folders)}, the table is partitioned by {meta.partition_columns}",
         )
     for name, word in one.columns.items():
         if name not in types:
@@ -195,4 +196,4 @@ def check_columns(meta: catalog_pb2.Table, one: FoundFile) -> None:
             raise InputError("SCHEMA_MISMATCH", f"{name} is {types[name]} in {meta.name}, and {word} in {one.path}")
     for column in meta.columns:
         if not column.nullable and column.name not in one.columns and column.name not in one.folders:
-            raise InputError("COLUMN_MISSING", f"{one.path} lacks {column.name}, which {meta.name} asks for")
+            raise InputError("COLUMN_MISSING", f"{one.path} lacks {column.name}, which {meta.name} requires")

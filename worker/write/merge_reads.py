@@ -37,12 +37,12 @@ def read_of(predicates: Sequence[common_pb2.Predicate]) -> common_pb2.Read:
 
 
 def of_condition(condition: str, meta: catalog_pb2.Table, spark: SparkSession) -> common_pb2.Predicate:
-    """What an ON condition asks of a row of the target alone."""
+    """The part of an ON condition that concerns a row of the target alone."""
     return to_wire(_TARGET.sub(lambda match: match[1] or "", condition), meta, spark)
 
 
 def shared_partitions(meta: catalog_pb2.Table, on: Sequence[str], source: DataFrame) -> list[tuple[str, str]]:
-    """Partition columns that a MERGE goes by, each with the source's name for it; those whose types are the same."""
+    """Partition columns that the MERGE joins on, each with the source's name for it, if the types are the same."""
     there = {field.name.lower(): field for field in source.schema.fields}
     asked = {name.strip().lower() for name in on}
     return [
@@ -53,7 +53,7 @@ def shared_partitions(meta: catalog_pb2.Table, on: Sequence[str], source: DataFr
 
 
 def of_same_types(meta: catalog_pb2.Table, names: Iterable[str], source: DataFrame) -> bool:
-    """Whether the source has these columns with the table's types, and values that are equal are the same."""
+    """Whether the source has these columns with the table's types, and equal values are identical."""
     types = {column.name.lower(): column.type for column in meta.columns}
     there = {field.name.lower(): field.dataType for field in source.schema.fields}
     return all(
@@ -68,7 +68,10 @@ def of_same_types(meta: catalog_pb2.Table, names: Iterable[str], source: DataFra
 def partitions_of(
     meta: catalog_pb2.Table, shared: Sequence[tuple[str, str]], source: DataFrame
 ) -> tuple[common_pb2.Predicate, Column | None]:
-    """Where the source's rows can match, for the service and for Spark. The source is computed already."""
+    """The partitions where the source's rows can match, for the service and for Spark.
+
+    The source is already computed.
+    """
     types = {column.name: column.type for column in meta.columns}
     columns = [sf.col(quoted(theirs)).alias(f"c{at}") for at, (_, theirs) in enumerate(shared)]
     wanted = source.select(*columns)

@@ -1,6 +1,6 @@
-"""MERGE: which rows of the table and of the source it touches, by which clause, and what is staged for them.
+"""MERGE: which rows of the table and of the source each clause applies to, and the files to stage for them.
 
-The rows are computed once. A merge that does what an insert by key does is that insert: the table isn't read.
+The rows are computed once. A merge that is equivalent to an insert by key becomes that insert: the table isn't read.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ CLAUSE: Final = "_laketx_clause"
 NUMBER: Final = "_laketx_number"  # of a source row
 HIT: Final = "_laketx_hit"
 TARGET, SOURCE = "target", "source"
-IF_TWICE: Final = "two source rows have it: keep one of them, say by source.dropDuplicates([…])"
+IF_TWICE: Final = "two source rows have it: keep one of them, for example with source.dropDuplicates([…])"
 FEW: Final = 10_000  # so many source rows go to every task, whatever Spark knows of their size
 
 
 @dataclass(frozen=True)
 class Clause:
-    """What is done to rows of one kind ("matched", "not_matched", "by_source") for which the condition is true."""
+    """The action for rows of one kind ("matched", "not_matched", "by_source") for which the condition is true."""
 
     when: str
     action: str
@@ -63,7 +63,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class Merge:
-    """A MERGE as it is asked for."""
+    """A MERGE with its clauses."""
 
     source: DataFrame
     on: str | list[str]
@@ -106,7 +106,7 @@ def plan_merge(table: TableView, merge: Merge) -> Write:
 
 
 def stage_merge(table: TableView, stage: Stage, merge: Merge, near: Column | None = None) -> Staged:
-    """`near`: a condition on rows of the table, without which none matches."""
+    """Stages the result. `near`: a condition on rows of the table without which none matches."""
     meta = stage.meta
     if is_upsert(meta, merge):
         try:
@@ -158,12 +158,15 @@ def stage_keyed(table: TableView, stage: Stage, merge: Merge, there: DataFrame, 
 
 
 def leaves_tombstones(meta: catalog_pb2.Table, merge: Merge) -> bool:
-    """Whether a row of the table may go, and not be hidden by its own image alone."""
+    """Whether a row of the table may disappear without being hidden by its own new image."""
     return any(clause.action == "delete" for clause in merge.clauses) or moves_rows(meta, merge)
 
 
 def moves_rows(meta: catalog_pb2.Table, merge: Merge) -> bool:
-    """Whether a row may leave its partition. One that matched by partition columns takes the same from the source."""
+    """Whether a row may leave its partition.
+
+    A row matched on partition columns takes the same values from the source.
+    """
     names = [name.strip() for name in on_columns(meta, merge.on) or ()]
     kept = {name.lower() for name in names if merge_reads.of_same_types(meta, [name], merge.source)}
     for clause in merge.clauses:
@@ -179,7 +182,7 @@ def moves_rows(meta: catalog_pb2.Table, merge: Merge) -> bool:
 
 
 def there_rows(there: DataFrame) -> DataFrame:
-    """The rows of the table that are changed, as they were."""
+    """The old rows of the table that are changed."""
     origin = [name for name in (ROW_ID, FILE) if name in there.columns]
     return there.where(f"{TARGET} is not null").select(f"{TARGET}.*", *origin)
 
@@ -187,7 +190,7 @@ def there_rows(there: DataFrame) -> DataFrame:
 def images_of(
     meta: catalog_pb2.Table, merge: Merge, there: DataFrame, new: DataFrame, *, only_changed: bool | None = None
 ) -> DataFrame | None:
-    """What is written, or that of rows that are there alone, or of new rows alone; None where no clause writes."""
+    """All new images, or only those of existing rows, or only new rows; None if no clause writes."""
     rows = {"not_matched": new}
     images = [
         merge_images(meta, merge, clause, rows.get(clause.when, there).where(f"{CLAUSE} = {number}"))
@@ -201,7 +204,7 @@ def images_of(
 
 
 def is_upsert(meta: catalog_pb2.Table, merge: Merge) -> bool:
-    """Whether every source row becomes the row of its key, whatever is there: the table needn't be looked at."""
+    """Whether every source row becomes the row of its key, whatever exists: then the table need not be read."""
     asked = [(clause.when, clause.action, clause.settings, clause.condition) for clause in merge.clauses]
     wanted = [("matched", "update", None, None), ("not_matched", "insert", None, None)]
     if not meta.primary_key or asked not in (wanted, wanted[::-1]):
@@ -226,10 +229,10 @@ def source_rows(meta: catalog_pb2.Table, merge: Merge) -> DataFrame:
 
 
 def touched(meta: catalog_pb2.Table, merge: Merge, target: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """The rows of the table that a clause applies to, and the source's that have none there: as `joined`, computed.
+    """The table rows that a clause applies to, and the source rows without a match, as in `joined`, computed.
 
-    Source rows that lack a row are looked for among those that matched, not by an outer join of the table: the side
-    that Spark keeps whole can be the source then, and the table's rows stay where they are.
+    Unmatched source rows are found among the matched ones, not by an outer join of the table. So Spark can broadcast
+    the source and leave the table's rows in place.
     """
     kinds = {clause.when for clause in merge.clauses}
     if "by_source" in kinds or "not_matched" not in kinds:
@@ -290,7 +293,7 @@ def on_condition(meta: catalog_pb2.Table, merge: Merge) -> str:
 
 
 def on_columns(meta: catalog_pb2.Table, on: str | list[str]) -> list[str] | None:
-    """The columns that both sides have to share; None where it is a condition."""
+    """The columns that both sides must share; None if `on` is a condition."""
     if isinstance(on, str):
         known = {column.name.lower() for column in meta.columns}
         return [on] if on.strip().lower() in known else None
@@ -329,7 +332,7 @@ def merge_images(meta: catalog_pb2.Table, merge: Merge, clause: Clause, rows: Da
 
 
 def taken_columns(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> dict[str, str]:
-    """What the source has of the table's columns, where nothing is said of values."""
+    """The table's columns that the source has, if no values are given."""
     there = {name.lower(): name for name in merge.source.columns}
     fixed = () if clause.when == "not_matched" else meta.primary_key
     names = [column.name for column in meta.columns if column.name.lower() in there and column.name not in fixed]
@@ -347,7 +350,7 @@ def clause_values(meta: catalog_pb2.Table, clause: Clause, settings: Settings) -
     found = checked_settings(meta, others, no_row(meta)) if others else {}
     for key in keys:
         if key.lower() not in given:
-            raise InputError("COLUMN_MISSING", f"the insert of the merge lacks {key}, which is of the key")
+            raise InputError("COLUMN_MISSING", f"the insert of the merge lacks {key}, a key column")
         found[key] = one_value(as_column(given[key.lower()]))
     return found
 

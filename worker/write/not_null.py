@@ -1,6 +1,7 @@
-"""NOT NULL where footers can't tell: of structs, arrays and maps, and of fields inside them. The write's own job looks.
+"""NOT NULL where footers can't show it: for structs, arrays and maps, and fields inside them. The write's own job
+checks it.
 
-A footer counts the NULLs of a leaf, those included whose parent is NULL, which is no fault.
+A footer counts all NULLs of a leaf, including those under a NULL parent, which are allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NEVER: Final = -1
 
 
 def guarded(rows: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
-    """The same rows; the job fails where one lacks what the table asks for. `explain_null` says it in words."""
+    """The same rows; the job fails if one violates NOT NULL. `explain_null` turns that into an error."""
     for at, field in enumerate(table_schema(meta).fields):
         if not isinstance(field.dataType, (t.StructType, t.ArrayType, t.MapType)):
             continue
@@ -38,17 +39,17 @@ def guarded(rows: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
 
 
 def explain_null(error: Exception, meta: catalog_pb2.Table) -> InputError | None:
-    """What a failed write has to say, if this was it."""
+    """The error of a failed write, if NOT NULL was the cause."""
     before, mark, rest = str(error).partition(MARK)
     del before
     if not mark:
         return None
     name = meta.columns[int(rest.partition(";")[0])].name
-    return InputError("NULL_NOT_ALLOWED", f"a row has NULL in {name} where {meta.name} takes none")
+    return InputError("NULL_NOT_ALLOWED", f"a row has NULL in {name}, which is NOT NULL in {meta.name}")
 
 
 def _missing(value: Column, kind: t.DataType) -> Iterator[Column]:
-    """Conditions under which a value lacks a field that takes no NULL."""
+    """Conditions under which a value lacks a NOT NULL field."""
     if isinstance(kind, t.StructType):
         for field in kind.fields:
             inner = value.getField(field.name)

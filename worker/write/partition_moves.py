@@ -1,7 +1,7 @@
-"""Rows of a primary-key table that leave their partition: none may land on a key that is there.
+"""Rows of a primary-key table that leave their partition: none may land on an existing key.
 
-A key is unique within a partition of such a table (`key.scope` is `partition`). Whether it is there is looked up at the
-read version; whoever writes it meanwhile conflicts with the move, since both write to that partition and bucket.
+A key is unique within a partition of such a table (`key.scope` is `partition`). The check looks at the read version. A
+later writer of that key conflicts with the move, because both write to the same partition and bucket.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ READS_COUNT: Final = "delta_"  # profiles that judge by what was read
 
 
 def check_landing(table: TableView, stage: Stage, before: DataFrame, after: DataFrame) -> list[common_pb2.Read]:
-    """What was looked at beside. `after` are the new images of `before`, none of them may share a key.
+    """The additional reads of the check. `after` are the new images of `before`; no two rows may share a key.
 
-    A key that a row of `before` leaves is free: two rows may swap their partitions.
+    A key that a row of `before` leaves is free: two rows can swap their partitions.
     """
     meta = stage.meta
     names = [*meta.partition_columns, *meta.primary_key]
     here = after.selectExpr(*map(quoted, names))
     twice = here.groupBy(*map(quoted, names)).count().where("count > 1").selectExpr(*texts(names), "count").head(1)
     if twice:
-        raise key_exists(meta, list(twice[0])[:-1], f"{twice[0]['count']} rows would have it")
+        raise key_exists(meta, list(twice[0])[:-1], f"{twice[0]['count']} rows would have that key")
     gone = before.selectExpr(*map(quoted, names)).alias("old")
     moved = here.alias("new").join(gone, sf.expr(same("new", "old", names)), "left_anti").localCheckpoint()
     landing = partitions_of(meta, moved)
@@ -48,24 +48,24 @@ def check_landing(table: TableView, stage: Stage, before: DataFrame, after: Data
     both = there.join(moved.alias("new"), sf.expr(same("new", "old", names)), "left_semi")
     taken = both.selectExpr(*texts(names)).head(1)
     if taken:
-        raise key_exists(meta, list(taken[0]), "another row has it")
+        raise key_exists(meta, list(taken[0]), "another row has that key")
     if not meta.profile.startswith(READS_COUNT):
         return []  # those judge by partitions written and by keys
     return [common_pb2.Read(partitions=near) if near else EVERYTHING]
 
 
 def texts(names: Sequence[str]) -> list[str]:
-    """As the session shows them."""
+    """The columns as text, as the session shows them."""
     return [f"cast({quoted(name)} as string) as c{at}" for at, name in enumerate(names)]
 
 
 def same(left: str, right: str, names: Sequence[str]) -> str:
-    """Whether two sides agree in these columns."""
+    """Whether both sides agree in these columns."""
     return " and ".join(f"{left}.{quoted(name)} <=> {right}.{quoted(name)}" for name in names)
 
 
 def partitions_of(meta: catalog_pb2.Table, rows: DataFrame) -> list[common_pb2.Partition]:
-    """Where rows lie; one more than PARTITIONS_MAX stands for many."""
+    """The partitions of the rows; one more than PARTITIONS_MAX stands for many."""
     types = {column.name: column.type for column in meta.columns}
     names = list(meta.partition_columns)
     values = [f"unix_micros({quoted(name)})" if types[name] == "timestamp" else quoted(name) for name in names]

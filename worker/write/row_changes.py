@@ -1,7 +1,7 @@
-"""UPDATE and DELETE: what they hide, and what they write instead. MERGE, in `merges`, does the same with its rows.
+"""UPDATE and DELETE: the rows that they hide and write. MERGE, in `merges`, does the same with its rows.
 
-An append table hides rows by their ids (one delete set for each partition) and writes new images that keep the ids of
-the rows they replace. A primary-key table writes upserts and tombstones.
+An append table hides rows by their ids (one delete set per partition) and writes new images that keep the ids of the
+rows they replace. A primary-key table writes upserts and tombstones.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def plan_update(table: TableView, settings: Settings, where: Condition | None) -
 
 
 def condition_read(table: TableView, where: Condition | None) -> common_pb2.Read:
-    """What is read, for the service: all rows, where the condition is a Column. One that the columns don't bear is
-    refused.
+    """The read to declare to the service: all rows if the condition is a Column.
+
+    A condition that the columns don't fit is refused.
     """
     if where is None:
         return common_pb2.Read(predicate=common_pb2.Predicate(literal=True), changes_all=True)
@@ -102,24 +103,27 @@ def condition_read(table: TableView, where: Condition | None) -> common_pb2.Read
 def checked_settings(
     meta: catalog_pb2.Table, settings: Settings, row: Callable[[str], Column] | None = None
 ) -> dict[str, Column]:
-    """By the table's names; values as Columns. `row` gives a column of the row as it was, for fields of structs."""
+    """The settings by the table's column names, with values as Columns.
+
+    `row` returns a column of the old row, for struct fields.
+    """
     if not settings:
         raise InputError("SETTINGS_EMPTY", "no column is set")
     values = {name: one_value(as_column(value)) for name, value in settings.items()}
     found = by_column(meta, values, row or column_of())
     for name in found:
         if name in meta.primary_key:
-            raise InputError("KEY_SET", f"{name} is of the key: delete the row and insert another")
+            raise InputError("KEY_SET", f"{name} is a key column: delete the row and insert another")
     return found
 
 
 def one_value(value: Column) -> Column:
-    """The same; Spark takes no generator inside of it: explode would make two rows of one."""
+    """The settings; a generator is refused in a value: explode would turn one row into two."""
     return sf.coalesce(value)
 
 
 def as_column(value: Any) -> Column:
-    """A text is SQL; what is no Column is the value itself."""
+    """A text is SQL; anything that is not a Column is the value itself."""
     if isinstance(value, Column):
         return value
     if isinstance(value, str):
@@ -133,24 +137,24 @@ def as_column(value: Any) -> Column:
 
 
 def expressions_of(settings: Settings) -> list[str | Column]:
-    """What may read other rows: SQL and Columns, not plain values."""
+    """The expressions that may read other rows: SQL and Columns, not plain values."""
     return [value for value in settings.values() if isinstance(value, (str, Column))]
 
 
 def moves(meta: catalog_pb2.Table, names: Collection[str]) -> bool:
-    """Whether rows may leave their partition where these columns are set."""
+    """Whether rows may leave their partition if these columns are set."""
     given = {name.lower() for name in names}
     return any(name.lower() in given for name in meta.partition_columns)
 
 
 def fitting(meta: catalog_pb2.Table, rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
-    """The new images of these rows, in the table's shape; of rows with an id its `_row_id` is the old one."""
+    """The new images of these rows, in the table's shape; the `_row_id` of a row with an id is the old one."""
     with refused_values(meta):
         return shaped(meta, rows.withColumns(dict(values)).drop(FILE))
 
 
 def shaped(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
-    """With `_row_id` where it is there."""
+    """The shape, with `_row_id` if the rows have it."""
     schema = table_schema(meta, nullable=True)
     ids = [row_id_field()] if ROW_ID in rows.columns else []
     casts.check_types(rows.schema)
@@ -159,7 +163,7 @@ def shaped(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
 
 @contextmanager
 def refused_values(meta: catalog_pb2.Table) -> Iterator[None]:
-    """Says of values that Spark refuses that they don't fit."""
+    """The error for values that Spark refuses, if that was the cause."""
     try:
         yield
     except AnalysisException as error:
@@ -174,7 +178,7 @@ def row_id_field() -> t.StructField:
 
 
 def target_of(table: TableView, stage: Stage, where: Condition | None = None) -> tuple[DataFrame, Files]:
-    """The rows that a change looks at, and the files that they may lie in; with their origin in an append table."""
+    """The rows that a change examines, and the files that may contain them; with their origin in an append table."""
     then = table.at(stage.read_version)
     entries = scan.plan(then, stage.read_version, where if isinstance(where, str) else None)
     rows = frame_of(then, entries, with_origin=not then.meta.primary_key)
@@ -189,7 +193,7 @@ def hide(stage: Stage, rows: DataFrame, files: Files) -> Staged:
 
 
 def replace_rows(stage: Stage, before: DataFrame, after: DataFrame, files: Files) -> Staged:
-    """`after` has a row for each of `before`, by row id or key."""
+    """Replaces rows: `after` has a row for each row of `before`, by row id or key."""
     meta = stage.meta
     if not meta.primary_key:
         staged = Staged(delete_sets=delete_sets(stage, ids_of(before), files))
@@ -199,7 +203,7 @@ def replace_rows(stage: Stage, before: DataFrame, after: DataFrame, files: Files
 
 
 def with_new_ids(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataFrame:
-    """A row that left its partition gets a new id."""
+    """Gives a new id to a row that left its partition."""
     if not meta.partition_columns:
         return after
     old = before.selectExpr(ROW_ID, *map(quoted, meta.partition_columns)).alias("old")
@@ -210,7 +214,7 @@ def with_new_ids(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -
 
 
 def tombstones(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
-    """The keys of these rows; what the key doesn't need is NULL, unless the table takes none."""
+    """The keys of these rows; other columns are NULL, unless they are NOT NULL."""
     schema = table_schema(meta, nullable=True)
     kept = {*meta.primary_key, *meta.partition_columns, *[c.name for c in meta.columns if not c.nullable]}
     keys = rows.selectExpr(*[quoted(field.name) for field in schema.fields if field.name in kept])
@@ -226,12 +230,12 @@ def delta(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataF
 
 
 def ids_of(rows: DataFrame) -> pa.Table:
-    """What travels to the driver of rows that are hidden are numbers: a row's id, its file's hash."""
+    """The ids of hidden rows. Only numbers travel to the driver: a row's id and the hash of its file."""
     return rows.selectExpr(f"xxhash64({FILE}) as {FILE}", ROW_ID).toArrow()
 
 
 def delete_sets(stage: Stage, found: pa.Table, files: Files) -> list[common_pb2.DeleteSet]:
-    """The row ids, a set for each partition."""
+    """The delete sets, one per partition."""
     order = np.argsort(found.column(FILE).to_numpy(), kind="stable")
     hashes, begins = np.unique(found.column(FILE).to_numpy()[order], return_index=True)
     by_file = np.split(found.column(ROW_ID).to_numpy()[order], begins[1:])
@@ -248,7 +252,7 @@ def delete_sets(stage: Stage, found: pa.Table, files: Files) -> list[common_pb2.
 
 
 def named(touches: set[str]) -> list[str]:
-    """None where there are too many: then the set touches any older file."""
+    """The touched files by name; None if there are too many: then the set touches any older file."""
     size = sum(len(path.encode()) for path in touches)
     return sorted(touches) if size <= TOUCHES_BYTES_MAX else []
 

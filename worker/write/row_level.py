@@ -1,4 +1,4 @@
-"""What a write tells MetaService of its rows, so that it can be judged by rows: keys, ranges of ids, kinds of reads."""
+"""What a write declares to MetaService, so that it can be judged by rows: keys, ranges of ids, kinds of reads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SUBQUERY = re.compile(r"\b(select|exists|scalar\w*|\w*subquery)\b", re.IGNORECA
 
 
 def changes_all(*expressions: str | Column | None) -> bool:
-    """Whether an UPDATE or DELETE by these conditions and values reads the rows that it changes alone."""
+    """Whether an UPDATE or DELETE with these conditions and values reads only the rows that it changes."""
     return not any(_SUBQUERY.search(str(one)) for one in expressions if one is not None)
 
 
 def key_sets(
     meta: catalog_pb2.Table, spark: SparkSession, table_folder: str, files: Sequence[common_pb2.DataFile]
 ) -> list[common_pb2.KeySet]:
-    """The keys in files that were just written; none where nobody asks for them, or where there are too many."""
+    """The keys in files that were just written; empty if the profile does not use them, or if there are too many."""
     if meta.profile != PROFILE or not files or sum(file.rows for file in files) > KEYS_MAX:
         return []
     hashed = sf.xxhash64(*[sf.col(quoted(name)) for name in meta.primary_key])
@@ -45,12 +45,12 @@ def key_sets(
 
 
 def _end(path: str) -> str:
-    """Folder and name: a task gives the files of several folders one name."""
+    """Folder and name: one Spark task gives the files of several folders the same name."""
     return "/".join(path.rsplit("/", 2)[-2:])
 
 
 def ranges_of(bitmap: Any, most: int = RANGES_MAX) -> list[common_pb2.RowIdRange]:
-    """Ranges that hold every id, cut where the gaps are widest."""
+    """Ranges that contain every id, split at the widest gaps."""
     ids = np.asarray(bitmap.to_array())
     gaps = np.diff(ids)
     cuts = np.flatnonzero(gaps > 1)

@@ -1,6 +1,6 @@
-"""Few rows of a primary-key table, written by the driver: a Spark job that writes costs more than they do.
+"""Few rows of a primary-key table, written by the driver: a Spark job that writes them would cost more.
 
-They come as Arrow, with the bucket that Spark gave each, and go into files as Spark would have staged them.
+They arrive as Arrow, with the bucket that Spark computed for each, and go into files as Spark would have staged them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ BYTES_MAX: Final = 8 << 20  # as the table's files have them, which are compress
 
 
 def few_of(files: Collection[common_pb2.DataFile]) -> int:
-    """How many rows like those of these files the driver takes."""
+    """The number of rows, like those of these files, that the driver writes itself."""
     rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
     return min(ROWS_MAX, BYTES_MAX * rows // size) if size else ROWS_MAX
 
 
 def collected(placed: DataFrame, few: int) -> pa.Table | None:
-    """The rows; None where they are more, or too much for the driver: what else is wrong Spark's write will say."""
+    """The rows; None if there are too many for the driver. Spark's own write then reports any other error."""
     try:
         found = placed.limit(few + 1).toArrow()
     except PySparkException:
@@ -40,7 +40,7 @@ def collected(placed: DataFrame, few: int) -> pa.Table | None:
 
 
 def write_few(meta: catalog_pb2.Table, found: pa.Table, table_folder: str, name: str) -> None:
-    """A file for each value of PART, which is a folder or the number of a bucket, sorted by key."""
+    """Writes a file for each value of PART, which is a folder or the number of a bucket, sorted by key."""
     files, root = storage(table_folder)
     schema = arrow_schema(meta, with_op=OP in found.column_names)
     names = {column.column_id: column.name for column in meta.columns}

@@ -1,4 +1,4 @@
-"""What a failed Spark job has to say of the caller's rows and expressions, as an InputError."""
+"""Turns failures of Spark jobs that the caller's rows or expressions caused into InputErrors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OURS: Final = "LAKETX_"
 
 
 def explain(error: Exception, meta: catalog_pb2.Table) -> InputError | None:
-    """None where it is no matter of values."""
+    """The error; None if values were not the cause."""
     found = explain_null(error, meta) or explain_cast(error, meta)
     if found is not None or not isinstance(error, PySparkException) or OURS in str(error):
         return found

@@ -49,7 +49,7 @@ CONFLICTS_AT_COMMIT: Final = "mapreduce.fileoutputcommitter.algorithm.version"
 
 @dataclass
 class Staged:
-    """Entries for one table of a transaction."""
+    """The entries staged for one table of a transaction."""
 
     files: list[common_pb2.DataFile] = field(default_factory=list)
     delete_sets: list[common_pb2.DeleteSet] = field(default_factory=list)
@@ -82,11 +82,11 @@ class Stage:
         remove_folder(f"{self.table_folder}/{self.txn_id}")
 
     def next_name(self) -> str:
-        """Relative to the table's folder."""
+        """The next file name, relative to the table's folder."""
         return f"{self.txn_id}/{next(self._numbers)}"
 
     def write_append(self, rows: DataFrame, *, in_order: bool = False) -> Staged:
-        """Rows of an append table, with `_row_id` where they keep their ids; files keep an order that there is."""
+        """Writes rows of an append table, with `_row_id` if they keep their ids; the files keep an existing order."""
         rows = guarded(rows, self.meta)
         parted = bool(self.meta.partition_columns)
         if parted and in_order:
@@ -103,12 +103,13 @@ class Stage:
         is_base: bool = False,
         may_repeat: bool = True,
         few: int = 0,
-        if_twice: str = "with order_by the last of them wins",
+        if_twice: str = "with order_by the last one wins",
     ) -> Staged:
-        """Rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are a base's.
+        """Writes rows of a primary-key table, sorted by key within their buckets; with `_op` unless they are base
+        files.
 
-        A key that stands there twice is an error, whose text ends with the way out, `if_twice`; where none can,
-        `may_repeat` saves looking. Up to `few` rows are written by the driver.
+        A duplicate key is an error, whose text ends with the solution, `if_twice`; `may_repeat` skips the check if
+        there can be none. The driver writes up to `few` rows itself.
         """
         rows = guarded(rows, self.meta)
         kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
@@ -129,7 +130,7 @@ class Stage:
     def _write_few(
         self, rows: DataFrame, few: int, kind: common_pb2.FileKind.ValueType
     ) -> list[common_pb2.DataFile] | None:
-        """None where there are more rows."""
+        """Writes the rows by the driver; None if there are more."""
         found = collected(rows.withColumn(PART, bucket_folder(self.meta)), few)
         if found is None:
             return None
@@ -138,7 +139,7 @@ class Stage:
         return self._entries(name, kind)
 
     def write_ordered(self, rows: DataFrame, kind: common_pb2.FileKind.ValueType) -> Staged:
-        """Rows as they lie in their Spark partitions, by PART where it is there; a base's with it."""
+        """Writes rows as they lie in their Spark partitions, by PART if it is there; base files with it."""
         return Staged(files=self._write(rows, PART in rows.columns, kind))
 
     def _write(self, rows: DataFrame, parted: bool, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
@@ -190,7 +191,7 @@ class Stage:
             if duplicate is not None:
                 raise InputError(
                     "KEY_TWICE",
-                    f"the key {duplicate} stands twice in what is written to {self.meta.name}; {if_twice}",
+                    f"the key {duplicate} appears twice in the rows written to {self.meta.name}; {if_twice}",
                 )
 
 
@@ -198,12 +199,12 @@ class Stage:
 
 
 def bucket_of(meta: catalog_pb2.Table) -> str:
-    """Spark's words for a row's bucket."""
+    """A row's bucket as a Spark expression."""
     return f"cast(pmod(xxhash64({', '.join(map(quoted, meta.primary_key))}), {meta.buckets}) as int)"
 
 
 def bucket_tasks(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
-    """A task a bucket, of the bucket's number, sorted by the key alone: half the work of sorting by folder and key."""
+    """One Spark task per bucket, sorted by key only: half the cost of sorting by folder and key."""
     bucket = bucket_of(meta)
     astray = f"cast(raise_error(concat('LAKETX_BUCKET ', cast({bucket} as string))) as boolean)"
     return (
@@ -214,7 +215,7 @@ def bucket_tasks(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
 
 
 def bucket_folders(meta: catalog_pb2.Table, rows: DataFrame, tasks: int) -> DataFrame:
-    """With the folder of a partition and bucket each in PART, sorted by it and the key."""
+    """Adds the folder of partition and bucket as PART, and sorts by it and the key."""
     tasks = min(meta.buckets, tasks)
     task = sf.expr(f"cast(pmod({bucket_of(meta)}, {tasks}) as int)")
     parted = rows.withColumn(PART, bucket_folder(meta)).repartitionById(tasks, task)
@@ -222,9 +223,9 @@ def bucket_folders(meta: catalog_pb2.Table, rows: DataFrame, tasks: int) -> Data
 
 
 def bucket_folder(meta: catalog_pb2.Table) -> Column:
-    """A row's bucket, with a word for its partition where there are some; never NULL.
+    """A row's bucket, with a text for its partition if the table has partitions; never NULL.
 
-    Spark would put a step between the sort and the writer.
+    With a NULL, Spark would insert a step between the sort and the writer.
     """
     bucket = sf.expr(bucket_of(meta))
     if not meta.partition_columns:
@@ -233,14 +234,14 @@ def bucket_folder(meta: catalog_pb2.Table) -> Column:
 
 
 def bucket_in(path: str) -> int:
-    """Of a file that was staged: its folder says it, or the number of the task that wrote it."""
+    """The bucket of a staged file, from its folder or the number of the task that wrote it."""
     folder = path.rpartition(f"/{PART}=")[2].partition("/")[0] if f"/{PART}=" in path else ""
     number = folder.partition("-")[0] or path.rpartition("/")[2].removeprefix("part-").partition("-")[0]
     return int(number)
 
 
 def partition_text(meta: catalog_pb2.Table) -> Column:
-    """A word for a row's partition that is good in a path: Spark's own takes '' for NULL."""
+    """A text for a row's partition that is valid in a path; Spark's own text reads '' as NULL."""
     types = {column.name: column.type for column in meta.columns}
     parts = []
     for name in meta.partition_columns:
@@ -261,7 +262,7 @@ def partition_text(meta: catalog_pb2.Table) -> Column:
 def first_duplicate(
     files: Any, path: str, keys: Sequence[str], rows_at_once: int = ROWS_AT_ONCE
 ) -> dict[str, Any] | None:
-    """The first key that stands twice in a file sorted by key."""
+    """The first key that appears twice in a file sorted by key."""
     last: Any = None
     for batch in in_pages(path, files).iter_batches(batch_size=rows_at_once, columns=list(keys)):
         columns = [batch.column(batch.schema.get_field_index(name)) for name in keys]

@@ -1,8 +1,8 @@
-"""A write from begin to commit: staged under its transaction, kept alive, told when it is pointless, cleaned up.
+"""A write from begin to commit: staged under its transaction, kept alive, cancelled when it can't commit, cleaned up.
 
-A write is planned first (what is wrong with it is said before anything begins), then begun, staged, registered and
-committed. What a lost race leads to is the policy's: nothing (`fail`), the same files at the new head (`resubmit`, for
-INSERTs), or the whole write again (`rerun`).
+A write is planned first (so that errors are raised before anything begins), then begun, staged, registered and
+committed. The policy decides what happens after a lost race: nothing (`fail`), the same files at the new head
+(`resubmit`, for INSERTs), or the whole write again (`rerun`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ APP_ID_CHARS_MAX: Final = 256
 
 @dataclass(frozen=True)
 class Commit:
-    """A write that stands, in one table."""
+    """The result of a committed write for one table."""
 
     table: str
     version: int
@@ -57,7 +57,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How a write is committed: what a lost race leads to, its message, its place in an exactly-once pipeline."""
+    """How a write is committed: its conflict policy, its message, its application version."""
 
     on_conflict: OnConflict | None = None
     message: str = ""
@@ -66,10 +66,10 @@ class WriteOptions:
 
 @dataclass(frozen=True)
 class Write:
-    """What will be done to one table. `stage` writes files, and says which.
+    """The change of one table. `stage` writes files and returns them.
 
-    `reads` is what the change itself reads, as far as `stage` doesn't say it better; `also_read` what its transaction
-    read before.
+    `reads` are the reads of the change itself, if `stage` doesn't return more exact ones; `also_read` are earlier reads
+    of its transaction.
     """
 
     table: TableView
@@ -87,7 +87,7 @@ class Write:
         return self.table.meta
 
     def at(self, version: int) -> Write:
-        """The same, judged against what came after this version."""
+        """The same write, judged against the commits after this version."""
         return replace(self, read_version=version)
 
     @property
@@ -117,7 +117,7 @@ class Write:
 
 @dataclass
 class _Lost(Exception):  # noqa: N818 - never leaves this module
-    """A race was lost by this transaction."""
+    """This transaction lost a race."""
 
     txn_id: str
     conflict: common_pb2.Conflict
@@ -130,7 +130,7 @@ class _Lost(Exception):  # noqa: N818 - never leaves this module
 
 
 def check_policy(policy: str | None, meta: catalog_pb2.Table, *, is_insert: bool) -> OnConflict:
-    """The policy asked for, or else the table's; only an INSERT's files can be resubmitted."""
+    """The requested policy, or the table's; only the files of an INSERT can be resubmitted."""
     chosen = policy or meta.properties.get("write.on_conflict", "fail")
     if chosen == "resubmit" and not is_insert:
         if policy:
@@ -143,7 +143,7 @@ def check_policy(policy: str | None, meta: catalog_pb2.Table, *, is_insert: bool
 
 
 def app_version_of(app_id: str | None, app_version: int | None) -> common_pb2.AppVersion | None:
-    """The version of an application's own work that a write carries; both are given, or neither."""
+    """The application version of a write; id and version come together or not at all."""
     if app_id is None and app_version is None:
         return None
     if not isinstance(app_id, str) or not 0 < len(app_id) <= APP_ID_CHARS_MAX:
@@ -161,7 +161,10 @@ def run_writes(
     message: str = "",
     cursors: Sequence[transaction_pb2.CursorMove] = (),
 ) -> list[Commit]:
-    """Plans, stages and commits; again as the policy says, a bounded number of times. Cursors go on with the commit."""
+    """Plans, stages and commits; repeats as the policy says, a bounded number of times.
+
+    Cursors advance with the commit.
+    """
     lost: _Lost | None = None
     staged: dict[str, int] = {}
     writes: list[Write] = []
@@ -187,7 +190,10 @@ def run_writes(
 
 
 def _begun(lake: Connection, plan: Callable[[], list[Write]], message: str) -> tuple[list[Write], Transaction]:
-    """Planned and begun; again where an ALTER came in between. A write at a fixed version stays what it was."""
+    """Plans and begins the write, again if an ALTER came in between.
+
+    A write at a fixed version stays at that version.
+    """
     left = ATTEMPTS_MAX
     lake.mark_warehouse()
     while True:
@@ -199,7 +205,11 @@ def _begun(lake: Connection, plan: Callable[[], list[Write]], message: str) -> t
             if error.reason != "SCHEMA_VERSION_MISMATCH" or is_fixed or not left:
                 raise
             for write in writes:
-                tell("the columns changed, planned again", table=write.meta.name, version=write.meta.schema_version)
+                tell(
+                    "the columns changed; the write is planned again",
+                    table=write.meta.name,
+                    version=write.meta.schema_version,
+                )
 
 
 def _attempt(
@@ -261,7 +271,7 @@ def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb
 
 @contextmanager
 def _while_staging(lake: Connection, txn: Transaction, writes: Sequence[Write], *, stops: bool) -> Iterator[None]:
-    """While Spark works: show progress, and cancel its jobs once the write can no longer commit."""
+    """Runs while Spark works: shows progress, and cancels its jobs when the write can no longer commit."""
     staging = [write for write in writes if write.stage is not None]
     if not staging:
         yield
@@ -294,7 +304,7 @@ def _resubmit(
 
 @contextmanager
 def told_when_doomed(spark: SparkSession, txn: Transaction, *, stops: bool) -> Iterator[None]:
-    """Cancels the Spark jobs of this thread once their transaction can't commit any more."""
+    """Cancels the Spark jobs of this thread when their transaction can no longer commit."""
     over = threading.Event()
     failure: Exception | None = None
 

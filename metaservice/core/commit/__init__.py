@@ -1,1 +1,1 @@
-"""May a change follow the commits since its snapshot, and what does it become on top of them?"""
+"""Judging and rebasing: whether a change may follow the commits since its snapshot, and its form on top of them."""

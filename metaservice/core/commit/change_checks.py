@@ -1,4 +1,4 @@
-"""What could never commit, whoever else commits, is refused by these checks."""
+"""Checks that refuse a change that could never commit, whatever other transactions do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metaservice.core.table.snapshots import Snapshots
 
 
 def check(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
-    """Refuse what could never commit, whoever else commits."""
+    """Refuses a change that could never commit, whatever other transactions do."""
     if is_blind_insert(change):
         _check_adds(change, meta)
         check_key_sets(change, meta)
@@ -22,14 +22,14 @@ def check(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
 
 
 def is_blind_insert(change: Change) -> bool:
-    """Whether it adds and does nothing else: most commits do, and little of what follows concerns them."""
+    """Whether it only adds files: most commits do, and few of the following checks concern them."""
     return change.operation is Operation.INSERT and not (
         change.reads or change.removes or change.groups or change.scope or change.alteration
     )
 
 
 def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
-    """Refuse what breaks the rules of the table by itself."""
+    """Refuses a change that breaks the rules of its table by itself."""
     operation = change.operation
     custom = operation is Operation.CUSTOM
     if custom and not meta.profile.is_delta:
@@ -112,7 +112,7 @@ def _check_groups(change: Change, meta: TableMeta, snapshots: Snapshots) -> None
 
 
 def check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: Group) -> None:
-    """Refuse inputs that are not live at the read version, or that leave out a file that belongs to them."""
+    """Refuses inputs that are not live at the read version, or that leave out a required file."""
     files = files_of(snapshots.live(change.read_version, group.partition, group.bucket))
     for path in group.inputs:
         if path not in files:
@@ -134,7 +134,7 @@ def check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: G
 
 
 def files_of(live: Iterable[Live]) -> dict[str, Live]:
-    """By path, delete sets left out."""
+    """Files by path, without delete sets."""
     return {one.entry.path: one for one in live if not one.entry.is_delete_set}
 
 

@@ -1,4 +1,4 @@
-"""What a compaction says of its rows: as many, and the same, went in as came out. Pure; no file is opened here."""
+"""Row counts and digests of a compaction's inputs and outputs. Pure; no file is opened here."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ VERIFY = "compaction.verify"
 
 
 def check_digests(group: Group, outputs: Mapping[str, Entry], meta: TableMeta) -> None:
-    """Refuse a group whose outputs don't hold the rows that its inputs showed.
+    """Refuses a group whose outputs don't hold the rows of its inputs.
 
-    What is given is always compared. The property set to `true` also asks for both digests; where it isn't set, a
-    compaction by a writer that takes none is let in.
+    Given counts and digests are always compared. With the property set to `true` both digests are required; if it isn't
+    set, a compaction without digests is accepted.
     """
     written = sum(outputs[path].rows for path in group.outputs)
     given = (bool(group.input_digest), bool(group.output_digest))

@@ -32,7 +32,7 @@ from metaservice.core.table.snapshots import Snapshots
 
 @dataclass
 class Mine:
-    """My change with what judging derives from it, once."""
+    """The change to judge, with values that judging derives once."""
 
     change: Change
     meta: TableMeta
@@ -59,7 +59,7 @@ class Mine:
 
     @cached_property
     def buckets(self) -> frozenset[tuple[str, int]]:
-        """Where I hide older images of my keys."""
+        """The buckets in which the change hides older images of its keys."""
         hides_by_key = self.meta.keyed and self.change.operation not in COMPACTIONS
         return frozenset((e.partition, e.bucket) for e in self.change.adds) if hides_by_key else frozenset()
 
@@ -72,7 +72,7 @@ class Mine:
         return frozenset(e.partition for e in self.change.adds if e.hides_anywhere)
 
     def covers(self, partition: str) -> bool:
-        """Whether a partition is in the scope of my change."""
+        """Whether a partition is in the scope of the change."""
         change = self.change
         if partition in self.written:
             return True
@@ -81,14 +81,14 @@ class Mine:
         return change.operation in ROW_CHANGES and self._reads.touches(partition)
 
     def reads(self, partition: str) -> bool:
-        """Whether a new file there is one that I should have read."""
+        """Whether a new file in the partition is one that the transaction should have read."""
         change = self.change
         if change.scope is not None and change.scope.touches(partition):
             return True
         return self._reads.touches(partition)
 
     def reads_files(self, partition: str) -> bool:
-        """Whether the files there that were live at my read version count as read."""
+        """Whether the partition's files that were live at the read version count as read."""
         change = self.change
         if change.scope is not None and not change.scope.written and change.scope.touches(partition):
             return True
@@ -96,7 +96,7 @@ class Mine:
 
     @cached_property
     def removed_places(self) -> dict[tuple[str, int], set[str]]:
-        """The files that I remove, worked out at my read version, by partition and bucket."""
+        """The files that the change removes, at its read version, by partition and bucket."""
         found: dict[tuple[str, int], set[str]] = {}
         for live in removals_at(self.change, self.snapshots, self.change.read_version):
             entry = live.entry
@@ -106,7 +106,7 @@ class Mine:
 
     @cached_property
     def removed(self) -> frozenset[str]:
-        """Their paths, and those of files whose rows I hide."""
+        """Their paths, and those of files whose rows the change hides."""
         return self.touched.union(*self.removed_places.values())
 
     @cached_property
@@ -119,7 +119,7 @@ class Mine:
 
     @cached_property
     def level(self) -> Profile | None:
-        """At which I am checked; None is snapshot, for whom changes data in no table of its transaction."""
+        """The level of the checks; None is snapshot level, for a transaction that changes no data in any table."""
         change = self.change
         only_files = not change.app_versions and change.alteration is None
         if not only_files or changes_data(change) or change.others_change_data:
@@ -131,7 +131,7 @@ class Mine:
 
     @cached_property
     def _sets_in(self) -> dict[str, bool]:
-        """Partitions of my delete sets; whether one of them names files."""
+        """The partitions of the change's delete sets; whether one of the sets names files."""
         found: dict[str, bool] = {}
         for entry in self.change.adds:
             if entry.is_delete_set:
@@ -139,7 +139,7 @@ class Mine:
         return found
 
     def hides_rows_in(self, partition: str) -> bool:
-        """Whether a delete set of mine hides rows of files that were live there."""
+        """Whether a delete set of the change hides rows of files that were live in the partition."""
         names_files = self._sets_in.get(partition)
         return names_files is not None and (names_files or self.bucket_held_files(partition, 0))
 
@@ -149,7 +149,7 @@ class Mine:
 
 
 def removals_at(change: Change, snapshots: Snapshots, version: int) -> Iterator[Live]:
-    """The live entries that a change removes, seen at a version."""
+    """The live entries that a change removes, as of a version."""
     if change.operation in SCOPED and change.scope is not None:
         if change.scope.partitions is None:
             yield from snapshots.live(version)
@@ -176,10 +176,10 @@ def judge(change: Change, meta: TableMeta, winners: Sequence[Footprint], snapsho
 
 
 class Judging:
-    """A change that meets its winners one by one, in version order; what it has met is kept in between.
+    """A change that is judged against winners one by one, in version order; results are kept in between.
 
-    Under `row_level` a winner may be put off: whether it counts depends on those that follow it. Up to `settled`
-    nothing that follows changes the answer. `near` are the winners that changed a partition of my groups.
+    Under `row_level` a winner may be deferred: whether it counts depends on the following ones. No later winner changes
+    the answer up to `settled`. `near` are the winners that changed a partition of the change's groups.
     """
 
     def __init__(self, mine: Mine) -> None:
@@ -205,7 +205,7 @@ class Judging:
         return bool(self._put_off)
 
     def meet(self, winner: Footprint) -> Conflict | None:
-        """May raise Paused: then the same winner is met again."""
+        """Judges against a winner. May raise Paused: then the same winner is judged again."""
         if self._passes_inserts and winner.blind and winner.operation is Operation.INSERT:
             self.met = self.settled = winner.version
             return None
@@ -226,7 +226,7 @@ class Judging:
         return conflict
 
     def end(self) -> Conflict | None:
-        """When every winner was met. May raise Paused."""
+        """Ends judging, after the last winner. May raise Paused."""
         if self._rows is not None:
             while self._put_off:
                 conflict = _row_level(self.mine, self._rows, self._put_off[0], may_skip=True)
@@ -266,7 +266,7 @@ def _lost(
 
 
 def advice_for(change: Change, rule: Rule, *, blind: bool) -> Advice:
-    """RESUBMIT where the transaction is blind INSERTs and nothing else: no other one's files can be adopted."""
+    """The advice. RESUBMIT if the transaction consists only of blind INSERTs: no other files can be adopted."""
     if rule in (Rule.METADATA_CHANGED, Rule.PROTOCOL_CHANGED):
         return Advice.RELOAD
     if change.operation in COMPACTIONS:
@@ -281,7 +281,7 @@ def _pure_alter(change: Change) -> bool:
 
 
 def _quiet_alter(mine: Mine) -> bool:
-    """A change of comment, retention or compaction policy alone conflicts with nobody."""
+    """A change of only comment, retention or compaction policy conflicts with nothing."""
     alteration = mine.change.alteration
     return (
         _pure_alter(mine.change)
@@ -346,7 +346,7 @@ def _delta_appends(mine: Mine, winner: Footprint) -> Conflict | None:
 
 
 def _added_again(winner: Footprint) -> Iterator[tuple[str, str, int]]:
-    """What the winner added, or hid rows of: that counts as taking a file out and adding it again."""
+    """The entries that the winner added or hid rows of: hiding counts as removing a file and adding it again."""
     yield from winner.added
     for touched in winner.touched:
         yield touched.path, touched.partition, touched.bucket

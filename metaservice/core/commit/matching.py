@@ -43,13 +43,13 @@ _COST_OF_A_TRY: Final = 10  # of finding a partition's values, in comparisons
 
 
 class Paused(Exception):  # noqa: N818 - no error: the work goes on in the next turn
-    """This turn's share is used up."""
+    """The share of this turn is used up."""
 
 
 class Work:
-    """What judging may do: in this turn, and in all turns together on conditions. One comparison is the unit.
+    """The work that judging may do: in this turn, and in all turns together on conditions. The unit is one comparison.
 
-    Every turn gets on, however small it is: the first try in it is always allowed, and what was tried is remembered.
+    Every turn makes progress, however small it is: its first try is always allowed, and results are kept.
     """
 
     __slots__ = ("_most", "_spent", "_tried", "left")
@@ -64,20 +64,20 @@ class Work:
         self._tried = False
 
     def begin_winner(self, cost: int) -> None:
-        """Raises Paused where the turn is over."""
+        """Raises Paused at the end of the turn."""
         if self.left <= 0:
             raise Paused
         self.left -= cost
 
     def begin_try(self, cost: int) -> None:
-        """A condition on a partition or on a file. Raises Paused where the turn is over."""
+        """Accounts for a condition on a partition or a file. Raises Paused at the end of the turn."""
         if self.left <= 0 and self._tried:
             raise Paused
         self._tried = True
         self.left -= cost + _COST_OF_A_TRY
 
     def compare(self, cost: int) -> None:
-        """Try conditions on one partition. Refused where all of these take too long."""
+        """Accounts for conditions on one partition. Refused if all of them take too long."""
         self.begin_try(cost)
         self._spent += cost
         if self._spent > self._most:
@@ -96,7 +96,7 @@ def too_costly(cost: int) -> MetaError:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What one read says of partitions: all of them, some by name, or those where its condition is true."""
+    """The partitions of one read: all, some by name, or those where its condition is true."""
 
     names: frozenset[str] = frozenset()
     everywhere: bool = False
@@ -105,7 +105,7 @@ class Condition:
 
 
 def condition_of(read: Read, partitioning: Partitioning) -> Condition:
-    """Kept with the read. Any thread may ask first."""
+    """The condition of a read, stored with it. Any thread may ask first."""
     if read.partitions is not None:
         return Condition(read.partitions)
     key = partitioning.columns
@@ -128,7 +128,7 @@ def _condition(predicate: Predicate, partitioning: Partitioning) -> Condition:
 
 
 class PartitionReads:
-    """Some reads of one change, as a question about partitions: whether one of them looks there."""
+    """Some reads of one change, to ask whether one of them touches a partition."""
 
     def __init__(self, reads: Iterable[Read], partitioning: Partitioning, work: Work) -> None:
         conditions = [condition_of(read, partitioning) for read in reads]
@@ -161,7 +161,7 @@ class PartitionReads:
 
 
 def named_partitions(predicate: Predicate, partitioning: Partitioning) -> frozenset[str] | None:
-    """The partitions where a condition is true, all of them; None where it doesn't name them."""
+    """All partitions where a condition is true; None if it doesn't name them."""
     if not partitioning.columns:
         return None
     found: set[str] = set()
@@ -181,7 +181,7 @@ def named_partitions(predicate: Predicate, partitioning: Partitioning) -> frozen
 
 
 def _fixed_by_all(predicate: Predicate) -> Fixed | None:
-    """Each column once, by equality; None where there is more to the condition."""
+    """Each column once, by equality; None if the condition says more."""
     found: dict[str, tuple[SqlValue, ...]] = {}
     for part in conjuncts(predicate):
         one = _fixed(part)
@@ -222,7 +222,7 @@ def _fixed_by_any(operands: Sequence[Predicate]) -> tuple[str, tuple[SqlValue, .
 
 
 def compiled(predicate: Predicate) -> tuple[Truth, int]:
-    """SQL's answer as a function of a row's values, and how many comparisons it takes at most."""
+    """The condition's SQL truth as a function of a row's values, and its maximum number of comparisons."""
     match predicate:
         case Literal(truth=answer):
             return (lambda _: answer), 0
@@ -246,7 +246,7 @@ def compiled(predicate: Predicate) -> tuple[Truth, int]:
 
 
 def leaves_of(predicate: Predicate) -> int:
-    """The comparisons of a condition as it was given."""
+    """The comparisons of a condition as given."""
     match predicate:
         case AllOf(operands=operands) | AnyOf(operands=operands):
             return sum(leaves_of(operand) for operand in operands)

@@ -1,8 +1,8 @@
-"""What a change that may commit becomes on top of the head: what it removes now, which data versions it gets.
+"""The form of a change on top of the head: its removals now, and its data versions.
 
-`change_checks.py` has refused by then what could never commit; here metadata is recomputed against the head. A
-compaction's group goes in only where every input is live, or (maxcompute, MAJOR over MINOR alone) ends in live files
-that come from the group's inputs alone. Everything else loses as LINEAGE.
+`change_checks.py` has already refused changes that could never commit; here metadata is recomputed against the head. A
+compaction's group commits only if every input is live, or (maxcompute, MAJOR over MINOR only) ends in live files that
+come from the group's inputs alone. Everything else is a conflict (LINEAGE).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from metaservice.core.table.snapshots import Snapshots
 
 @dataclass(slots=True)
 class Author:
-    """Whose change it is."""
+    """The author of a change."""
 
     txn_id: str
     principal: Principal
@@ -45,7 +45,7 @@ class Author:
 
 @dataclass(slots=True)
 class _Swap:
-    """What leaves and what enters the snapshot."""
+    """The entries that leave and enter the snapshot."""
 
     removed: list[Live] = field(default_factory=list)
     added: list[Live] = field(default_factory=list)
@@ -62,7 +62,7 @@ def decide(
     head: int,
     time_us: int,
 ) -> TableCommit | Conflict:
-    """Judge, then rebase. Raises MetaError where the change could never commit."""
+    """Judges, then rebases. Raises MetaError if the change could never commit."""
     check(change, meta, snapshots)
     conflict = judge(change, meta, winners, snapshots)
     return conflict or commit_on_top(change, meta, winners, snapshots, author, head, time_us)
@@ -77,9 +77,9 @@ def commit_on_top(
     head: int,
     time_us: int,
 ) -> TableCommit | Conflict:
-    """What a change becomes that was checked, and that every winner lets pass.
+    """The commit of a change that was checked and that no winner conflicts with.
 
-    Of the winners only those count that changed a partition of its groups.
+    Only winners that changed a partition of its groups matter.
     """
     if is_blind_insert(change):
         return _insert(change, snapshots, author, head, time_us)
@@ -93,7 +93,7 @@ def _insert(
     head: int,
     time_us: int,
 ) -> TableCommit | Conflict:
-    """What `commit_any` answers, at less cost."""
+    """The same as `commit_any`, at less cost."""
     version = head + 1
     live, added, partitions, external = [], [], set(), False
     for entry in change.adds:
@@ -126,7 +126,7 @@ def commit_any(
     head: int,
     time_us: int,
 ) -> TableCommit | Conflict:
-    """The whole way, for a change of any kind."""
+    """The general way, for a change of any kind."""
     swap = _swap(change, meta, winners, snapshots, head)
     if isinstance(swap, Conflict):
         return swap
@@ -140,7 +140,7 @@ def commit_any(
 
 
 def _check_external(change: Change, swap: _Swap, snapshots: Snapshots) -> None:
-    """A staged path is its transaction's own; a file from outside may be live already, by another spelling too."""
+    """A staged path belongs to its transaction; an external file may be live already, also under another spelling."""
     given: dict[str, str] = {}
     for entry in change.adds:
         if not entry.external:
@@ -180,7 +180,7 @@ def _swap(
 
 
 def _bring_back(change: Change, snapshots: Snapshots, swap: _Swap) -> None:
-    """A restored entry keeps the data version it had; one that is live all along stays as it is."""
+    """A restored entry keeps its old data version; an entry that stayed live is unchanged."""
     scope = change.scope
     if scope is None:
         raise BrokenInvariantError("a restore without a scope")
@@ -234,7 +234,7 @@ def _stray(
     now: Mapping[str, Live],
     gone: set[str],
 ) -> Live | None:
-    """A live file that the outputs' data versions would wrongly order (a RESTORE brought it back)."""
+    """A live file that the outputs' data versions would order wrongly (a RESTORE brought it back)."""
     if not meta.keyed:
         return None
     versions = [then[path].data_version for path in group.inputs]
@@ -248,7 +248,7 @@ def _stray(
 
 @dataclass(slots=True)
 class _Step:
-    """What one winner did in one bucket: its groups there, and what it took out beside them."""
+    """The effect of one winner in one bucket: its groups, and its other removals."""
 
     winner: Footprint
     groups: list[Group] = field(default_factory=list)
@@ -279,10 +279,10 @@ def _steps(winners: Iterable[Footprint]) -> _Steps:
 
 
 def _follow(change: Change, meta: TableMeta, steps: _Steps, group: Group) -> set[str] | Footprint:
-    """The live files that the group removes; or the winner that took an input out of its reach.
+    """The live files that the group removes; or the winner that removed an input.
 
-    A MINOR that began later than I did may be followed too: it applied no deletes that I lack, since the outcome table
-    lets no MAJOR pass an UPDATE, DELETE, MERGE or RESTORE of its partition.
+    A MINOR that began later than the MAJOR may be followed too: it applied no deletes that the MAJOR lacks, because the
+    outcome table lets no MAJOR follow an UPDATE, DELETE, MERGE or RESTORE of its partition.
     """
     may_follow = meta.profile is Profile.MAXCOMPUTE and change.operation is Operation.MAJOR_COMPACT
     mine = set(group.inputs)
@@ -314,7 +314,7 @@ def _lineage(change: Change, group: Group, winner: Footprint) -> Conflict:
 
 
 def _idle_delete_sets(swap: _Swap, snapshots: Snapshots, head: int) -> list[Live]:
-    """Delete sets under which no older live file may hold an id any more."""
+    """Delete sets of which no older live file can hold an id any more."""
     removed = {live.entry.path for live in swap.removed}
     dropped: list[Live] = []
     for partition in sorted({live.entry.partition for live in swap.removed}):
@@ -351,7 +351,7 @@ def _removed(live: Live, *, data_change: bool) -> Removed:
 
 
 def lineage_lost(change: Change, meta: TableMeta, winners: Iterable[Footprint]) -> Conflict | None:
-    """The race for its inputs that a compaction has lost already, whatever its outputs will be."""
+    """The conflict over its inputs that a compaction already has, whatever its outputs will be."""
     steps = _steps(winners)
     for group in change.groups:
         found = _follow(change, meta, steps, group)

@@ -86,7 +86,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class FileTests:
-    """How files are tried against a read's condition, and what that costs in comparisons."""
+    """Evaluates a read's condition on files, and its cost in comparisons."""
 
     columns: tuple[ColumnType, ...]
     judge: Judge
@@ -96,7 +96,7 @@ class FileTests:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A read, and how files are tried against it."""
+    """A read, with the tests of its condition on files."""
 
     read: Read
     tests: FileTests
@@ -116,7 +116,7 @@ class _Reading:
 
 
 class RowChange:
-    """My change, with what judging it by rows derives once."""
+    """The change to judge, with values that judging by rows derives once."""
 
     def __init__(self, change: Change, meta: TableMeta, snapshots: Snapshots, work: Work) -> None:
         self.change = change
@@ -214,7 +214,7 @@ def new_reading(read: Read, meta: TableMeta, work: Work) -> _Reading:
 
 
 def file_tests_of(read: Read, meta: TableMeta) -> FileTests:
-    """Kept with the read. Any thread may ask first."""
+    """The file tests of a read, stored with it. Any thread may ask first."""
     key = ("files", meta.schema_version)
     known = read.prepared.get(key)
     if known is None:
@@ -245,12 +245,12 @@ def _key_part(condition: Predicate, keys: set[str]) -> Predicate:
 
 
 def is_blind_append(winner: Footprint, meta: TableMeta) -> bool:
-    """In a primary-key table an INSERT is never blind to those whom its keys concern."""
+    """In a primary-key table an INSERT is never blind towards transactions that its keys concern."""
     return winner.blind and winner.operation is Operation.INSERT and not meta.keyed and not winner.shared
 
 
 def is_calm(winner: Footprint, meta: TableMeta) -> bool:
-    """A blind append, a compaction, or a commit without effect: behind nothing but these, blind appends pass."""
+    """A blind append, a compaction, or a commit without effect. If only these follow, a blind append is ignored."""
     if winner.metadata_changed or winner.features_changed:
         return False
     if winner.operation in COMPACTIONS or is_blind_append(winner, meta):
@@ -330,7 +330,7 @@ def _read_rows(me: RowChange, winner: Footprint, _may_skip: bool) -> Found | Non
 
 
 def _read_ids(me: RowChange, reading: _Reading, theirs: Written, version: int) -> Found | None:
-    """Rows that the winner hid keep their images, so any file that held them says whether they may match."""
+    """Hidden rows keep their images, so the statistics of any file that held them tell whether they may match."""
     for hidden in theirs.hidden:
         if not reading.touches(hidden.partition):
             continue
@@ -390,7 +390,7 @@ CHECKS: Final = (
 
 
 def check_key_sets(change: Change, meta: TableMeta) -> None:
-    """A key set names the key of each row that the change writes to its bucket."""
+    """Checks that a key set has a key for each row that the change writes to its bucket."""
     if not change.key_sets:
         return
     if not meta.keyed or change.operation in COMPACTIONS:

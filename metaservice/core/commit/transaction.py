@@ -1,4 +1,4 @@
-"""The life of a transaction: open -> committed | conflict | aborted | expired. Ended is for good."""
+"""The life of a transaction: open -> committed | conflict | aborted | expired. An end is final."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NEXT: Final[Mapping[TxnState, Mapping[TxnEvent, TxnState]]] = {  # any other eve
 
 @dataclass(slots=True)
 class Look:
-    """Up to which version a change, with how many of its files, was found not doomed."""
+    """The version up to which a change, with how many of its files, was found not doomed."""
 
     met: int
     files: int
@@ -62,7 +62,7 @@ class Look:
 
 @dataclass(slots=True)
 class TxnTable:
-    """One table of a transaction; `staged` is by path, its data files hold `staged_rows`. `look` is not stored."""
+    """One table of a transaction; `staged` is by path, and its data files hold `staged_rows`. `look` is not stored."""
 
     table_id: str
     operation: Operation
@@ -78,7 +78,7 @@ class TxnTable:
 
 @dataclass(slots=True)
 class TableOutcome:
-    """What a commit gave one table."""
+    """The result of a commit for one table."""
 
     table_id: str
     version: int
@@ -120,12 +120,12 @@ def txn_time_ms(txn_id: str) -> int:
 
 
 def first_id(time_ms: int) -> str:
-    """How ids of that time begin: in the order of texts those of earlier times come before it, later ones behind."""
+    """The first id of that time: as text, ids of earlier times sort before it, and later ones after it."""
     return f"{time_ms >> 16:08x}-{time_ms & 0xFFFF:04x}"
 
 
 def check_txn_age(txn_id: str, now_ms: int, keep_ms: int, forgotten_ms: int = 0) -> None:
-    """Ids older than outcomes are kept, or than one that was forgotten, could repeat one that is forgotten."""
+    """Refuses unknown ids that are older than outcomes are kept, or than a forgotten outcome: they could repeat it."""
     time_ms = txn_time_ms(txn_id)
     age_ms = now_ms - time_ms
     if time_ms < forgotten_ms:
@@ -142,7 +142,7 @@ def check_txn_age(txn_id: str, now_ms: int, keep_ms: int, forgotten_ms: int = 0)
 
 
 def unknown_txn(txn_id: str, epoch: str, since_us: int) -> MetaError:
-    """An id that is older than this history was begun in another one, if ever."""
+    """The refusal of an unknown id; an id older than this history can only belong to another one."""
     if txn_time_ms(txn_id) * 1000 < since_us:
         return MetaError(
             ErrorKind.STALE, HISTORY_CHANGED, "the service was restored from a backup", txn_id=txn_id, epoch=epoch
@@ -159,7 +159,7 @@ def next_state(txn: Txn, event: TxnEvent) -> TxnState:
 
 
 def check_open(txn: Txn) -> None:
-    """Refuse what only an open transaction may do."""
+    """Refuses what only an open transaction may do."""
     next_state(txn, TxnEvent.USE)
 
 

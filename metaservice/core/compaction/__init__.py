@@ -1,1 +1,1 @@
-"""What is worth compacting, and the life of the tasks that do it."""
+"""Which compactions are worthwhile, and the life of their tasks."""

@@ -1,4 +1,4 @@
-"""What is worth compacting in a partition of a table without a key."""
+"""Worthwhile compactions in a partition of an append table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plan_append(look: Look) -> BucketPlan:
 
 
 def hidden_rows(bucket: Bucket) -> dict[str, float]:
-    """How many rows of each file are hidden: what a delete set hides is spread over the files that it touches."""
+    """The number of hidden rows of each file: the rows of a delete set are spread over the files that it touches."""
     found: dict[str, float] = {}
     by_path = {file.path: file for file in bucket.files}
     for one in bucket.sets:
@@ -53,7 +53,7 @@ def hidden_rows(bucket: Bucket) -> dict[str, float]:
 
 
 def _append_hidden(look: Look, waits: list[Wait]) -> tuple[GroupPlan | None, GroupPlan | None]:
-    """A major where many rows are hidden; and a minor of the files that they are in, for where there can't be one."""
+    """A major if many rows are hidden; and a minor of the files with hidden rows, for when a major can't run."""
     policy, files = look.policy, look.bucket.files
     hidden = hidden_rows(look.bucket)
     gone = int(sum(hidden.values()))
@@ -113,7 +113,7 @@ def _append_small(look: Look, waits: list[Wait]) -> GroupPlan | None:
 
 
 def _widest(small: Sequence[PlanFile], *, settled: bool) -> list[PlanFile]:
-    """Most files of like size: what is small isn't written again and again with what is large."""
+    """The most files of similar size, so that small data isn't rewritten repeatedly with large data."""
     tiers: list[list[PlanFile]] = [[]]
     size = 0
     for file in small:

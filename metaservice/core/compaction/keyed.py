@@ -1,4 +1,4 @@
-"""What is worth compacting in a bucket of a table with a key."""
+"""Worthwhile compactions in a bucket of a primary-key table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _keyed_minor(look: Look, waits: list[Wait]) -> GroupPlan | None:
 
 
 def _run_of(look: Look, segment: list[list[PlanFile]], waits: list[Wait]) -> GroupPlan | None:
-    """The part of a stretch of deltas that is worth one file."""
+    """The part of a sequence of deltas that is worth merging into one file."""
     policy, everything = look.policy, flat(segment)
     if len(everything) < 2:
         return None
@@ -70,7 +70,7 @@ def _run_of(look: Look, segment: list[list[PlanFile]], waits: list[Wait]) -> Gro
 
 
 def _newest(segment: list[list[PlanFile]], *, settled: bool) -> list[list[PlanFile]]:
-    """From the newest back, as long as what is older is not much larger than all that is newer."""
+    """The newest files, as long as older ones are not much larger than all newer ones together."""
     taken: list[list[PlanFile]] = []
     size = 0
     for group in reversed(segment):
@@ -83,7 +83,7 @@ def _newest(segment: list[list[PlanFile]], *, settled: bool) -> list[list[PlanFi
 
 
 def _within_bounds(look: Look, run: list[list[PlanFile]]) -> list[PlanFile]:
-    """The newest of a run, in whole data versions; none where even the newest is too much for any task."""
+    """The newest of a run, in whole data versions; empty if even the newest is too much for a task."""
     taken: list[PlanFile] = []
     size = 0
     for group in reversed(run):
@@ -122,7 +122,7 @@ def _keyed_major(look: Look, minor: GroupPlan | None, waits: list[Wait]) -> Grou
 
 
 def is_worth_settling(files: int, small_bytes: int) -> bool:
-    """Whether anybody would notice it: of deltas and small base files."""
+    """Whether merging deltas and small base files would be noticeable."""
     return files > SETTLE_FILES or small_bytes >= SMALL_BYTES
 
 

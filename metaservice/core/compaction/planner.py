@@ -39,7 +39,7 @@ from metaservice.core.table.model import Operation
 
 
 def plan_bucket(policy: Policy, ages: Ages, bucket: Bucket) -> BucketPlan:
-    """What the policy wants of a bucket."""
+    """The groups that the policy asks for in a bucket."""
     files = bucket.files
     if policy.only is None and not bucket.sets and len(files) < 2 and all(file.ordered for file in files):
         return BucketPlan(last_added=max((file.added for file in files), default=-1))  # as good as it gets
@@ -48,7 +48,7 @@ def plan_bucket(policy: Policy, ages: Ages, bucket: Bucket) -> BucketPlan:
 
 
 def plan_partition(policy: Policy, ages: Ages, plans: Iterable[BucketPlan]) -> tuple[list[TaskPlan], list[Wait]]:
-    """Tasks for a partition, and what else to wait for."""
+    """The tasks for a partition, and what else to wait for."""
     found = list(plans)
     if not any(plan.major or plan.minor or plan.cluster for plan in found):
         return [], []
@@ -72,7 +72,7 @@ def plan_partition(policy: Policy, ages: Ages, plans: Iterable[BucketPlan]) -> t
 
 
 def by_gain(plan: TaskPlan) -> tuple[float, str, int]:
-    """Sorts the cheapest gain first, and always the same way."""
+    """Sorts the highest score first, deterministically."""
     first = plan.groups[0]
     return -plan.gain.score, first.partition, first.bucket
 
@@ -90,7 +90,7 @@ def _first(plan: BucketPlan, *, quiet: bool) -> tuple[Operation, GroupPlan] | No
 
 
 def _bounded_groups(policy: Policy, groups: list[GroupPlan]) -> tuple[GroupPlan, ...]:
-    """Those with most gain for their cost, within the bounds of a task; one at least."""
+    """The groups with the highest scores, within the limits of a task; at least one."""
     taken: list[GroupPlan] = []
     files = size = 0
     for group in sorted(groups, key=lambda one: (-one.gain.score, one.bucket)):
@@ -103,6 +103,6 @@ def _bounded_groups(policy: Policy, groups: list[GroupPlan]) -> tuple[GroupPlan,
 
 
 def without(plan: TaskPlan, busy: Callable[[str, int], bool]) -> TaskPlan | None:
-    """The part of a plan that nobody works on."""
+    """The part of a plan that no task works on."""
     groups = tuple(group for group in plan.groups if not busy(group.partition, group.bucket))
     return replace(plan, groups=groups) if groups else None

@@ -1,4 +1,4 @@
-"""What plans of table services are made of: files and buckets as they are looked at, groups, tasks, what they bring."""
+"""The parts of plans: files and buckets as the planner sees them, groups, tasks, and their benefit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINOR, MAJOR, CLUSTER = Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operat
 
 
 class PlanFile(NamedTuple):
-    """A live data file, as far as plans go by it."""
+    """A live data file, with the facts that planning needs."""
 
     path: str
     is_delta: bool
@@ -42,7 +42,7 @@ class PlanSet(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """What is live in a bucket; of an append table, in a partition."""
+    """The live entries of a bucket; in an append table, of a partition."""
 
     partition: str
     bucket: int
@@ -62,7 +62,7 @@ class Ages(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a scan saves, and what it costs to get there."""
+    """What a scan saves, and what the task costs."""
 
     files_less: int
     rows_less: int
@@ -94,7 +94,10 @@ Wait = tuple[Age, int]
 
 @dataclass(frozen=True, slots=True)
 class BucketPlan:
-    """At most one of each kind; `waits` says which ages would change the plan, by the version that they must reach."""
+    """At most one group of each kind.
+
+    `waits`: the ages that would change the plan, by the version that they must reach.
+    """
 
     major: GroupPlan | None = None
     minor: GroupPlan | None = None
@@ -137,11 +140,11 @@ class Look:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nobody has written to it for long enough to put all in order that is cheap."""
+        """Whether the bucket has had no commit for long enough for cheap merges below the thresholds."""
         return self.only is None and self.last_added() <= self.ages.settle
 
     def settling(self) -> list[Wait]:
-        """What there is to wait for, where something is put in order once nobody writes."""
+        """What to wait for, if the bucket can be merged once nothing is written to it."""
         return [] if self.is_settled else [(Age.SETTLE, self.last_added())]
 
     def is_full(self, size_bytes: int) -> bool:
@@ -175,7 +178,7 @@ class Look:
         return self.has_room(len(files), size_of(files), whole=whole)
 
     def has_room(self, files: int, size_bytes: int, *, whole: bool) -> bool:
-        """Whether one task may read them; what can only be taken whole may go beyond the policy, not the limit."""
+        """Whether one task may read the files; a bucket that can't be split may exceed the policy, not the limit."""
         if files > limits.TASK_FILES_MAX:
             return False
         return whole or (files <= self.policy.task_files and size_bytes <= self.policy.task_bytes)
@@ -189,12 +192,12 @@ def is_old(look: Look, age: Age, version: int) -> bool:
 
 
 def is_much(size_bytes: int, others: int, *, settled: bool) -> bool:
-    """Whether an older file is too large to be written again with what is newer, `others` bytes."""
+    """Whether an older file is too large to be rewritten with `others` bytes of newer files."""
     return size_bytes > (max(SETTLE_BYTES, SETTLE_GROWTH * others) if settled else max(SMALL_BYTES, GROWTH * others))
 
 
 def by_version(files: Iterable[PlanFile]) -> list[list[PlanFile]]:
-    """Files of one data version belong together."""
+    """The files grouped by data version, which belong together."""
     found: dict[int, list[PlanFile]] = {}
     for file in sorted(files, key=attrgetter("data_version")):
         found.setdefault(file.data_version, []).append(file)
@@ -202,7 +205,7 @@ def by_version(files: Iterable[PlanFile]) -> list[list[PlanFile]]:
 
 
 def segments_of(look: Look, belongs: Callable[[list[PlanFile]], bool]) -> list[list[list[PlanFile]]]:
-    """Stretches of data versions all of whose files belong."""
+    """Sequences of data versions of which all files qualify."""
     segments: list[list[list[PlanFile]]] = [[]]
     for group in by_version(look.bucket.files):
         if belongs(group):

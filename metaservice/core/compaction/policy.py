@@ -1,4 +1,4 @@
-"""What a table's properties say about table services."""
+"""The policy of table services, from a table's properties."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEVER_US: Final = 2**62
 
 
 class RowOrder(IntEnum):
-    """Numbers are the wire's."""
+    """How rows are ordered. The numbers are the wire's."""
 
     NONE = 0
     SORT = 1
@@ -33,7 +33,7 @@ class RowOrder(IntEnum):
 
 
 class Age(IntEnum):
-    """What an entry grows old for."""
+    """The purposes for which entries age."""
 
     MINOR = 0
     MAJOR = 1
@@ -44,7 +44,7 @@ class Age(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How outputs are written."""
+    """How to write the outputs."""
 
     file_bytes_target: int
     order: RowOrder = RowOrder.NONE
@@ -52,13 +52,16 @@ class Options:
 
     @property
     def row_order(self) -> str:
-        """As a file says it."""
+        """The order in a file's format."""
         return f"{self.order.name.lower()}({','.join(map(quoted, self.order_columns))})" if self.order else ""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Thresholds and bounds; with `only`, what an operator wants whatever they are. An age of 0 is never reached."""
+    """Thresholds and limits; with `only`, what an operator asks for regardless of thresholds.
+
+    An age of 0 is never reached.
+    """
 
     enabled: bool
     keyed: bool
@@ -84,11 +87,11 @@ class Policy:
 
     @cached_property
     def first_age(self) -> Age:
-        """Which of the ages of small files and deltas comes first."""
+        """The lower of the ages of small files and deltas."""
         return min((Age.MINOR, Age.MAJOR, Age.CLUSTER), key=lambda age: self.ages_us[age] or NEVER_US)
 
     def wanting(self, operation: Operation, options: Options | None = None) -> Policy:
-        """The policy of who wants an operation now."""
+        """The policy of an operator who asks for an operation now."""
         return replace(self, only=operation, minor_files=2, minor_bytes=0, options=options or self.options)
 
 
@@ -127,7 +130,7 @@ def policy_of(meta: TableMeta) -> Policy:
 
 
 def _options(meta: TableMeta) -> tuple[Options, str]:
-    """How outputs are written, and the column of the wanted order that the table hasn't got."""
+    """How to write the outputs, and the column of the wanted order that the table lacks, if any."""
     target = integer_property(meta.properties, "write.file_bytes_target")
     kind, columns = parse_row_order(text_property(meta.properties, "compaction.cluster.order"))
     if not kind or meta.keyed:

@@ -1,4 +1,4 @@
-"""Buckets that no threshold can want anything of, as most are: seen from a few counts, without a look at each file."""
+"""Buckets in which no threshold can be reached, which is most of them: decided from a few counts, not file by file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ NEVER: Final = 2**62
 
 
 class Counts(NamedTuple):
-    """What is live in a bucket; plain are those without delete sets and files out of order. The small are deltas or
-    below half of the size aimed at."""
+    """Counts of the live entries of a bucket.
+
+    `plain`: no delete sets and no files out of order. Small files are deltas, or files below half the target size.
+    """
 
     files: int
     small: int
@@ -25,9 +27,9 @@ class Counts(NamedTuple):
 
 
 def quiet_waits(policy: Policy, ages: Ages, counts: Counts) -> tuple[Wait, ...] | None:
-    """What `plan_bucket` waits for, where that is all it finds; None where that can't be told from counts.
+    """What `plan_bucket` waits for, if it would find nothing else; None if counts can't tell.
 
-    Of what waits for the same version, only what comes first: the bucket is looked at then.
+    Of several waits for the same version it returns only the first: the bucket is examined then.
     """
     files, small, small_bytes, oldest, has_deltas, last_added, is_plain = counts
     if not is_plain:
@@ -52,5 +54,5 @@ def quiet_waits(policy: Policy, ages: Ages, counts: Counts) -> tuple[Wait, ...] 
 
 
 def likely_score(counts: Counts) -> float:
-    """About what a task would bring for its bytes: files less to open."""
+    """The approximate score of a task: files that a scan no longer opens, per byte."""
     return (counts.files - 1) * OPEN_COST_BYTES / max(2 * counts.small_bytes, 1)

@@ -1,4 +1,4 @@
-"""Plans that are looked at again against the head: a task before it is handed out, an operator's own plan."""
+"""Plans that are checked again against the head: a task before it is handed out, an operator's explicit plan."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class TableNow:
 def refreshed(
     table: TableNow, policy: Policy, task: Task, buckets: Mapping[tuple[str, int], Bucket]
 ) -> TaskPlan | None:
-    """The task as it makes sense at the head; None where nothing is left of it.
+    """The task adapted to the head; None if nothing is left to do.
 
-    A major takes what is there by now. The others keep their inputs where these are still sound.
+    A major takes all current files. Other tasks keep those inputs that are still valid.
     """
     groups: list[GroupPlan] = []
     for group in task.groups:
@@ -59,7 +59,7 @@ def _kept(table: TableNow, task: Task, group: Group, bucket: Bucket) -> GroupPla
 
 
 def sound_group(table: TableNow, operation: Operation, group: Group, bucket: Bucket) -> GroupPlan:
-    """A group that may be a task's: what a commit would refuse is refused here."""
+    """A valid group for a task; refuses whatever a commit would refuse."""
     if not group.inputs or len(set(group.inputs)) != len(group.inputs):
         raise invalid("GROUP_INPUTS_INVALID", "a group has inputs, each once", partition=group.partition)
     change = Change(table.meta.table_id, operation, table.head, groups=(group,))
@@ -83,7 +83,7 @@ def sound_group(table: TableNow, operation: Operation, group: Group, bucket: Buc
 
 
 def _check_kinds(operation: Operation, files: list[PlanFile]) -> None:
-    """Deltas may hold tombstones, base files never do: neither becomes the other but by a major."""
+    """Deltas may hold tombstones, base files never do: only a major turns one into the other."""
     for file in files:
         if file.is_delta is not (operation is MINOR):
             wanted = "delta files" if operation is MINOR else "base files"

@@ -45,7 +45,7 @@ WAITING: Final = frozenset({TaskState.QUEUED, TaskState.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A piece of work; what changes it makes another one."""
+    """A task; every change returns another value."""
 
     task_id: str
     table_id: str
@@ -78,13 +78,13 @@ class Task:
         return self.state in ENDED
 
     def is_due(self, now_us: int) -> bool:
-        """Whether it waits for nothing but a worker; a wall clock that went back delays nothing for good."""
+        """Whether it waits only for a worker; a wall clock that went back delays nothing forever."""
         early_us = self.not_before_us - now_us
         return self.state in WAITING and (early_us <= 0 or early_us > 2 * limits.TASK_BACKOFF_MS_MAX * 1000)
 
 
 def claimed(task: Task, plan: TaskPlan, read_version: int, worker: Principal, claim_id: str, now_us: int) -> Task:
-    """A worker has it, with inputs as they are live at a version."""
+    """The task held by a worker, with inputs that are live at a version."""
     return replace(
         task,
         groups=plan.groups,
@@ -102,7 +102,7 @@ def claimed(task: Task, plan: TaskPlan, read_version: int, worker: Principal, cl
 
 
 def failed(task: Task, error: str, now_us: int, backoff_ms: int) -> Task:
-    """Back to the queue, for later; with an alarm when it has happened often."""
+    """The task back in the queue, for later; with an alarm after repeated failures."""
     attempts = task.attempts + 1
     alarm = attempts >= limits.TASK_ATTEMPTS_ALARM
     wait_ms = min(backoff_ms << min(attempts - 1, 20), limits.TASK_BACKOFF_MS_MAX)
@@ -116,7 +116,7 @@ def failed(task: Task, error: str, now_us: int, backoff_ms: int) -> Task:
 
 
 def given_back(task: Task) -> Task:
-    """Back to the queue: nothing went wrong."""
+    """The task back in the queue, without a failure."""
     alarm = task.attempts >= limits.TASK_ATTEMPTS_ALARM
     return replace(_let_go(task), state=TaskState.FAILED if alarm else TaskState.QUEUED)
 
@@ -134,7 +134,7 @@ def cancelled(task: Task, why: str, now_us: int) -> Task:
 
 
 def check_claim(task: Task, fence: int) -> None:
-    """Refuse whoever doesn't hold the task."""
+    """Refuses a worker that doesn't hold the task."""
     if task.state is not TaskState.CLAIMED or task.fence != fence:
         raise claim_lost(task.task_id, fence, task.fence, task.state)
 
@@ -159,10 +159,9 @@ def next_task(
     closed: frozenset[str],
     full: frozenset[str],
 ) -> Task | None:
-    """Which one is handed out: higher priority, more gain, longer waiting first.
+    """The task to hand out next: higher priority, higher score, longer waiting first.
 
-    `closed` tables are outside their windows, which holds back what no operator asked for; `full` ones run as much as
-    they may.
+    `closed` tables are outside their windows, so only operators' tasks are handed out; `full` tables run their maximum.
     """
 
     def may(task: Task) -> bool:

@@ -1,1 +1,1 @@
-"""What is kept, and for whom."""
+"""What is kept, and by which holder."""

@@ -1,6 +1,6 @@
-"""What is kept, and what is dead because no kept snapshot holds it.
+"""Which versions are kept, and which entries are dead because no kept snapshot holds them.
 
-Kept are the versions from the horizon on, and single versions below it that somebody holds (pins, open transactions).
+Kept are the versions from the horizon on, and single versions below it that are held (by pins, open transactions).
 Worked example, horizon 7, version 3 pinned:
 
     f   live in [1, 5)    held: version 3 lies inside

@@ -1,10 +1,10 @@
-"""What is kept for a name: a tag is a version that stays, a cursor is a place after which everything stays.
+"""Tags and cursors: a tag keeps a version, a cursor keeps everything after its position.
 
-    tag "2026-11"  at 7    version 7 stays whole, whatever its neighbours do
-    cursor "etl"   at 7    7 and all that comes after it: the reader asks for (7, head] next
+    tag "2026-11"  at 7    version 7 stays complete, whatever happens to its neighbours
+    cursor "etl"   at 7    7 and everything after it: the reader asks for (7, head] next
 
-A tag stays until it is dropped. A cursor keeps what it needs for a while after its last use; unused for longer it keeps
-nothing, but still knows its place: where that is still kept it goes on, and where not its reader is told so.
+A tag stays until it is dropped. A cursor keeps what it needs for a while after its last use. Unused for longer, it
+keeps nothing but remembers its position: if that is still kept its reader continues, and otherwise gets an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A reader's place: it has read all up to `version`, which is of the history `epoch`."""
+    """A reader's position: it has read everything up to `version` of the history `epoch`."""
 
     table_id: str
     name: str
@@ -41,13 +41,13 @@ class Cursor:
     epoch: str = ""
 
     def left_ms(self, now_us: int) -> int:
-        """How long it goes on keeping; 0: it keeps nothing."""
+        """How long it will keep, if unused; 0: it keeps nothing."""
         return max(self.keep_ms - (now_us - self.used_us) // 1000, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class CursorMove:
-    """A cursor's step from where it is expected to stand."""
+    """A cursor's move from an expected position."""
 
     table_id: str
     name: str

@@ -1,1 +1,1 @@
-"""What a table is: its columns, properties, partitions, entries, and conditions on its rows."""
+"""Tables: columns, properties, partitions, entries, and conditions on rows."""

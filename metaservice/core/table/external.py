@@ -45,12 +45,12 @@ class Location:
 
     @property
     def table_ids(self) -> tuple[str, ...]:
-        """Parts that have the shape of a table's id, however they are spelled."""
+        """Parts that look like a table's id, however they are spelled."""
         found = (part.lower() for part in _decoded(self.parts))
         return tuple(part for part in found if _UUID.match(part))
 
     def inside(self, table_id: str) -> str:
-        """What follows a table's folder in the path; empty: it isn't in one."""
+        """The part of the path after a table's folder; empty: the path isn't in one."""
         parts = _decoded(self.parts)
         for at in range(len(parts) - 1, -1, -1):
             if parts[at].lower() == table_id:
@@ -58,13 +58,13 @@ class Location:
         return ""
 
     def lies_in(self, other: Location) -> bool:
-        """Also where both are the same."""
+        """Whether the one lies in the other, or both are the same."""
         mine, theirs = self.identity.rstrip("/"), other.identity.rstrip("/")
         return mine == theirs or mine.startswith(f"{theirs}/")
 
 
 def locate(path: str) -> Location:
-    """A path or URI, checked. A refusal never repeats what may hold a secret."""
+    """A path or URI, checked. A refusal never repeats text that may be a secret."""
     if not path or _CONTROL.search(path) or "\\" in path:
         raise invalid("PATH_INVALID", "empty, or with a control character or backslash in it")
     if path.startswith("/"):
@@ -109,7 +109,7 @@ def _resolved(path: str, whole: str) -> tuple[str, ...]:
 
 
 def _decoded(parts: Sequence[str]) -> tuple[str, ...]:
-    """As whoever decodes a path would read it, however often."""
+    """The path as any decoder would read it, however often it decodes."""
     text = "/".join(parts)
     for _ in range(DECODINGS_MAX):
         if "%" not in text or (plain := unquote(text)) == text:
@@ -133,7 +133,7 @@ def canonical_file(path: str) -> str:
 
 
 def identity_of(path: str) -> str:
-    """Also of what an earlier release stored, whatever its spelling."""
+    """The identity of a path, also of one that an earlier release stored, whatever its spelling."""
     try:
         return locate(path).identity
     except MetaError:

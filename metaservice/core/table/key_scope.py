@@ -16,7 +16,7 @@ from metaservice.core.table.properties import KEY_SCOPE, PARTITION, TABLE
 
 
 def key_scope(primary_key: Sequence[str], partition_columns: Sequence[str], properties: Mapping[str, str]) -> str:
-    """Of a table that is there; "" without a key. One from before there was a choice tells it by its columns."""
+    """The scope of an existing table; "" without a key. For tables from before the property, the columns decide."""
     if not primary_key:
         return ""
     return properties.get(KEY_SCOPE) or (PARTITION if set(partition_columns) - set(primary_key) else TABLE)
@@ -25,7 +25,7 @@ def key_scope(primary_key: Sequence[str], partition_columns: Sequence[str], prop
 def check_key_scope(
     primary_key: Sequence[str], partition_columns: Sequence[str], properties: Mapping[str, str]
 ) -> None:
-    """Of a table to be made."""
+    """Checks the scope of a new table."""
     if not primary_key:
         if KEY_SCOPE in properties:
             raise invalid("KEY_SCOPE_WITHOUT_KEY", "only a table with a primary key has a scope of it")

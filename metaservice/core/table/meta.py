@@ -14,7 +14,7 @@ from metaservice.core.table.schema import Column, Comment, Schema, SchemaChange,
 
 
 class Profile(StrEnum):
-    """Which rules judge a table's commits."""
+    """The rules that judge a table's commits."""
 
     MAXCOMPUTE = "maxcompute"
     DELTA_SERIALIZABLE = "delta_serializable"
@@ -28,7 +28,7 @@ class Profile(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What a metadata change sets and removes."""
+    """The fields that a metadata change sets and removes."""
 
     set_properties: Mapping[str, str] = field(default_factory=dict)
     remove_properties: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Alteration:
 
     @property
     def changes_schema(self) -> bool:
-        """A comment on a column makes no new schema version."""
+        """Whether it makes a schema version; a comment on a column doesn't."""
         return any(not isinstance(change, Comment) for change in self.schema_changes)
 
     @property
@@ -83,7 +83,7 @@ class TableMeta:
         return Schema(self.columns, self.partitioning.names, self.primary_key, self.last_column_id)
 
     def altered(self, change: Alteration) -> TableMeta:
-        """The metadata after a change. Raises where the change can't be."""
+        """The metadata after a change. Raises if the change is not possible."""
         if change.replacement is not None:
             return change.replacement
         for name in change.remove_properties:

@@ -50,7 +50,7 @@ class FileKind(IntEnum):
 
 
 class Rule(IntEnum):
-    """What a lost race broke. Numbers are the wire's."""
+    """The rule behind a conflict. The numbers are the wire's."""
 
     OUTCOME_TABLE = 1
     LINEAGE = 2
@@ -64,7 +64,7 @@ class Rule(IntEnum):
 
 
 class Advice(IntEnum):
-    """The loser's next step. Numbers are the wire's."""
+    """The loser's next step. The numbers are the wire's."""
 
     RESUBMIT = 1
     RERUN = 2
@@ -74,9 +74,9 @@ class Advice(IntEnum):
 
 @dataclass(slots=True)
 class Entry:
-    """A data file or a delete set, as it was staged: nothing here depends on the commit that adds it.
+    """A data file or a delete set, as staged; it does not depend on the commit that adds it.
 
-    `encoded` is the store's own: the entry's bytes, kept once they are made. Whoever changes the entry empties it.
+    `encoded` belongs to the store: the entry's bytes, cached once encoded. A change of the entry empties it.
     """
 
     path: str
@@ -113,7 +113,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Names an entry."""
+    """A reference to an entry."""
 
     path: str
     partition: str
@@ -123,7 +123,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """An entry that a commit took out, or whose hidden rows it changed."""
+    """An entry that a commit removed, or whose hidden rows it changed."""
 
     path: str
     partition: str
@@ -138,10 +138,11 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was scanned: a condition on partitions, or partitions by name.
+    """A scan's condition on partitions, or partitions by name.
 
-    `condition` is the whole of it, other columns included; None: `predicate` is. `changes_all`: the change hides every
-    row that was found. `prepared` keeps what judging makes of the conditions: they may be large, and are judged often.
+    `condition` is the whole condition, other columns included; None: it equals `predicate`. `changes_all`: the change
+    hides every row that was found. `prepared` caches what judging derives from the conditions, which may be large and
+    are judged often.
     """
 
     predicate: Predicate
@@ -154,7 +155,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an overwrite covers; `partitions` None is the whole table."""
+    """The part that an overwrite covers; `partitions` None is the whole table."""
 
     partitions: frozenset[str] | None
     written: bool = False
@@ -167,8 +168,8 @@ class Scope:
 class Group:
     """One bucket's part of a compaction, from the plan to the commit's footprint, where `inputs` are those removed.
 
-    A plan knows the inputs' `rows`, hidden ones included, and bytes. The worker counts the rows that inputs and outputs
-    show, and takes digests of them: None and b"" where it doesn't.
+    A plan has the inputs' `rows`, including hidden ones, and bytes. The worker counts the visible rows of inputs and
+    outputs, and takes their digests; None and b"" if it doesn't.
     """
 
     partition: str
@@ -189,7 +190,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """The keys written to a bucket, as hashes: one for each row."""
+    """The keys written to a bucket, as hashes: one per row."""
 
     partition: str
     bucket: int
@@ -198,10 +199,10 @@ class KeySet:
 
 @dataclass(slots=True)
 class Change:
-    """What one transaction does to one table.
+    """The change of one table by one transaction.
 
-    `key_sets` None: nobody has said yet which keys it writes. `others_…`: what it does to its other tables; see `tell`
-    in core's `whole`.
+    `key_sets` None: the written keys are not known yet. `others_…`: the changes of its other tables; see `tell` in
+    core's `whole`.
     """
 
     table_id: str
@@ -231,7 +232,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who, as declared."""
+    """The user and program, as the client gives them."""
 
     name: str = ""
     client: str = ""
@@ -239,10 +240,10 @@ class Principal:
 
 @dataclass(slots=True)
 class Footprint:
-    """What a commit did, as far as later ones are judged by it.
+    """The part of a commit that judging later ones needs.
 
-    `shared`: its transaction changed other tables, too. `blind`: in none of them it removed anything or read data.
-    `hid_anywhere`: partitions where it may have hidden rows of every older file, since its delete sets name none.
+    `shared`: its transaction changed other tables too. `blind`: in none of them it removed anything or read data.
+    `hid_anywhere`: partitions where it may have hidden rows of every older file, because its delete sets name none.
     """
 
     version: int
@@ -267,19 +268,19 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The newest commit without a time version, and the last one before it that has one."""
+    """The newest commit without a time version, and the last earlier commit with one."""
 
     version: int = -1
     logical: int = -1
 
     def after(self, version: int) -> Idle:
-        """One more, at a version."""
+        """The value after one more commit."""
         return Idle(version, self.logical if version == self.version + 1 else version - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A lost race: who won, over what, by which rule, and what to do."""
+    """A lost race: the winner, the object, the rule and the advice."""
 
     table_id: str
     rule: Rule
@@ -294,7 +295,7 @@ class Conflict:
 
 @dataclass(slots=True)
 class TableCommit:
-    """What a change becomes: the log's next commit and what it does to the snapshot."""
+    """The committed form of a change: the next commit of the log and its effect on the snapshot."""
 
     version: int
     time_us: int
@@ -309,7 +310,7 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitSummary:
-    """A commit as history shows it."""
+    """A commit as the history shows it."""
 
     footprint: Footprint
     logical: bool

@@ -30,7 +30,7 @@ WIRE_KIND = {
 
 
 def wire_kind(type_name: str) -> str | None:
-    """Which kind of value a column of this type takes; None for types without order here."""
+    """The kind of value that a column of this type takes; None for types without an order."""
     return "decimal" if type_name.startswith("decimal") else WIRE_KIND.get(type_name)
 
 

@@ -95,7 +95,7 @@ def partition_part(predicate: Predicate, partition_columns: Collection[str]) -> 
 
 
 def truth(predicate: Predicate, row: Mapping[str, SqlValue]) -> bool | None:
-    """SQL's answer: true, false or null."""
+    """The truth in SQL: true, false or null."""
     match predicate:
         case Literal(truth=answer):
             return answer

@@ -11,7 +11,7 @@ from metaservice.core.table.properties import WRITER_PROPERTIES
 
 
 class OpClass(Enum):
-    """The classes of the earlier/later table."""
+    """The classes of the outcome table."""
 
     INSERT_OVERWRITE = "INSERT OVERWRITE, TRUNCATE, RESTORE"
     INSERT_INTO = "INSERT INTO"
@@ -60,7 +60,7 @@ def feature_known(name: str) -> bool:
 
 
 def writers_look_at(before: TableMeta, change: Alteration) -> bool:
-    """Whether an alteration changes what a writer that began before it relied on (features apart)."""
+    """Whether an alteration changes something that writers that began earlier rely on (apart from features)."""
     if change.profile is not None and change.profile is not before.profile:
         return True
     if change.changes_schema or change.replacement is not None:

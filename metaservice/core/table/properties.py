@@ -1,4 +1,4 @@
-"""The properties of a table that mean something here, as data; everything else belongs under `user.`."""
+"""The known properties of a table, as data; all others belong under `user.`."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def is_row_order(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A known one. `binds_writers`: a change of it makes writers that began before it begin again.
+    """A known property. `binds_writers`: after a change of it, writers that began earlier must begin again.
 
-    `is_fixed`: given when the table is made, and never changed.
+    `is_fixed`: set when the table is created, never changed.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Property:
 
     @property
     def type(self) -> str:
-        """As documents show it."""
+        """The accepted values, as documents show them."""
         return self.form or " | ".join(self.choices) or f"integer, {self.low} to {self.high}"
 
     def accepts(self, value: str) -> bool:
@@ -262,26 +262,26 @@ def check_property_name(name: str) -> None:
 
 
 def check_alterable(name: str) -> None:
-    """Refuses a change of what is decided when a table is made."""
+    """Refuses a change of a property that is fixed at creation."""
     if name in BY_NAME and BY_NAME[name].is_fixed:
         raise MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", "it is given when the table is made", property=name)
 
 
 def check_user_property(name: str) -> None:
-    """For what has no properties of its own: only the users'."""
+    """Accepts only users' properties, for objects without known ones."""
     if not _USER_NAME.match(name):
         raise invalid("PROPERTY_UNKNOWN", "put your own under user.", property=name[:128])
 
 
 def integer_property(properties: Mapping[str, str], name: str) -> int:
-    """The value in force; a stored one that doesn't fit counts as not set."""
+    """The value in force; a stored value that doesn't fit counts as not set."""
     known = BY_NAME[name]
     value = properties.get(name, known.default)
     return int(value if known.accepts(value) else known.default)
 
 
 def text_property(properties: Mapping[str, str], name: str) -> str:
-    """Likewise."""
+    """The value in force; a stored value that doesn't fit counts as not set."""
     known = BY_NAME[name]
     value = properties.get(name, known.default)
     return value if known.accepts(value) else known.default

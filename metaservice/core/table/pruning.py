@@ -55,7 +55,7 @@ def exactly(value: SqlValue) -> Bounds:
 
 
 def bounds(low: SqlValue, high: SqlValue, nulls: int | None, rows: int) -> Bounds:
-    """Of a column in a file, from its statistics."""
+    """The bounds of a column in a file, from its statistics."""
     known = low is not None and high is not None
     if low != low or high != high or (known and low > high):  # type: ignore[operator]  # NaN, nonsense
         low = high = None
@@ -74,7 +74,7 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where a row has a column's bounds, and which columns may hold NaN, whatever their bounds say."""
+    """The positions of columns' bounds in a row, and the columns that may contain NaN whatever their bounds say."""
 
     slots: Mapping[str, int]
     real: frozenset[str]
@@ -221,7 +221,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """How files are tried: a row holds the bounds of `columns`, then, if used, those of the partition columns."""
+    """How files are tested: a row has the bounds of `columns`, then, if used, those of the partition columns."""
 
     columns: tuple[str, ...] = ()
     tests: tuple[Test, ...] = ()
@@ -229,7 +229,7 @@ class Pruning:
     uses_partition: bool = False
 
     def failed(self, row: Row) -> Test | None:
-        """The first test that no row of the file can pass; one of keys, where there is one."""
+        """The first test that no row of the file can pass; a test on keys, if there is one."""
         found = None
         for test in self.tests:
             if not test.judge(row) & MAY_BE_TRUE:
@@ -256,7 +256,7 @@ NO_PRUNING: Final = Pruning()
 def new_pruning(
     predicate: Predicate, types: Mapping[str, str], partition_columns: Sequence[str], primary_key: Collection[str]
 ) -> Pruning:
-    """For the conjuncts that look at columns of the data; those on partition columns alone are judged elsewhere."""
+    """The pruning by conjuncts on data columns; conjuncts on partition columns alone are judged elsewhere."""
     parts = [part for part in conjuncts(predicate) if not columns_of(part) <= set(partition_columns)]
     used = frozenset[str]().union(*(columns_of(part) for part in parts)) if parts else frozenset[str]()
     hides_by_key = bool(primary_key) and any(
@@ -304,7 +304,7 @@ def _hides(pruning: Pruning, row: Row, kept: Sequence[Row]) -> bool:
 
 
 def leading_values(predicate: Predicate, partition_columns: Sequence[str], most: int) -> list[tuple[SqlValue, ...]]:
-    """The values of the first partition columns that equality allows, as many columns as it fixes: () is any."""
+    """The values that equality allows in the first partition columns, for as many columns as it fixes; () means any."""
     found: list[tuple[SqlValue, ...]] = [()]
     fixed = [_fixed(part) for part in conjuncts(predicate)]
     for column in partition_columns:

@@ -1,7 +1,7 @@
-"""What a commit did to rows, as the profile row_level asks for it: what it hid, and which files it wrote.
+"""The effect of a commit on rows, as the profile row_level needs it: hidden rows, and files written.
 
-Core can't read an entry's payload: whoever holds the snapshots brings `Payloads` that can. What they don't know counts
-as anything that it may be.
+Core can't read an entry's payload: the holder of the snapshots passes `Payloads` that can. Unknown facts count as a
+possible match.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Payloads(Protocol):
     """Reads the payloads of entries."""
 
     def bounds(self, payload: bytes, columns: Sequence[ColumnType]) -> Row:
-        """Of some columns of a data file, by its statistics."""
+        """Bounds of some columns of a data file, from its statistics."""
 
     def only_tombstones(self, payload: bytes) -> bool:
-        """Whether a data file is known to hold nothing else: no new row."""
+        """Whether a data file is known to contain only tombstones, so no new row."""
 
     def row_ids(self, payload: bytes) -> RowIds | None:
-        """Of a delete set; None where it is kept in a file."""
+        """The ids of a delete set; None if it is stored in a file."""
 
     def ranges(self, payload: bytes) -> tuple[Range, ...]:
-        """That hold every id of a delete set kept in a file; none where nobody said."""
+        """Ranges that contain every id of a delete set in a file; empty if none are declared."""
 
 
 class NothingKnown:
-    """Reads nothing: every file may hold any row."""
+    """Reads nothing: every file may contain any row."""
 
     def bounds(self, payload: bytes, columns: Sequence[ColumnType]) -> Row:  # noqa: ARG002
         return (UNKNOWN,) * len(columns)
@@ -86,7 +86,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a change adds. `known` is False where it is too much to be looked at file by file."""
+    """The files that a change adds. `known` is False if there are too many to check one by one."""
 
     files: tuple[Entry, ...] = ()
     hidden: tuple[Hidden, ...] = ()
@@ -116,7 +116,7 @@ def _hidden(entry: Entry, payloads: Payloads) -> Hidden:
 
 
 def _overlap(some: Sequence[Range], others: Sequence[Range]) -> bool:
-    """Both ascending and apart."""
+    """Whether ranges overlap; both lists ascend without overlaps."""
     at = there = 0
     while at < len(some) and there < len(others):
         (first, last), (other_first, other_last) = some[at], others[there]

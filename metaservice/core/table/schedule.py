@@ -1,10 +1,10 @@
-"""When table services run: entries like cron's, and windows of time. Always UTC.
+"""When table services run: cron-like entries, and time windows. Always UTC.
 
     compaction.schedule    30 3 * * * major; */15 6-18 * * 1-5 minor
     compaction.windows     22:00-06:00; sat-sun 00:00-24:00
 
-A window that ends before it begins goes over midnight and belongs to the day on which it begins. An entry whose time
-passed while nobody looked fires once.
+A window that ends before it begins passes midnight and belongs to the day on which it begins. An entry that was missed
+fires once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ScheduleEntry:
     work: str
 
     def next_us(self, after_us: int) -> int | None:
-        """The first time later than a time; None where there is none."""
+        """The first time after a time; None if there is none."""
         start = _at(after_us) + timedelta(minutes=1)
         start = start.replace(second=0, microsecond=0)
         day = start.replace(hour=0, minute=0)
@@ -78,12 +78,12 @@ class Window:
 
 
 def parse_schedule(text: str) -> tuple[ScheduleEntry, ...]:
-    """Raises ValueError where the text is none."""
+    """Raises ValueError if the text is invalid."""
     return tuple(_entry(part.split()) for part in _parts(text))
 
 
 def parse_windows(text: str) -> tuple[Window, ...]:
-    """Raises ValueError where the text is none. No window at all: always open."""
+    """Raises ValueError if the text is invalid. Without a window it is always open."""
     return tuple(_window(part) for part in _parts(text))
 
 
@@ -167,6 +167,6 @@ def _window(text: str) -> Window:
 
 
 def _at(time_us: int) -> datetime:
-    """Times outside the calendar count as its ends."""
+    """The time; times outside the calendar count as its ends."""
     bounded = min(max(time_us, 0), 250_000_000_000_000_000)
     return _EPOCH + timedelta(microseconds=bounded)

@@ -55,7 +55,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Columns, and what hangs on them by name."""
+    """Columns, with look-ups by name."""
 
     columns: tuple[Column, ...]
     partition_columns: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlace:
-    """Where a column goes: at the front, or behind another of the same struct."""
+    """The position of a column: first, or behind another column of the same struct."""
 
     after: str = ""
 
@@ -83,14 +83,14 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Its values are no longer read."""
+    """Drops a column: its values are no longer read."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """The last part of a path gets another name."""
+    """Changes the last part of a path."""
 
     path: str
     name: str
@@ -98,7 +98,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Order is for people and SELECT *."""
+    """Moves a column; the order matters to people and SELECT *."""
 
     path: str
     place: ColumnPlace
@@ -106,7 +106,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Widen:
-    """A type that holds every value of the old one."""
+    """Changes a type to one that holds every old value."""
 
     path: str
     type: str
@@ -114,14 +114,14 @@ class Widen:
 
 @dataclass(frozen=True, slots=True)
 class Relax:
-    """Takes NULL from here on."""
+    """Allows NULL from now on."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A top-level column's comment: for people, and no new schema version."""
+    """Sets a top-level column's comment, for people; makes no schema version."""
 
     path: str
     comment: str
@@ -131,7 +131,7 @@ SchemaChange = Add | Drop | Rename | Move | Widen | Relax | Comment
 
 
 def make_schema(columns: Sequence[Column], partition_columns: Sequence[str], primary_key: Sequence[str]) -> Schema:
-    """A table's first schema: checked, types canonical, ids given."""
+    """A table's first schema: checked, with canonical types and new ids."""
     names = {folded(column.name): column.name for column in columns}
     parts, key = ([names.get(folded(name), name) for name in listed] for listed in (partition_columns, primary_key))
     draft = _Draft.of(Schema((), tuple(parts), tuple(key)))
@@ -144,7 +144,7 @@ def make_schema(columns: Sequence[Column], partition_columns: Sequence[str], pri
 
 
 def evolve(schema: Schema, changes: Iterable[SchemaChange]) -> Schema:
-    """The schema after the changes, one after the other. Raises where one of them can't be."""
+    """The schema after the changes, applied in order. Raises if one of them is not possible."""
     draft = _Draft.of(schema)
     for change in changes:
         draft.apply(change)
@@ -152,9 +152,9 @@ def evolve(schema: Schema, changes: Iterable[SchemaChange]) -> Schema:
 
 
 def replace_schema(before: Schema, wanted: Schema) -> Schema:
-    """The columns wanted, in a table that is emptied: what keeps name and type keeps its id.
+    """The wanted columns, in a table that is emptied: a column that keeps its name and type keeps its id.
 
-    Partition and key columns stay as they are: old commits are told apart by them.
+    Partition and key columns stay as they are, because old commits depend on them.
     """
     layout = (
         before.partition_columns,
@@ -191,7 +191,7 @@ def replace_schema(before: Schema, wanted: Schema) -> Schema:
 
 @dataclass(slots=True)
 class _Draft:
-    """A schema while it changes: one struct whose fields are the columns."""
+    """A schema during changes: one struct whose fields are the columns."""
 
     schema: Schema
     root: Struct
@@ -245,7 +245,7 @@ class _Draft:
                 self._edit(parts, lambda struct, name: _changed(struct, name, comment=change.comment))
 
     def _as_written(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """The column as it is called, in whatever case it was asked for. Fields are found as they are looked up."""
+        """The column by its stored name, whatever the case of the given one. Fields are found at look-up."""
         known = {folded(one.name): one.name for one in self.root.fields}
         return known.get(folded(parts[0]), parts[0]), *parts[1:]
 
@@ -287,7 +287,7 @@ class _Draft:
 
 
 def _check_fixed(change: SchemaChange, *, keyed: bool, partitioned: bool) -> None:
-    """What key and partition columns must keep."""
+    """Refuses changes of key and partition columns that must not happen."""
     match change:
         case Drop() if keyed or partitioned:
             raise _fixed(change.path, "a key or partition column can't be dropped")
@@ -302,7 +302,7 @@ def _check_fixed(change: SchemaChange, *, keyed: bool, partitioned: bool) -> Non
 
 
 def check_schema(schema: Schema, root: Struct) -> None:
-    """What holds for every schema of a table."""
+    """Checks the rules of every schema of a table."""
     columns = root.fields
     if not 1 <= len(columns) <= limits.COLUMNS_MAX:
         raise invalid("COLUMNS_INVALID", "at least one column", count=len(columns), most=limits.COLUMNS_MAX)
@@ -336,14 +336,14 @@ def _types(schema: Schema, names: Sequence[str]) -> list[str]:
 
 
 def _check_column_name(name: str) -> None:
-    """A new one's. Tables that were made before keep theirs."""
+    """Checks a new column's name. Older tables keep theirs."""
     check_name(name)
     if name.lower() in RESERVED or name.lower().startswith(RESERVED_PREFIX):
         raise invalid("COLUMN_RESERVED", "taken by the files and reads of workers", column=name)
 
 
 def _replaced(kind: Type, parts: Sequence[str], path: str, change: Callable[[Type], Type]) -> Type:
-    """The type with the part at a path changed."""
+    """The type with the part at a path replaced."""
     if not parts:
         return change(kind)
     name, rest = parts[0], parts[1:]

@@ -1,4 +1,4 @@
-"""What core asks of a table's past: its entries at a version, and what a commit wrote."""
+"""The past of a table, as core needs it: its entries at a version, and the entries that a commit added."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Snapshots(Protocol):
     def find(self, version: int, partition: str, bucket: int, path: str) -> Live | None: ...
 
     def find_imports(self, path: str) -> Iterable[Live]:
-        """The live entries of an external file, by any spelling of its path."""
+        """The live entries of an external file, under any spelling of its path."""
 
     def wrote(self, version: int) -> Written:
-        """What the commit of a version added."""
+        """The entries that the commit of a version added."""
 
     @property
     def payloads(self) -> Payloads: ...

@@ -40,7 +40,7 @@ _EXACT_IN_DOUBLE: Final = frozenset({"tinyint", "smallint", "int"})
 
 
 def parse_type(text: str) -> Type:
-    """Raises where the text is no type that a column may have."""
+    """Raises if the text is not a type that a column can have."""
     if len(text) > limits.TYPE_CHARS_MAX:
         raise invalid("TYPE_TOO_LONG", chars=len(text), most=limits.TYPE_CHARS_MAX)
     try:
@@ -103,7 +103,7 @@ def count_fields(kind: Type) -> int:
 
 
 def check_name(name: str) -> None:
-    """Of a column or field: anything that a terminal takes as it stands."""
+    """Checks the name of a column or field: any text without control characters."""
     is_clean = not any(ord(each) < 32 or 127 <= ord(each) < 160 or each in _STEERS for each in name)
     if not name or len(name) > limits.NAME_CHARS_MAX or not is_clean:
         raise invalid(
@@ -115,7 +115,7 @@ def check_name(name: str) -> None:
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """The names in `address.zip` or "`a.b`.c". Raises where it is none."""
+    """The names in `address.zip` or "`a.b`.c". Raises if the text is not a path."""
     names: list[str] = []
     at, ends = 0, False
     while not ends:
@@ -128,7 +128,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def folded(name: str) -> str:
-    """The same for names that engines take as one: each letter without regard to its case."""
+    """The same text for names that engines treat as equal: each letter regardless of case."""
     if name.isascii():
         return name.lower()
     return "".join(_folded_letter(each) for each in name)
@@ -141,7 +141,7 @@ def _folded_letter(letter: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> dict[str, str]:
-    """The fact `did_you_mean`, where something known is close."""
+    """The fact `did_you_mean`, if a known name is close."""
     found = get_close_matches(name[:128], sorted(known), n=1, cutoff=0.6)
     return {"did_you_mean": found[0]} if found else {}
 
@@ -182,7 +182,7 @@ def _renumbered(kind: Type, number: Callable[[str, int], int], prefix: str) -> T
 
 
 def check_unique(names: Iterable[str]) -> None:
-    """Names that differ in case alone are the same: engines look columns up without regard to case."""
+    """Names that differ only in case are equal, because engines look columns up regardless of case."""
     seen: set[str] = set()
     for name in names:
         if folded(name) in seen:

@@ -1,1 +1,1 @@
-"""Transactions, from begin to their answer."""
+"""Transactions, from begin to answer."""

@@ -1,4 +1,4 @@
-"""Resubmitting: a new transaction takes over the staged files of a blind INSERT that lost, once, in its begin."""
+"""Resubmitting: a new transaction takes over the staged files of a blind INSERT that lost, once, at its begin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METADATA_RULES = (Rule.METADATA_CHANGED, Rule.PROTOCOL_CHANGED)
 
 
 def adopt(state: State, txn: Txn, old_id: str, limits: Mapping[str, Quota]) -> None:
-    """Refused where an ALTER that conflicts came after the old one began: its files were written under what was."""
+    """Adopts files; refused if a conflicting ALTER came after the old transaction began: its files may not fit."""
     old = state.get_txn(old_id)
     race = old.conflict
     are_inserts = all(table.operation is Operation.INSERT for table in old.tables.values())
@@ -53,7 +53,7 @@ def _take_over(state: State, txn: Txn, old: Txn, limits: Mapping[str, Quota]) ->
 
 
 def check_staged(state: State, txn: Txn, entries: Sequence[Entry], limits: Mapping[str, Quota]) -> int:
-    """Refuse entries that would go beyond what may be staged; the memory that they take."""
+    """Refuses entries beyond the limits of staged files; returns the memory that they take."""
     name, size = txn.principal.name, staged_bytes(entries)
     state.usage.check(limits, quotas.STAGED_FILES, name, len(entries))
     state.usage.check(limits, quotas.STAGED_BYTES, name, size)

@@ -1,4 +1,4 @@
-"""Where files may lie that are registered from outside."""
+"""The locations where external files can be imported from."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from metaservice.store import keys
 
 
 class Imports:
-    """Refuses files in the folder of a table of ours, and those outside of the locations that are allowed.
+    """Refuses files in the folder of a table of this service, and files outside the allowed locations.
 
-    A table's folder is found by its name, which is the table's id: wherever the warehouse is mounted, and whatever a
-    client calls it. The folders of its transactions lie in it.
+    A table's folder is found by its name, which is the table's id, wherever the warehouse is mounted and however a
+    client spells it. The folders of its transactions are inside.
     """
 
     def __init__(self, decider: Decider, allowed: Sequence[Location]) -> None:
@@ -23,7 +23,7 @@ class Imports:
         self._allowed = allowed
 
     def check(self, entries: Iterable[Entry]) -> None:
-        """Any thread."""
+        """Refuses a path. Any thread."""
         for entry in entries:
             if entry.external:
                 self._check(locate(entry.path))

@@ -1,8 +1,8 @@
-"""Judging on the decider's thread, in turns: whoever has much to judge goes on in the next group.
+"""Judging on the decider's thread, in turns: a long judgement continues in the next group.
 
-What a change has met stays met, since the log never changes; only what was committed in between is still to be met. A
-commit that isn't done raises `Again`. A look whether a transaction is doomed never waits: it meets what its turn allows
-and goes on from there at the next look.
+Results stay valid, because the log never changes; only the commits in between are added. An unfinished commit raises
+`Again`. The check whether a transaction is doomed never waits: it judges as far as its turn allows, and continues at
+the next check.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WINNERS_LOOKED_AT = 100
 
 
 def judge_commit(state: State, table: TableState, change: Change, progress: CommitProgress) -> Conflict | None:
-    """The first conflict of a commit's change. Raises Again where there is more to judge than this turn allows."""
+    """The first conflict of a commit's change. Raises Again if judging takes more than this turn allows."""
     if change.table_id not in progress.judged:
         check(change, table.meta, state.snapshots(table))
         progress.judged[change.table_id] = None
@@ -46,7 +46,7 @@ def judge_commit(state: State, table: TableState, change: Change, progress: Comm
 
 
 def prepare(reads: Sequence[Read], meta: TableMeta) -> None:
-    """Any thread: make of the conditions what judging asks, before the decider's turn."""
+    """Any thread: prepares the conditions for judging, before the decider's turn."""
     for read in reads:
         condition_of(read, meta.partitioning)
         if meta.profile is Profile.ROW_LEVEL:
@@ -54,7 +54,7 @@ def prepare(reads: Sequence[Read], meta: TableMeta) -> None:
 
 
 def check_cost(table: TableState, reads: Sequence[Read], read_version: int) -> None:
-    """Refuse conditions of which it is known by now that judging them takes too long."""
+    """Refuses conditions that are already known to take too long."""
     if not reads:
         return
     cost = PartitionReads(reads, table.meta.partitioning, Work()).cost
@@ -66,7 +66,7 @@ def check_cost(table: TableState, reads: Sequence[Read], read_version: int) -> N
 
 
 def _meet(state: State, table: TableState, judging: Judging, most: int) -> Conflict | None:
-    """As many winners as a turn allows; the group's turn is everybody's."""
+    """Judges as many winners as a turn allows; all commits of a group share its turn."""
     work = judging.mine.work
     turn = max(min(most, state.judging_left), limits.JUDGE_TURN_MIN)
     work.begin_turn(turn)
@@ -88,7 +88,7 @@ def _meet(state: State, table: TableState, judging: Judging, most: int) -> Confl
 
 
 def look(state: State, txn: Txn) -> Conflict | None:
-    """A race that is lost already, by what was declared and registered; None where that is not known yet."""
+    """A conflict that the declared and registered changes already have; None if none is known yet."""
     tables = [(state.get_table(mine.table_id), mine) for mine in txn.tables.values()]
     if all(mine.look == Look(table.head, _files(mine)) for table, mine in tables):
         return None
@@ -113,7 +113,7 @@ def _so_far(mine: TxnTable) -> Change:
 
 
 def _look_on(state: State, table: TableState, mine: TxnTable, change: Change) -> Conflict | None:
-    """From where the last look ended; a winner that takes longer than a look is left to the commit."""
+    """Continues where the last check ended; a winner that takes too long for a check is left to the commit."""
     begun = Look(mine.read_version, _files(mine))
     before = mine.look if mine.look is not None and mine.look.files == begun.files else begun
     judging = Judging(Mine(change, table.meta, state.snapshots(table), Work(most=float("inf"))))
@@ -125,7 +125,7 @@ def _look_on(state: State, table: TableState, mine: TxnTable, change: Change) ->
 
 
 def look_at_compaction(state: State, judging: Judging) -> Conflict | None:
-    """A race that a task has lost already; None where that is not known yet."""
+    """A conflict that a task already has; None if none is known yet."""
     change = judging.mine.change
     table = state.get_table(change.table_id)
     return _meet(state, table, judging, limits.JUDGE_LOOK) or lineage_lost(change, table.meta, judging.near)

@@ -1,4 +1,4 @@
-"""What is asked of files as they are registered: that they are new, and which row ids they get."""
+"""Checks and ids of files as they are registered: they must be new, and get their row ids."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from metaservice.store import keys
 
 
 def refuse_live(state: State, txn_id: str, table_id: str, entries: Sequence[Entry]) -> None:
-    """A file that the table has already was committed before: this repeats a transaction that is forgotten.
+    """Refuses a file that the table already has: the transaction repeats a forgotten one.
 
-    One whose id is younger than all commits that were found at the start had never begun before that, and what
-    began since is known, or lies below the mark of forgotten ids; so most are not looked up.
+    A transaction whose id is younger than all commits found at the start can't have begun before the start. What began
+    since is known, or lies below the watermark of forgotten ids. So most files are not looked up.
     """
     folder = f"{txn_id}/" if txn_id > state.fresh_id else "/"
     for entry in entries:

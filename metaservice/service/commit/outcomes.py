@@ -1,4 +1,4 @@
-"""What an outcome writes: the end of a transaction and, where it won, its commits."""
+"""The records of an outcome: the end of a transaction and, if it won, its commits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from metaservice.store.row_records import encode_rows
 
 
 class Outcomes:
-    """Puts what was decided into the state and its batch. On the decider's thread."""
+    """Puts decisions into the state and its batch. Runs on the decider's thread."""
 
     def __init__(self, decider: Decider, clocks: Clocks) -> None:
         self._decider = decider
@@ -112,7 +112,7 @@ class Outcomes:
 
 
 def nothing_new(table: TableState, change: Change, author: Author) -> TableCommit:
-    """A commit that repeats what an application has written already."""
+    """A commit that repeats an application version that the table has."""
     head, time_us = table.head, table.last_time_us
     footprint = Footprint(head, time_us, author.txn_id, change.operation, author.principal)
     return TableCommit(head, time_us, change, 0, footprint, [], [], already_applied=True)

@@ -1,6 +1,6 @@
-"""What the edge hands to the service: requests that are already checked and in core's words.
+"""Requests from the edge to the service, already checked and in core's types.
 
-Not frozen, though nobody changes them: making a frozen one costs several times as much, and there are many.
+They are not frozen, though nothing changes them: creating a frozen one costs several times as much, and there are many.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Begin:
 
 @dataclass(slots=True)
 class CommitProgress:
-    """How far a commit has come: `own` are the files that its request brought, `files` those registered beside them."""
+    """The progress of a commit: `own` are the files of its request, `files` those registered beside them."""
 
     changes: Sequence[Change]
     own: Sequence[list[Entry]]
@@ -54,7 +54,7 @@ class CommitProgress:
 
 @dataclass(slots=True)
 class CommitRequest:
-    """Commits a transaction; the changes hold what was not registered."""
+    """Commits a transaction; the changes hold files that were not registered."""
 
     txn_id: str
     changes: tuple[Change, ...]
@@ -66,7 +66,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class Alter:
-    """Changes a table's definition. `commit_digest` is that of the commit which a client would send for it."""
+    """Changes a table's definition. `commit_digest` is that of the commit that a client would send for it."""
 
     txn_id: str
     table_id: str

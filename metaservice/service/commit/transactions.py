@@ -1,6 +1,6 @@
 """Transactions: begin, register, commit, append, renew, abort, explain, and their expiry.
 
-Every method runs on the decider's thread. Repeats get the first answer; the same id with other content is refused.
+Every method runs on the decider's thread. A repeat gets the first answer; the same id with other content is refused.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from metaservice.store import keys
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The lease from here on, and the race that is lost already."""
+    """The new lease, and a conflict that the transaction already has."""
 
     lease_ms: int
     doomed: Conflict | None
@@ -142,7 +142,7 @@ class Transactions:
     # -- register ------------------------------------------------------------------------------------------------
 
     def register(self, txn_id: str, table_id: str, entries: Sequence[Entry]) -> tuple[int, int]:
-        """Files and rows registered so far, over all tables."""
+        """Registers files; returns the totals of files and rows in all tables."""
         state = self._state
         txn = state.get_txn(txn_id)
         check_open(txn)
@@ -193,14 +193,14 @@ class Transactions:
         return txn
 
     def explain(self, request: CommitRequest) -> Conflict | list[TableCommit]:
-        """What a commit would answer now."""
+        """The answer that a commit would get now."""
         txn = self._state.get_txn(request.txn_id)
         check_open(txn)
         progress = self._complete(txn, request)
         return self._judge(progress) or self._rebase(txn, progress)
 
     def _complete(self, txn: Txn, request: CommitRequest) -> CommitProgress:
-        """The request's changes, completed with what was begun and registered: again only where more was registered."""
+        """The request's changes with what was begun and registered; completed again only if more was registered."""
         progress = request.progress
         if progress is None:
             progress = request.progress = CommitProgress(request.changes, [change.adds for change in request.changes])
@@ -234,7 +234,7 @@ class Transactions:
         progress.judged.clear()
 
     def _judge(self, progress: CommitProgress) -> Conflict | None:
-        """The first conflict. Raises Again where judging takes longer than a turn."""
+        """The first conflict. Raises Again if judging takes longer than a turn."""
         state = self._state
         progress.applied = set()
         for change in progress.changes:
@@ -250,7 +250,7 @@ class Transactions:
         return None
 
     def _rebase(self, txn: Txn, progress: CommitProgress) -> Conflict | list[TableCommit]:
-        """What changes that every winner lets pass become."""
+        """Rebases changes that no winner conflicts with."""
         state, changes = self._state, progress.changes
         tables = [state.tables[change.table_id] for change in changes]
         last_us = tables[0].last_time_us if len(tables) == 1 else max([table.last_time_us for table in tables])
@@ -285,14 +285,14 @@ class Transactions:
     # -- the one-call append ---------------------------------------------------------------------------------------
 
     def append(self, request: Append) -> Txn:
-        """Begin and commit at the head; a schema that changed is the only race it can lose."""
+        """Begins and commits at the head; only a schema change can be a conflict."""
         (result,) = self.append_many([request])
         if isinstance(result, MetaError):
             raise result
         return result
 
     def append_many(self, requests: Sequence[Append]) -> list[Txn | MetaError]:
-        """One after the other. Each step is taken for all before the next: half the cost of one request at a time."""
+        """Appends in order. Each step runs for all before the next step: half the cost of one request at a time."""
         results: list[Txn | MetaError] = []
         run: list[Append] = []
         ids: set[str] = set()
@@ -309,7 +309,7 @@ class Transactions:
         return results + self._append_run(run)
 
     def _append_run(self, requests: Sequence[Append]) -> list[Txn | MetaError]:
-        """Of different transactions, none of which reads what another one writes."""
+        """Appends of different transactions, none of which reads what another writes."""
         results: list[Txn | MetaError] = []
         begun: list[tuple[int, Txn, Change]] = []
         for place, request in enumerate(requests):
@@ -337,7 +337,7 @@ class Transactions:
         return results
 
     def _decide_append(self, txn: Txn, change: Change) -> TableCommit | None:
-        """What is to be written; nothing where it has lost."""
+        """The commit to write; None after a conflict."""
         give_row_ids(self._state, change.table_id, change.adds)
         state = self._state
         table = state.tables[change.table_id]
@@ -389,7 +389,7 @@ class Transactions:
         return txn, None
 
     def _schema_change(self, table: TableState) -> Footprint:
-        """The commit that last changed the schema, or the head where that is not known."""
+        """The commit that last changed the schema, or the head if that is unknown."""
         version = min(table.last_metadata_version, table.head)
         return self._state.winner(table, version)
 
@@ -414,14 +414,14 @@ class Transactions:
         self._state.put_txn(txn)
 
     def end_for_drop(self, table_id: str) -> int:
-        """End the open transactions of a dropped table."""
+        """Ends the open transactions of a dropped table."""
         ended = [txn for txn in self._state.open.values() if table_id in txn.tables]
         for txn in ended:
             self._end(txn, TxnEvent.ABORT, "TABLE_DROPPED")
         return len(ended)
 
     def tick(self) -> None:
-        """Expire leases and forget old outcomes, a bounded number at a time."""
+        """Expires leases and forgets old outcomes, a bounded number at a time."""
         state, now_ms = self._state, self._clocks.mono_ms()
         for txn_id in state.open.keys() - state.leases.keys() if len(state.leases) < len(state.open) else ():
             state.leases[txn_id] = now_ms + self.lease_ms
@@ -434,7 +434,7 @@ class Transactions:
             self._end(state.open[txn_id], TxnEvent.EXPIRE, "LEASE_RAN_OUT")
 
     def check_room(self) -> None:
-        """Refuse new work before the disk is so full that what is decided can't be kept."""
+        """Refuses new work before the disk is too full to store decisions."""
         now_ms = self._clocks.mono_ms()
         if self._room_checked_ms < 0 or now_ms - self._room_checked_ms >= 100:
             self._room_checked_ms = now_ms

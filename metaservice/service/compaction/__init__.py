@@ -1,1 +1,1 @@
-"""What policies want compacted, and the tasks on their way to a worker and back."""
+"""The plans of compactions, and their tasks from the queue to a worker and back."""

@@ -1,4 +1,4 @@
-"""What a table's compactions would be now, by its policy or as an operator wants them. Runs on the caller's thread."""
+"""Proposals of compactions, by the table's policy or for an operator. Runs on the caller's thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from metaservice.service.decider.views import TableView
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The tasks, best first, as of a version. `held_back`: why the policy's would not run now."""
+    """The tasks, best first, as of a version. `held_back`: why the policy's tasks would not run now."""
 
     version: int
     tasks: list[TaskPlan]
@@ -39,7 +39,7 @@ class Compactions:
         self._clocks = clocks
 
     def propose(self, table: TableView, operation: Operation | None, partitions: Collection[str]) -> Proposal:
-        """What an operator gets who wants the operation, or what the policy wants; no partitions: all of them."""
+        """The tasks of an operator's operation, or those of the policy; without partitions all of them."""
         policy, version = policy_of(table.meta), table.head
         tasks = self._plans(table, policy, operation, partitions)
         if operation is not None:
@@ -47,11 +47,11 @@ class Compactions:
         return Proposal(version, tasks, policy.options, policy.priority, self._held_back(policy))
 
     def of_request(self, request_id: str, digest: bytes) -> list[Task]:
-        """The tasks that a request made before, whatever has become of its table."""
+        """The tasks that an earlier call of the request created, even if its table has changed since."""
         return self._decider.call(lambda: self._queue.of_request(request_id, digest))
 
     def request(self, table: TableView, wish: Wish, partitions: Collection[str]) -> tuple[list[Task], int]:
-        """Queue what an operator wants; the tasks, and how many found no room."""
+        """Queues an operator's request; returns the tasks, and how many did not fit."""
         policy = policy_of(table.meta)
         plans = [] if wish.groups else self._plans(table, policy, wish.operation, partitions, wish.options)
         return self._decider.call(lambda: self._queue.request(wish, plans))

@@ -1,11 +1,11 @@
-"""What the policies want of each table, kept up with its commits: looked at as a whole once, then where it changed.
+"""The plans that policies ask for in each table, kept current with its commits: a table is examined as a whole once,
+then where it changes.
 
-Any thread may ask; a table's layout has a lock of its own. A partition is looked at again when a commit touched it, and
-when an entry reaches an age that its plan waits for. Plans that nobody took yet are ranked, best first. The first look
-at a table only counts: where something may be due, it guesses what that would bring, and plans are made when they are
-asked for, the best guesses first.
+Any thread can ask; each table's layout has its own lock. A partition is examined again when a commit touched it, and
+when an entry reaches an age that its plan waits for. Open plans are ranked by score. The first examination of a table
+only counts: where something may be due it guesses the score, and plans are made on request, for the best guesses first.
 
-A layout goes by what its cursor sees, and a task is looked at again when it is handed out: nothing here has to be
+A layout depends on what its cursor sees, and a task is checked again when it is handed out, so nothing here has to be
 exact.
 """
 
@@ -42,10 +42,10 @@ Busy = Collection[tuple[str, int]]
 
 @dataclass(slots=True)
 class Waits:
-    """Which version has to come of age before a partition is looked at again.
+    """The version whose age makes a partition due for examination.
 
-    Who waits for a later one than before stays in the queue of the earlier, and is sent on when that is reached: a
-    partition that is written all day stands in one queue.
+    A partition that waits for a later version than before stays in the queue of the earlier one, and moves on when that
+    is reached. So a partition that is written all day is in one queue.
     """
 
     versions: dict[str, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Waits:
             queue.append(partition)
 
     def put_all(self, by_version: Mapping[int, list[str]]) -> None:
-        """Of partitions that don't wait yet; who is there twice waits for the earlier."""
+        """Adds partitions; of duplicates, the earliest version counts."""
         for version in sorted(by_version, reverse=True):
             partitions = by_version[version]
             for place in (self.versions, self.queued):
@@ -78,7 +78,7 @@ class Waits:
         self.versions.pop(partition, None)
 
     def take(self, version: int) -> Iterator[str]:
-        """Those that waited for versions up to this one."""
+        """Removes the partitions that waited for versions up to this one."""
         while self.order and self.order[0] <= version:
             reached = heapq.heappop(self.order)
             for partition in self.queues.pop(reached):
@@ -110,7 +110,7 @@ class Layout:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look_at(self, partition: str, plans: dict[int, BucketPlan]) -> None:
-        """Note what is wanted of a partition."""
+        """Records the plan of a partition."""
         self.guesses.discard(partition)
         tasks, waits = plan_partition(self.policy, self.ages, plans.values())
         for plan in plans.values():
@@ -131,7 +131,7 @@ class Layout:
             self._rank(partition, tasks)
 
     def guess(self, partition: str, score: float) -> None:
-        """Note that something may be due in a partition that wasn't looked at yet."""
+        """Records that something may be due in a partition that has not been examined."""
         self.guesses.add(partition)
         self.guessed.append((-score, partition))
 
@@ -152,7 +152,7 @@ class Layout:
             heapq.heappush(self.ranking, (-task.gain.score, partition, self.serials[partition], place))
 
     def aged(self) -> set[str]:
-        """Partitions in which something has come of age."""
+        """Partitions in which an entry has reached its age."""
         return {one for waiting, version in zip(self.waits, self.ages, strict=True) for one in waiting.take(version)}
 
     def best(self, count: int, busy: Busy, look: Callable[[str], None]) -> list[TaskPlan]:
@@ -181,13 +181,13 @@ class Layout:
         return found
 
     def all_tasks(self, busy: Busy) -> list[TaskPlan]:
-        """What is known to be due, where nobody works."""
+        """All known due tasks that no task works on."""
         found = (free(task, self.policy, busy) for tasks in self.tasks.values() for task in tasks)
         return sorted((task for task in found if task is not None), key=by_gain)
 
 
 def _quiet(layout: Layout, held: list[Counts]) -> list[Wait] | None:
-    """What a partition waits for in which nothing is due; None where that can't be told."""
+    """What a partition without due work waits for; None if counts can't tell."""
     waits: list[Wait] = []
     for counts in held:
         found = quiet_waits(layout.policy, layout.ages, counts)
@@ -198,7 +198,7 @@ def _quiet(layout: Layout, held: list[Counts]) -> list[Wait] | None:
 
 
 def free(plan: TaskPlan, policy: Policy, busy: Busy) -> TaskPlan | None:
-    """What of a plan nobody works on."""
+    """The part of a plan that no task works on."""
     return without(plan, lambda partition, bucket: (partition, -1 if policy.by_partition else bucket) in busy)
 
 
@@ -234,7 +234,7 @@ class Layouts:
             return layout.all_tasks(busy)
 
     def _look_at_guesses(self, layout: Layout, table: TableView) -> None:
-        """At all of them; where they are many, by reading through the table."""
+        """Examines all guesses; if they are many, by reading through the table."""
         if len(layout.guesses) <= LOOKS_MAX:
             look = self._looking(layout, table)
             for partition in list(layout.guesses):
@@ -253,7 +253,7 @@ class Layouts:
         return lambda partition: self._look_again(layout, table, cursor, partition, set(), layout.version)
 
     def _refresh(self, table: TableView, now_us: int) -> Layout:
-        """The layout at what is durable; its lock is not held."""
+        """The layout at the durable version; its lock is not held."""
         meta = table.meta
         layout = self._layouts.get(meta.table_id)
         if layout is None or (layout.meta is not meta and layout.policy != policy_of(meta)):
@@ -275,7 +275,7 @@ class Layouts:
         return layout
 
     def _dirty(self, layout: Layout, table: TableView, cursor: StoreCursor, version: int) -> Dirty | None:
-        """Where commits changed something since; None where the table has to be looked at as a whole."""
+        """Partitions that commits have changed since; None if the table must be examined as a whole."""
         if layout.version < 0 or not 0 <= version - layout.version <= limits.LAYOUT_COMMITS_MAX:
             return None
         found: Dirty = {}
@@ -334,7 +334,7 @@ class Layouts:
     def wanted(
         self, table: TableView, operation: Operation, partitions: Collection[str], busy: Busy, options: Options | None
     ) -> list[TaskPlan]:
-        """What an operator gets who wants an operation now, whatever the thresholds; no partitions: all of them."""
+        """The plans of an operator's request, regardless of thresholds; without partitions all of them."""
         policy = policy_of(table.meta).wanting(operation, options)
         cursor, version = self._decider.state.store.cursor(), table.head
         found: list[TaskPlan] = []
@@ -351,7 +351,10 @@ class Layouts:
 
 
 def ages_at(cursor: StoreCursor, table: TableView, policy: Policy, now_us: int) -> Ages:
-    """Up to which version entries are of each age. Below what is trimmed nobody knows: that is older than retention."""
+    """The version up to which entries have each age.
+
+    Below trimmed versions it is unknown: that is older than retention.
+    """
     times = keys.times_prefix(table.raw_id)
     found: list[int] = []
     for age_us in policy.ages_us:

@@ -1,8 +1,8 @@
-"""Table services: tasks that wait, workers that hold them, and the transactions that end them.
+"""Table services: waiting tasks, the workers that claim them, and the transactions that end them.
 
-Every method runs on the decider's thread. A task that is handed out is looked at again: its inputs are what is worth
-compacting at the head, and it is called off where that is nothing any more. A claim that is lost ends the transaction
-that was begun under it in the same step, so that a late worker is refused at its commit.
+Every method runs on the decider's thread. A task is checked again when it is handed out: its inputs are the worthwhile
+ones at the head, and it is cancelled if there are none. A lost claim ends the transaction begun under it in the same
+step, so that a late worker is refused at its commit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Inputs = dict[tuple[str, int], list[Live]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A worker that asks for work."""
+    """A worker's request for a task."""
 
     claim_id: str
     worker: Principal
@@ -60,7 +60,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class TaskRenewed:
-    """The lease from here on, or why to stop."""
+    """The new lease, or why to stop."""
 
     lease_ms: int
     cancelled: bool = False
@@ -69,7 +69,7 @@ class TaskRenewed:
 
 
 class Maintenance:
-    """The use cases of MaintenanceService but planning and the purge."""
+    """The use cases of MaintenanceService, without planning and the purge."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Maintenance:
         report: Callable[..., None],
         halted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`halted` says that the wall clock is not believed: nothing is forgotten for its age."""
+        """`halted` says that the wall clock is not trusted: nothing is forgotten for its age."""
         self._decider = decider
         self._transactions = transactions
         self._clocks = clocks
@@ -110,7 +110,7 @@ class Maintenance:
     # -- claims --------------------------------------------------------------------------------------------------------
 
     def claim(self, claim: Claim) -> Task | None:
-        """The task that is worth most now, held by the worker from here on."""
+        """The task with the highest rank, now held by the worker."""
         known = self._book.of_claim(claim.claim_id)
         if known is not None:
             return known
@@ -130,7 +130,7 @@ class Maintenance:
         return None
 
     def _held_back(self, now_us: int) -> tuple[frozenset[str], frozenset[str]]:
-        """Tables outside their windows, and those that run as much as they may."""
+        """Tables outside their windows, and tables that run their maximum."""
         closed, full = set(), set()
         for table_id in self._book.tables():
             table = self._state.tables.get(table_id)
@@ -162,7 +162,9 @@ class Maintenance:
         return refreshed(at_head, policy, task, buckets)
 
     def inputs(self, task: Task) -> Inputs:
-        """What is live in the task's buckets at its read version: its inputs, and what hides rows of them."""
+        """The live entries of the task's buckets at its read version: its inputs, and the delete sets that hide their
+        rows.
+        """
         found: Inputs = {}
         table = self._state.tables.get(task.table_id)
         if table is None or task.state is not TaskState.CLAIMED:
@@ -191,7 +193,7 @@ class Maintenance:
         return TaskRenewed(0, cancelled=True, doomed=lost, reason=lost_to(lost))
 
     def _doomed(self, task: Task) -> Conflict | None:
-        """A race that is lost already, as far as a short look tells."""
+        """A conflict that the task already has, as far as a short check can tell."""
         table = self._state.get_table(task.table_id)
         if table.head == task.read_version:
             return None
@@ -206,7 +208,7 @@ class Maintenance:
         return look_at_compaction(self._state, judging)
 
     def finish(self, task_id: str, fence: int, txn_id: str, error: str, *, give_back: bool) -> Task:
-        """The end of an attempt; a repeat finds it noted."""
+        """Ends an attempt; a repeat finds it recorded."""
         if sum((bool(txn_id), bool(error), give_back)) != 1:
             raise invalid("FINISH_EMPTY", "a transaction, an error, or that the task is given back", task_id=task_id)
         task = self.get(task_id)
@@ -225,7 +227,7 @@ class Maintenance:
         return self.get(task_id)
 
     def _finish_with(self, task: Task, txn_id: str) -> Task:
-        """A transaction that was begun without the claim did the work."""
+        """Ends a task by a transaction that was begun without the claim."""
         txn = self._state.get_txn(txn_id)
         mine = txn.tables.get(task.table_id)
         if txn.state is not TxnState.COMMITTED or mine is None or mine.operation is not task.operation:
@@ -254,7 +256,7 @@ class Maintenance:
         self._let_go(task, failed(task, error, self._clocks.now_us(), self._book.backoff_ms))
 
     def _let_go(self, task: Task, after: Task) -> None:
-        """The claim is over, and so is a transaction that was begun under it."""
+        """Ends the claim, and a transaction that was begun under it."""
         self._book.put(after, self._state.batch)
         if task.txn_id and task.txn_id in self._state.open:
             self._transactions.abort(task.txn_id, CLAIM_LOST)
@@ -262,7 +264,7 @@ class Maintenance:
     # -- transactions under a claim ------------------------------------------------------------------------------------
 
     def begin(self, request: Begin, task_id: str, fence: int) -> Txn:
-        """A transaction that works for a task; one at a time."""
+        """Begins a transaction that works for a task; one at a time."""
         if self._state.find_txn(request.txn_id) is not None:
             return self._transactions.begin(request)
         task = self.get(task_id)
@@ -282,7 +284,7 @@ class Maintenance:
         return txn
 
     def commit(self, request: CommitRequest) -> Txn:
-        """A commit; where it works for a task, it does what the task says."""
+        """Commits; a transaction that works for a task must do what the task says."""
         task_id = self._book.by_txn.get(request.txn_id)
         if task_id is not None:
             txn = self._state.get_txn(request.txn_id)
@@ -319,7 +321,7 @@ class Maintenance:
         return decode_task(raw)
 
     def list(self, table_id: str, states: frozenset[TaskState], after: str, count: int) -> list[Task]:
-        """By id, which is by age; without states those that have not ended."""
+        """Tasks by id, which is by age; without states those that have not ended."""
         book = self._book
         found = [
             task.task_id
@@ -338,7 +340,7 @@ class Maintenance:
         return table.meta.name if table is not None else ""
 
     def tick(self) -> None:
-        """Take tasks from workers that are silent; once a while what else is due."""
+        """Takes tasks from silent workers; from time to time whatever else is due."""
         book, now_ms = self._book, self._clocks.mono_ms()
         book.start_leases(now_ms + self.lease_ms)
         for task in book.ran_out(now_ms):

@@ -1,9 +1,9 @@
-"""Evaluates policies after commits and on a clock, and queues what they want.
+"""Evaluates policies after commits and on a clock, and queues the resulting tasks.
 
-A round asks each table whether it changed, or whether time did its part; where neither did, that is all it costs. It
-runs on a thread of its own: reading layouts is no work for the decider, which is only asked to queue tasks. But what it
-reads it reads at the decider's expense, for one thread runs at a time: a table that is written all day, and whose
-partitions are large, is looked at the less often the longer a look takes.
+A round asks each table whether it changed or time made something due; otherwise it costs nothing more. It runs on a
+thread of its own: reading layouts is no work for the decider, which only queues tasks. But the interpreter runs one
+thread at a time, so reading slows the decider down: a table with large partitions that is written all day is examined
+the less often the longer an examination takes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REST_MS_MAX = 30_000
 
 @dataclass(slots=True)
 class Watch:
-    """What a round remembers of a table."""
+    """The state of a table between rounds."""
 
     meta: TableMeta
     policy: Policy
@@ -66,7 +66,7 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def start(self) -> None:
-        """Without an interval only operators plan."""
+        """Starts the rounds; without an interval only operators plan."""
         if self._every_s:
             self._thread.start()
 
@@ -83,7 +83,7 @@ class Scheduler:
                 self._report(SCHEDULE_FAILED, error=repr(error))
 
     def round(self) -> None:
-        """Look at every table once."""
+        """Examines every table once."""
         views = self._decider.state.views
         for table_id in views.table_ids():
             table = views.find(table_id)
@@ -139,7 +139,7 @@ class Scheduler:
         return min(limits.TASKS_PER_TABLE_MAX - len(book.of_table(table_id)), limits.TASKS_MAX - len(book.tasks))
 
     def _fire(self, table: TableView, watch: Watch, now_us: int) -> None:
-        """Plan what the schedule says, once for all the times that have passed."""
+        """Plans the scheduled work, once for all the times that have passed."""
         table_id = watch.meta.table_id
         if watch.next_us >= 0 and now_us < watch.next_us:
             return

@@ -1,4 +1,4 @@
-"""The queue of tasks: what policies want and what operators ask for, on its way in. On the decider's thread."""
+"""The queue of tasks: the way in for planned tasks and operators' requests. Runs on the decider's thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from metaservice.store.layout import bucket_of_live
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What an operator asks for; `plans` are the planner's, `groups` the operator's own."""
+    """An operator's request; `plans` are the planner's, `groups` the operator's own."""
 
     request_id: str
     digest: bytes
@@ -37,7 +37,7 @@ class Wish:
 
 
 class TaskQueue:
-    """Makes tasks, as far as there is room and nobody works there."""
+    """Creates tasks, as far as there is room and no task works there."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class TaskQueue:
         return known[1]
 
     def forget(self, table_id: str) -> None:
-        """The table is gone."""
+        """Removes a dropped table."""
         self._policies.pop(table_id, None)
 
     def enqueue(self, table_id: str, plans: Sequence[TaskPlan]) -> int:
-        """Queue what the policy wants, as far as there is room and nobody works there. How many tasks that made."""
+        """Queues planned tasks, as far as there is room and no task works there; returns how many."""
         table = self._state.tables.get(table_id)
         if table is None:
             return 0
@@ -82,13 +82,13 @@ class TaskQueue:
         return len(made)
 
     def note_schedule(self, table_id: str, now_us: int) -> None:
-        """The table's schedule was looked at up to now."""
+        """Records that the table's schedule was evaluated up to now."""
         table = self._state.tables.get(table_id)
         if table is not None:
             self._state.batch.put(keys.schedule_key(table.raw_id), keys.encode_version(max(now_us, 0)))
 
     def request(self, wish: Wish, plans: Sequence[TaskPlan]) -> tuple[list[Task], int]:
-        """Queue what an operator wants; the tasks, and how many found no room."""
+        """Queues an operator's request; returns the tasks, and how many did not fit."""
         known = self.of_request(wish.request_id, wish.digest)
         if known:
             return known, 0
@@ -105,7 +105,7 @@ class TaskQueue:
         return made, len(plans) - len(made)
 
     def of_request(self, request_id: str, digest: bytes) -> list[Task]:
-        """The tasks that a request made before."""
+        """The tasks that an earlier call of the request created."""
         known = [self._get(task_id) for task_id in self._book.of_request(request_id)]
         if any(task.request_digest != digest for task in known):
             raise invalid("REQUEST_ID_REUSED", "the id names a request of other content", request_id=request_id)
@@ -153,7 +153,7 @@ class TaskQueue:
         return made
 
     def _own_plan(self, table: TableState, policy: Policy, wish: Wish) -> TaskPlan:
-        """An operator's plan, refused where a commit would refuse it, or where somebody works."""
+        """An operator's plan, refused if a commit would refuse it or a task works there."""
         busy = self._book.busy(wish.table_id, by_partition=policy.by_partition)
         at_head = table_at_head(self._state, table)
         plans: list[GroupPlan] = []
@@ -191,7 +191,7 @@ def table_at_head(state: State, table: TableState) -> TableNow:
 
 
 def bucket_at_head(table: TableNow, place: tuple[str, int], policy: Policy) -> Bucket:
-    """Asked for with the same table for many places: what was taken out is read once."""
+    """A bucket at the head. Called for many places of one table: its removed entries are read once."""
     partition, bucket = place
     live = table.snapshots.live(table.head, partition, bucket)
     return bucket_of_live(partition, bucket, live, policy.options.row_order)

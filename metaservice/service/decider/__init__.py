@@ -1,1 +1,1 @@
-"""The thread that decides, what it knows, and what readers see of it."""
+"""The deciding thread, its state, and the views for readers."""

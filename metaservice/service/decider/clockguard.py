@@ -34,7 +34,7 @@ def unknown_uptime() -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ClockHold:
-    """Why nothing is forgotten, retired or purged, and for how much longer at most."""
+    """Why nothing is forgotten, retired or purged, and for how long at most."""
 
     reason: str = ""
     off_ms: int = 0
@@ -42,12 +42,12 @@ class ClockHold:
 
 
 class ClockGuard:
-    """`held` says that the clock is not believed."""
+    """`held` says that the clock is not trusted."""
 
     def __init__(
         self, decider: Decider, clocks: Clocks, tolerance_ms: int, report: Callable[..., None], uptime: Uptime
     ) -> None:
-        """`uptime` names the machine's boot and the milliseconds since; without a name it isn't known."""
+        """`uptime` returns the machine's boot and the milliseconds since; without a name the boot is unknown."""
         self._decider = decider
         self._clocks = clocks
         self._tolerance_ms = tolerance_ms
@@ -88,7 +88,7 @@ class ClockGuard:
             self.look(self._clocks.now_us(), now_ms)
 
     def look(self, now_us: int, now_ms: int) -> bool:
-        """Whether these times are believed."""
+        """Whether these times are trusted."""
         self.due_ms = now_ms + limits.HOUSEKEEPING_ROUND_MS
         now = self._instant(now_us, now_ms)
         ran_ms, self._last_ms = min(now_ms - self._last_ms, limits.CLOCK_RECORD_MS), now_ms
@@ -118,7 +118,7 @@ class ClockGuard:
         return not self.held
 
     def confirm(self, *, validate_only: bool) -> ClockHold:
-        """The operator says that the clock is right: what was held until then."""
+        """Records an operator's confirmation of the clock; returns what was held until then."""
         now_us, now_ms = self._clocks.now_us(), self._clocks.mono_ms()
         self.look(now_us, now_ms)
         before = self.hold()
@@ -135,7 +135,7 @@ class ClockGuard:
         self._report(CLOCKS_DISAGREE, off_ms=off_ms, left_ms=limits.CLOCK_HOLD_MS - self._held_ms)
 
     def _believe(self, now: Instant) -> None:
-        """From here on the clock is compared with what it said then."""
+        """Records the clock, for later comparisons."""
         self.held, self._held_ms, self.off_ms, self._believed = False, 0, 0, now
 
     def _look_ahead(self, now_us: int) -> None:
@@ -154,13 +154,13 @@ class ClockGuard:
         return Instant(now_us, self._boot or _THIS_RUN, self._up_ms + now_ms - self._start_ms)
 
     def _named(self, instant: Instant) -> Instant:
-        """As the next run may compare it."""
+        """The instant in the form that the next run can compare."""
         return Instant(instant.time_us) if instant.boot == _THIS_RUN else instant
 
     # -- on any thread -------------------------------------------------------------------------------------------------
 
     def hold(self) -> ClockHold:
-        """Empty while the clock is believed."""
+        """The hold; empty while the clock is trusted."""
         if not self.held:
             return ClockHold()
         off_ms, left_ms = self.off_ms, max(limits.CLOCK_HOLD_MS - self._held_ms, 0)
@@ -168,7 +168,7 @@ class ClockGuard:
         return ClockHold(f"{jumped} until it is back, or `laketx clock confirm`", off_ms, left_ms)
 
     def ahead_ms(self) -> int:
-        """By how much commit times lie ahead of the wall clock."""
+        """How far commit times are ahead of the wall clock."""
         return max(self._ahead_ms(self._clocks.now_us()), 0)
 
     def _ahead_ms(self, now_us: int) -> int:

@@ -1,4 +1,4 @@
-"""Time as the service is given it: wiring brings the real clocks, tests bring their own."""
+"""The service's time: wiring passes the real clocks, tests pass their own."""
 
 from __future__ import annotations
 

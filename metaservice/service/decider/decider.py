@@ -1,8 +1,9 @@
-"""One thread that decides, one group at a time: run what waits, make it durable with one sync, then answer all.
+"""One thread that decides, one group at a time: it runs the waiting jobs, makes them durable with one sync, then
+answers all.
 
-A job is a function that the decider runs; its result, or the MetaError that it raised, goes to the job's sink after the
-sync, never before. A job with much to do raises `Again` when its turn is over and goes on in the next group, so that it
-doesn't hold up the others. Anything else that is raised is a broken invariant and ends the process.
+A job is a function that the decider runs. Its result, or the MetaError that it raised, goes to the job's sink after the
+sync, never before. A long job raises `Again` when its turn is over and continues in the next group, so that it doesn't
+delay the others. Any other exception is a broken invariant and ends the process.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ Job = tuple[Sink, Any, Callable[[], object]]
 
 
 class Again(Exception):  # noqa: N818 - no error: a job goes on in the next group
-    """Raised by a job whose turn is over, before it has changed anything. `run` goes on with it; None: the job does."""
+    """Raised by a job whose turn is over, before it has changed anything.
+
+    `run` continues it; None: the job itself does.
+    """
 
     def __init__(self, run: Callable[[], object] | None = None) -> None:
         super().__init__()
@@ -34,7 +38,7 @@ class Again(Exception):  # noqa: N818 - no error: a job goes on in the next grou
 
 
 class Mailbox(Generic[T]):
-    """Many put, one takes; a lock serves as the doorbell."""
+    """Many threads put, one takes; a lock is the doorbell."""
 
     def __init__(self) -> None:
         self._items: list[T] = []
@@ -44,7 +48,7 @@ class Mailbox(Generic[T]):
         self._closed = False
 
     def put(self, items: Sequence[T]) -> bool:
-        """Whether they were taken in: a closed mailbox takes nothing."""
+        """Adds jobs; returns False if the mailbox is closed."""
         with self._mutex:
             if self._closed:
                 return False
@@ -55,7 +59,7 @@ class Mailbox(Generic[T]):
         return True
 
     def close(self) -> list[T]:
-        """Take nothing more; what was left inside."""
+        """Closes the mailbox; returns the jobs inside."""
         with self._mutex:
             self._closed = True
             items, self._items = self._items, []
@@ -66,7 +70,7 @@ class Mailbox(Generic[T]):
             self._bell.release()
 
     def take(self, timeout_s: float = -1) -> list[T]:
-        """What has come, in order; may be empty."""
+        """The waiting jobs, in order; may be empty."""
         self._bell.acquire(timeout=timeout_s)
         with self._mutex:
             items, self._items = self._items, []
@@ -74,7 +78,7 @@ class Mailbox(Generic[T]):
 
 
 class Asked(Generic[T]):
-    """A job that was handed over; its durable answer can be waited for, once."""
+    """A submitted job; its durable answer can be waited for, once."""
 
     __slots__ = ("_answer", "_done")
 
@@ -88,7 +92,7 @@ class Asked(Generic[T]):
         self._done.release()
 
     def wait(self) -> T:
-        """Raises the refusal where it was refused."""
+        """The result; raises the refusal if the job was refused."""
         self._done.acquire()
         if isinstance(self._answer, MetaError):
             raise self._answer
@@ -105,7 +109,7 @@ class Decider:
         fail_stop: Callable[[BaseException], None],
         ring: Callable[[], None] = lambda: None,
     ) -> None:
-        """`ring` is called after every group; it must not take time."""
+        """`ring` is called after every group; it must return quickly."""
         self._inbox: Mailbox[Job] = Mailbox()
         self._unfinished: list[Job] = []
         self._reopen = reopen
@@ -123,22 +127,22 @@ class Decider:
         self._thread.start()
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Every job is answered, by a refusal when the service ends."""
+        """Submits jobs. Every job is answered, with a refusal when the service stops."""
         if not self._inbox.put(jobs):
             _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor"))
 
     def ask(self, run: Callable[[], T]) -> Asked[T]:
-        """Hand over one job; jobs of one thread run in their order."""
+        """Submits one job; the jobs of one thread run in order."""
         asked: Asked[T] = Asked()
         self.submit([(asked.put, None, run)])
         return asked
 
     def call(self, run: Callable[[], T]) -> T:
-        """Run one job and wait for its durable answer."""
+        """Runs one job and waits for its durable answer."""
         return self.ask(run).wait()
 
     def stop(self) -> None:
-        """Answer what waits, then end and close the store."""
+        """Answers the waiting jobs, then ends the thread and closes the store."""
         self._stopping = True
         self._inbox.ring()
         self._thread.join()
@@ -190,13 +194,13 @@ class Decider:
         self._measure(answered, begun_ns)
 
     def _measure(self, jobs: int, begun_ns: int) -> None:
-        """Behind the answers, so that nobody waits for it."""
+        """Runs after the answers, so that no caller waits for it."""
         state = self.state
         ended, state.ended_now = state.ended_now, []
         self.metrics.count_group(jobs, ended, (time.perf_counter_ns() - begun_ns) / 1e9)
 
     def _after_failure(self, jobs: list[Job]) -> None:
-        """What was written is not known: nobody is told anything but to ask again."""
+        """After a failed write its effect is unknown: every caller is told to ask again."""
         lost = MetaError(ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store failed and is opened again: ask again")
         _refuse(jobs, lost)
         self._unfinished = []

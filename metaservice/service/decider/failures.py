@@ -1,4 +1,4 @@
-"""What a failing store means to the caller of a read."""
+"""Failures of the store as refusals of a read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from metaservice.store.port import StoreFailed, StoreUnusable
 
 
 def as_refusal(error: Exception) -> Exception:
-    """A store's failure as a refusal; anything else as it came."""
+    """A store's failure as a refusal; any other error unchanged."""
     if isinstance(error, StoreFailed):
         return MetaError(ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store is opened again: ask again")
     if isinstance(error, StoreUnusable):

@@ -28,7 +28,7 @@ class _Probe:
 
 
 class Liveness:
-    """Asks the decider for nothing, one job at a time, whoever asks and however often."""
+    """Sends the decider an empty job, one at a time, however many callers ask."""
 
     def __init__(self, decider: Decider, bound_s: float = BOUND_S) -> None:
         self._decider = decider
@@ -37,7 +37,7 @@ class Liveness:
         self._probe: _Probe | None = None
 
     def answers(self) -> bool:
-        """Within the bound; at once no where the last question has waited for longer."""
+        """Whether the decider answers in time; at once False if the last job has waited for longer."""
         with self._mutex:
             probe = self._probe
             if probe is None or probe.answered.is_set():

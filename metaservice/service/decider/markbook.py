@@ -1,4 +1,4 @@
-"""The tags and cursors of a state. Changed on the decider's thread, looked at by any."""
+"""The tags and cursors of a state. The decider's thread changes it; any thread can read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metaservice.store.port import prefix_end
 
 
 class MarkBook:
-    """By table and name."""
+    """Tags and cursors by table and name."""
 
     def __init__(self, store: StoreCursor) -> None:
         self.tags: dict[tuple[str, str], Tag] = {}
@@ -49,7 +49,7 @@ class MarkBook:
         return set(self._tags_of.get(table_id, {}).values())
 
     def held_from(self, table_id: str, now_us: int, epoch: str) -> int | None:
-        """The first version that a cursor needs, with all that come after it."""
+        """The first version that a cursor needs; it needs all later ones too."""
         cursors = self._cursors_of.get(table_id)
         if not cursors:
             return None
@@ -57,7 +57,7 @@ class MarkBook:
         return min(needed, default=None)
 
     def forget(self, table_id: str) -> None:
-        """The table is gone for good."""
+        """Removes a table that is permanently gone."""
         for name in list(self._tags_of.pop(table_id, ())):
             del self.tags[table_id, name]
         for name in list(self._cursors_of.pop(table_id, ())):

@@ -1,4 +1,4 @@
-"""Names that are kept as written and found in any case."""
+"""Case-insensitive names that are stored as written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ Thing = TypeVar("Thing")
 
 
 class AnyCase(dict[str, Thing]):
-    """By name. Two that differ in case alone can only be there from before: each is found by its name as written."""
+    """Values by name.
+
+    Two names that differ only in case can only come from an earlier release: each is found by its exact name.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,14 +31,14 @@ class AnyCase(dict[str, Thing]):
             del self._written[name.lower()]
 
     def as_written(self, name: str) -> str | None:
-        """The name that is there; None where none is, or where it could be either of two."""
+        """The stored name; None if there is none, or if two differ only in case."""
         if name in self:
             return name
         found = self._written.get(name.lower(), [])
         return found[0] if len(found) == 1 else None
 
     def is_taken(self, name: str) -> bool:
-        """In whatever case."""
+        """Whether the name is used, in any case."""
         return name.lower() in self._written
 
     def find(self, name: str) -> Thing | None:

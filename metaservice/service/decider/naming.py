@@ -1,4 +1,4 @@
-"""Names of tables and namespaces: found in any case, as they are written, each taken once."""
+"""Names of tables and namespaces: stored as written, case-insensitive, each used once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def get_namespace(state: State, name: str) -> Namespace:
 
 
 def table_name_in(state: State, table_name: str) -> str:
-    """With its namespace as that is written, which must be there; a bare name lies in none."""
+    """The name with its namespace as stored, which must exist; a bare name is in none."""
     namespace, dot, name = table_name.partition(".")
     return f"{get_namespace(state, namespace).name}.{name}" if dot else table_name
 
 
 def check_renames(state: State, commits: Sequence[TableCommit]) -> None:
-    """New names are free, each taken once, in namespaces that are there."""
+    """Checks that new names are free, each used once, in existing namespaces."""
     taken: set[str] = set()
     for commit in commits:
         table_id = commit.change.table_id
@@ -41,7 +41,7 @@ def check_renames(state: State, commits: Sequence[TableCommit]) -> None:
 
 
 def check_free(state: State, name: str, table_id: str = "") -> None:
-    """Whether a table may have a name; its own it may have in another case."""
+    """Checks that a table can have a name; it can have its own name in another case."""
     written = state.names.as_written(name)
     there = None if written is None else state.names[written]
     if state.names.is_taken(name) and there != table_id:

@@ -1,7 +1,7 @@
-"""Notices that the service stood still: a process that was stopped, a machine that slept, a step that took too long.
+"""Detects that the service stood still: a stopped process, a suspended machine, a step that took too long.
 
-Nobody could renew a lease meanwhile, so none runs out by it: as after a restart, transactions, pins and tasks are given
-full leases before anything expires. Ticks on the decider's thread, before everything else that does.
+No client could renew a lease meanwhile, so none expires because of it: as after a restart, transactions, pins and tasks
+get full leases before anything expires. Ticks on the decider's thread, before everything else that does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from metaservice.service.decider.decider import Decider
 
 
 class Pauses:
-    """Compares one tick's time with the next one's; an idle service ticks five times a second."""
+    """Compares the times of two consecutive ticks; an idle service ticks five times a second."""
 
     def __init__(self, decider: Decider, clocks: Clocks, report: Callable[..., None]) -> None:
         self._decider = decider

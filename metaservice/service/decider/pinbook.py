@@ -1,4 +1,7 @@
-"""The pins of a state: who holds which versions, and until when. Changed on the decider's thread, looked at by any."""
+"""The pins of a state: which versions are held, and until when.
+
+The decider's thread changes it; any thread can read it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ NEVER_MS: Final = 2**62
 
 
 class PinBook:
-    """Pins by id; `due_ms` is never later than the first lease's end."""
+    """Pins by id; `due_ms` is never later than the end of the first lease."""
 
     def __init__(self, cursor: StoreCursor) -> None:
         self.pins: dict[str, Pin] = {}
@@ -52,16 +55,16 @@ class PinBook:
         self.due_ms = min(self.due_ms, until_ms)
 
     def start_leases(self) -> None:
-        """They begin anew at the next look."""
+        """Restarts all leases at the next tick."""
         self._deadlines.clear()
         self.due_ms = 0
 
     def until_ms(self, pin_id: str, now_ms: int) -> int:
-        """The end of its lease; one that has no end yet begins now."""
+        """The end of its lease; a lease without an end begins now."""
         return self._deadlines.setdefault(pin_id, now_ms + self.pins[pin_id].lease_ms)
 
     def ran_out(self, now_ms: int) -> list[str]:
-        """Pins whose lease is over, a bounded number; sets when to look again."""
+        """Expired pins, a bounded number; sets the time of the next check."""
         over = sorted(pin_id for pin_id in self.pins if self.until_ms(pin_id, now_ms) <= now_ms)
         left = [until for until in self._deadlines.values() if until > now_ms]
         first_ms = now_ms if len(over) > limits.TICK_ITEMS_MAX else min(left, default=NEVER_MS)

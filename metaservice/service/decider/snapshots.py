@@ -1,4 +1,4 @@
-"""A table as the decider knows it, and its past as core asks for it."""
+"""A table as the decider knows it, and its past in the form that core needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from metaservice.store.records import decode_live
 class TableState:
     """A table as the decider sees it; readers have a `TableView`.
 
-    `oldest` is the horizon: versions below it are kept only where somebody holds them. Below `trimmed` lies no commit.
+    `oldest` is the horizon: lower versions are kept only if something holds them. There are no commits below `trimmed`.
     """
 
     raw_id: bytes
@@ -36,14 +36,14 @@ class TableState:
     idle: Idle = field(default_factory=Idle)
 
     def view(self) -> TableView:
-        """For readers, who may see it once it is durable: a job's answer may hold it."""
+        """The view for readers, who see it once it is durable; a job's answer can contain it."""
         return TableView(self.raw_id, self.meta, self.head, self.last_time_us, self.oldest, self.trimmed)
 
 
 def live_entries(
     cursor: StoreCursor, raw_id: bytes, version: int, partition: str | None = None, bucket: int | None = None
 ) -> Iterator[Live]:
-    """What is live at a version: entries of the index that are old enough, and those taken out only later."""
+    """The live entries of a version: entries of the index that are old enough, and those removed only later."""
     prefix = keys.live_prefix(raw_id, partition, bucket)
     for _, raw in cursor.scan(prefix, prefix_end(prefix)):
         live, _ = decode_live(raw)
@@ -56,7 +56,7 @@ def live_entries(
 
 
 def taken_out_since(cursor: StoreCursor, raw_id: bytes, version: int) -> Iterator[Live]:
-    """What was live at a version and is so no more."""
+    """Entries that were live at a version and no longer are."""
     for _, raw in cursor.scan(keys.past_from(raw_id, version + 1), prefix_end(keys.past_prefix(raw_id))):
         live, removed = decode_live(raw)
         if live.added <= version < removed:
@@ -65,9 +65,9 @@ def taken_out_since(cursor: StoreCursor, raw_id: bytes, version: int) -> Iterato
 
 @dataclass(slots=True)
 class StoreSnapshots:
-    """Core's view of one table, over the store as it is while the decider works.
+    """Core's view of one table, over the current store, for the decider.
 
-    What was taken out since a version is read once, however many places are asked for, until the head moves on.
+    The entries removed since a version are read once for all places, until the head advances.
     """
 
     store: Store

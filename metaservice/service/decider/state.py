@@ -1,7 +1,7 @@
-"""What the decider knows: tables, open transactions, and the batch that the next sync makes durable.
+"""The decider's state: tables, open transactions, and the batch that the next sync makes durable.
 
-Everything here belongs to the decider's thread, apart from what readers may look at: `views`, the tables as they are
-durable. A restart builds the same state from the store; leases start anew then.
+Everything here belongs to the decider's thread, except what readers use: `views`, the durable tables. A restart
+rebuilds the same state from the store; leases restart then.
 """
 
 from __future__ import annotations
@@ -132,11 +132,11 @@ class State:
         return table
 
     def load_table(self, raw_id: bytes) -> TableState:
-        """A table as the store has it, dropped or not."""
+        """A table from the store, live or dropped."""
         return self._load_table(self.store.cursor(), raw_id)
 
     def rename(self, table: TableState, name: str) -> None:
-        """The old name is free at once."""
+        """Renames a table; the old name is free at once."""
         before = table.meta.name
         if name != before:
             self.batch.delete(keys.name_key(before))
@@ -145,7 +145,7 @@ class State:
             self.names[name] = table.meta.table_id
 
     def put_meta(self, table: TableState, meta: TableMeta, version: int) -> None:
-        """A table's metadata from a version on."""
+        """Stores a table's metadata from a version on."""
         raw = encode_table(meta)
         self.batch.put(keys.table_key(table.raw_id, version), raw)
         if meta.schema_version != table.meta.schema_version:
@@ -168,7 +168,7 @@ class State:
         self._load_staged(self.store.cursor(), txn)
 
     def flush(self) -> None:
-        """Let reads see what was decided since the last write."""
+        """Lets reads of the store see the decisions since the last write."""
         for txn in self.unwritten.values():
             raw = keys.uuid_bytes(txn.txn_id)
             self.batch.put(keys.txn_key(raw), encode_txn(txn))
@@ -188,7 +188,7 @@ class State:
                 self.ended.popitem(last=False)
 
     def make_durable(self) -> None:
-        """Nothing is answered or shown before this returns."""
+        """Writes and syncs the batch; nothing is answered or shown before this returns."""
         self.flush()
         if self.dirty:
             self.store.sync()
@@ -212,7 +212,7 @@ class State:
         raise self.no_table(table_id)
 
     def oldest(self, table_id: str) -> int:
-        """The oldest version that is kept for everybody."""
+        """The oldest version that is kept for everyone."""
         return self.get_table(table_id).oldest
 
     def is_held(self, table_id: str, version: int) -> bool:
@@ -227,13 +227,13 @@ class State:
         return any(table is not None and table.read_version == version for table in tables)
 
     def check_retained(self, table: TableState, version: int) -> None:
-        """Refuse a version that is no longer kept."""
+        """Refuses a version that is no longer kept."""
         self._check_retained(table.meta.table_id, version, table.oldest)
 
     def check_readable(self, table: TableView, version: int) -> None:
         """The same for readers, on any thread.
 
-        They take their cursor first: what is kept at a moment after that is whole in it.
+        A reader opens its cursor first: everything that is kept at a later moment is complete in it.
         """
         self._check_retained(table.meta.table_id, version, self.views.oldest(table))
 
@@ -242,9 +242,10 @@ class State:
             raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=oldest)
 
     def mark_restored(self, table: TableState, added: Iterable[Live]) -> None:
-        """Count what a RESTORE brought back: an entry is dead when all its lives are over, not with the first.
+        """Counts the entries that a RESTORE brought back: an entry is dead when all its lives are over, not after the
+        first.
 
-        In the middle of a commit's writes, hence no flush: what was written before was flushed when it was decided.
+        It runs within a commit's writes, so it doesn't flush: earlier writes were flushed at the decision.
         """
         for live in added:
             entry = live.entry
@@ -253,7 +254,7 @@ class State:
             self.batch.put(key, keys.encode_version(1 + (keys.decode_version(before) if before is not None else 0)))
 
     def is_purge_begun(self, raw_id: bytes) -> bool:
-        """Whether a dropped table can't come back."""
+        """Whether a dropped table can no longer be undropped."""
         return self.store.get(keys.drop_begun_key(raw_id)) is not None
 
     def no_table(self, table_id: str) -> MetaError:
@@ -279,13 +280,13 @@ class State:
         return txn
 
     def start_leases(self) -> None:
-        """All leases begin anew at the next tick, as after a restart."""
+        """Restarts all leases at the next tick, as after a restart of the service."""
         self.leases.clear()
         self.pins.start_leases()
         self.tasks.forget_leases()
 
     def note_forgotten(self, time_ms: int) -> None:
-        """An id of that time may not begin any more, whatever the clock says; durable with what forgets it."""
+        """Refuses ids of that time from now on, whatever the clock says; durable with the removal of the outcome."""
         if time_ms >= self.forgotten_ms:
             self.forgotten_ms = time_ms + 1
             self.batch.put(keys.FORGOTTEN, keys.encode_version(self.forgotten_ms))
@@ -317,7 +318,7 @@ class State:
         self.tasks.transaction_ended(txn, self.batch)
 
     def stage(self, txn: Txn, mine: TxnTable, entries: Sequence[Entry], size: int | None = None) -> None:
-        """Entries that were handed in for a table, and the memory that they take, where it is known."""
+        """Stages the entries registered for a table; counts their memory if it is known."""
         if entries and txn.txn_id not in self.unwritten:
             self._put_chunk(txn, mine, entries)
         for entry in entries:
@@ -332,7 +333,7 @@ class State:
         self.usage.stage(txn.principal.name, len(entries), size)
 
     def forget_staged(self, txn: Txn) -> None:
-        """Out of memory; what is in the store stays there."""
+        """Removes staged entries from memory; the store keeps them."""
         if txn.staged_files:
             self.usage.stage(txn.principal.name, -txn.staged_files, -txn.staged_bytes)
             txn.staged_files = txn.staged_bytes = 0
@@ -366,13 +367,13 @@ class State:
             yield self.winner(table, keys.decode_version(key[-8:]))
 
     def winner(self, table: TableState, version: int) -> Footprint:
-        """One commit, as later ones are judged by it."""
+        """One commit, in the form that judging needs."""
         if version < table.trimmed:
             raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=table.oldest)
         return table.footprints.get(version) or self._footprint(table, version)
 
     def find_footprint(self, table_id: str, version: int) -> Footprint | None:
-        """One that is remembered. Any thread."""
+        """A footprint in memory, if there is one. Any thread."""
         table = self.tables.get(table_id)
         return table.footprints.get(version) if table is not None else None
 
@@ -389,7 +390,7 @@ class State:
 
 
 def rows_of(entries: Iterable[Entry]) -> int:
-    """Of data files: a delete set's are counted with the files that hold them."""
+    """The rows of data files; a delete set's rows are counted with the files that contain them."""
     rows = 0
     for entry in entries:
         if not entry.is_delete_set:

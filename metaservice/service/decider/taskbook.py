@@ -25,7 +25,7 @@ NEVER_MS: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Where an ended task is kept, and what lists are filtered by."""
+    """Where an ended task is stored, and the facts that lists filter by."""
 
     end_us: int
     table_id: str
@@ -34,7 +34,7 @@ class Ended:
 
 
 class TaskBook:
-    """Tasks that have not ended by id, and where the others are kept."""
+    """Open tasks by id, and where ended ones are stored."""
 
     def __init__(self, cursor: StoreCursor, backoff_ms: int = limits.TASK_BACKOFF_MS) -> None:
         self.tasks: dict[str, Task] = {}
@@ -55,7 +55,7 @@ class TaskBook:
             self._show(decode_task(raw))
 
     def put(self, task: Task, batch: Batch) -> None:
-        """As it is from here on; one that has ended moves to where those are kept."""
+        """Stores a task; an ended task moves to the ended ones."""
         raw = keys.uuid_bytes(task.task_id)
         if task.ended:
             batch.delete(keys.task_key(raw))
@@ -74,7 +74,7 @@ class TaskBook:
         self._show(task)
 
     def note_progress(self, task: Task) -> None:
-        """What isn't worth a write."""
+        """Records progress in memory, which isn't worth a write."""
         self.tasks[task.task_id] = task
 
     def _show(self, task: Task) -> None:
@@ -118,7 +118,7 @@ class TaskBook:
         return list(self._requests.get(request_id, ()))
 
     def of_claim(self, claim_id: str) -> Task | None:
-        """The task that is held by a claim."""
+        """The task that a claim holds."""
         return next((task for task in self.tasks.values() if task.claim_id == claim_id), None)
 
     def of_table(self, table_id: str) -> list[Task]:
@@ -129,7 +129,7 @@ class TaskBook:
         return list(self._by_table)
 
     def busy(self, table_id: str, *, by_partition: bool) -> frozenset[tuple[str, int]]:
-        """Where something waits or runs; with `by_partition` a partition's buckets all count as -1."""
+        """Places where a task waits or runs; with `by_partition` all buckets of a partition count as -1."""
         groups = (group for task in self.of_table(table_id) for group in task.groups)
         return frozenset((group.partition, -1 if by_partition else group.bucket) for group in groups)
 
@@ -147,7 +147,7 @@ class TaskBook:
         return task is not None and (task.state, task.fence) == (TaskState.CLAIMED, fence)
 
     def holds(self, table_id: str, version: int) -> bool:
-        """Whether a task that runs reads a version."""
+        """Whether a running task reads a version."""
         return any(task.state is TaskState.CLAIMED and task.read_version == version for task in self.of_table(table_id))
 
     def held(self) -> Iterable[tuple[str, int]]:
@@ -156,7 +156,7 @@ class TaskBook:
         return [(task.table_id, task.read_version) for task in held]
 
     def transaction_ended(self, txn: Txn, batch: Batch) -> None:
-        """In the batch that ends it."""
+        """Records the end of a task's transaction, in the batch that ends it."""
         task_id = self.by_txn.get(txn.txn_id)
         if task_id is None:
             return
@@ -173,7 +173,7 @@ class TaskBook:
         self._due_ms = min(self._due_ms, until_ms)
 
     def start_leases(self, until_ms: int) -> None:
-        """After a start every lease begins anew."""
+        """Restarts every lease, after a start."""
         if self._leases_started:
             return
         self._leases_started = True
@@ -182,12 +182,12 @@ class TaskBook:
                 self.lease(task.task_id, until_ms)
 
     def forget_leases(self) -> None:
-        """They begin anew with the next `start_leases`."""
+        """Leases restart with the next `start_leases`."""
         self.leases.clear()
         self._leases_started = False
 
     def ran_out(self, now_ms: int) -> list[Task]:
-        """Tasks whose worker is silent, a bounded number. Costs nothing before the first lease can have ended."""
+        """Tasks of silent workers, a bounded number. Costs nothing before the first lease can have ended."""
         if now_ms < self._due_ms:
             return []
         over = [task_id for task_id, until_ms in self.leases.items() if until_ms <= now_ms]
@@ -197,7 +197,7 @@ class TaskBook:
         return found
 
     def forget_ended(self, before_us: int, batch: Batch) -> None:
-        """Ended tasks that are too old or too many, a bounded number."""
+        """Removes ended tasks that are too old or too many, a bounded number."""
         for _ in range(limits.TICK_ITEMS_MAX):
             task_id = next(iter(self.ended), "")
             if not task_id:
@@ -219,6 +219,6 @@ class TaskBook:
 
 
 def lost_to(conflict: Conflict) -> str:
-    """How an attempt ended that lost a race."""
+    """The error text of an attempt that lost a race."""
     winner = conflict.winner
     return f"{conflict.rule.name}: lost to {winner.operation.name}, version {winner.version}"

@@ -1,6 +1,6 @@
-"""Who has how much of what the state holds in memory: open transactions, pins, staged files and their bytes.
+"""The use of memory by principal: open transactions, pins, staged files and their bytes.
 
-Changed on the decider's thread, looked at by any.
+The decider's thread changes it; any thread can read it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COUNTED: Final = (quotas.TRANSACTIONS, quotas.PINS, quotas.STAGED_FILES, quotas.
 
 
 class Share:
-    """What somebody has; its fields are named as the quotas are."""
+    """The use of one principal; its fields are named as the quotas are."""
 
     __slots__ = ("pins", "staged_bytes", "staged_files", "transactions")
 
@@ -26,20 +26,20 @@ class Share:
 
 
 class Usage:
-    """What all have, and each principal that has anything. Every commit comes by: calls are few."""
+    """The use of all principals, and of each one. Every commit passes through here, so function calls are few."""
 
     def __init__(self) -> None:
         self.all = Share()
         self.each: dict[str, Share] = {}
 
     def begin(self, principal: str) -> None:
-        """A transaction is open."""
+        """Counts an open transaction."""
         share = self.each.get(principal) or self._new(principal)
         share.transactions += 1
         self.all.transactions += 1
 
     def stage(self, principal: str, files: int, size: int) -> None:
-        """What an open transaction has staged; negative where it is forgotten."""
+        """Counts the staged entries of an open transaction; negative to remove them."""
         share, everybody = self.each.get(principal) or self._new(principal), self.all
         share.staged_files += files
         share.staged_bytes += size
@@ -49,7 +49,7 @@ class Usage:
         everybody.staged_bytes += size
 
     def end(self, principal: str) -> None:
-        """A transaction is no longer open, and what it had staged is forgotten."""
+        """Removes a transaction that is no longer open, with its staged entries."""
         share = self.each.get(principal) or self._new(principal)
         share.transactions -= 1
         self.all.transactions -= 1
@@ -57,7 +57,7 @@ class Usage:
             del self.each[principal]
 
     def pin(self, principal: str, count: int = 1) -> None:
-        """Negative where they are released."""
+        """Counts pins; negative to remove them."""
         share = self.each.get(principal) or self._new(principal)
         share.pins += count
         self.all.pins += count
@@ -65,12 +65,12 @@ class Usage:
             del self.each[principal]
 
     def use(self, quota: str) -> tuple[int, dict[str, int]]:
-        """What all have, and what each has. Any thread."""
+        """The total, and the use of each principal. Any thread."""
         shares = {name: getattr(share, quota) for name, share in self.each.copy().items()}
         return getattr(self.all, quota), {name: has for name, has in shares.items() if has}
 
     def check(self, limits: Mapping[str, Quota], quota: str, principal: str, amount: int = 1) -> None:
-        """Refuse what would go beyond the quota."""
+        """Refuses a request that would exceed the quota."""
         limit = limits[quota]
         if getattr(self.all, quota) + amount > limit.most:
             raise quotas.refusal(quota, limit.most)
@@ -84,7 +84,7 @@ class Usage:
 
 
 def staged_bytes(entries: Sequence[Entry]) -> int:
-    """About what they take in memory."""
+    """The approximate memory of staged entries."""
     size = 0
     for entry in entries:
         size += ENTRY_BYTES + 2 * (len(entry.path) + len(entry.payload))

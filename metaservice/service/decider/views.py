@@ -1,4 +1,4 @@
-"""What readers see of the tables: frozen views, each published when it is durable. Any thread may look.
+"""Readers' frozen views of the tables, each published when it is durable. Any thread can read them.
 
 The decider has its own `TableState`, which is ahead of the view between a decision and its sync.
 """
@@ -15,8 +15,8 @@ from metaservice.service.decider.names import AnyCase
 class TableView(NamedTuple):
     """A table as of its newest durable version.
 
-    `oldest` is the horizon: versions below it are kept only where somebody holds them. Below `trimmed` lies no commit.
-    The horizon moves on while a reader works: `Views.oldest` has it as it is now.
+    `oldest` is the horizon: lower versions are kept only if something holds them. There are no commits below `trimmed`.
+    The horizon advances while a reader works: `Views.oldest` has the current one.
     """
 
     raw_id: bytes
@@ -28,7 +28,7 @@ class TableView(NamedTuple):
 
 
 class Views:
-    """The newest view of each table. Only the decider publishes, after the sync."""
+    """The newest view of each table. Only the decider publishes them, after the sync."""
 
     def __init__(self) -> None:
         self._tables: dict[str, TableView] = {}
@@ -54,7 +54,7 @@ class Views:
         return self._tables.get(table_id) if table_id is not None else None
 
     def oldest(self, table: TableView) -> int:
-        """The horizon as it is now, however long ago the view was taken."""
+        """The current horizon, however old the view is."""
         return self._tables.get(table.meta.table_id, table).oldest
 
     def publish(self, table: TableView) -> None:
@@ -69,12 +69,12 @@ class Views:
             self._free(before)
 
     def withdraw(self, table_id: str) -> None:
-        """The table was dropped."""
+        """Removes a dropped table."""
         before = self._tables.pop(table_id, None)
         if before is not None:
             self._free(before)
 
     def _free(self, before: TableView) -> None:
-        """The name may be another table's by now."""
+        """Frees the name, unless another table has it by now."""
         if self._names.get(before.meta.name) == before.meta.table_id:
             del self._names[before.meta.name]

@@ -1,4 +1,4 @@
-"""What winners wrote, read from the log when somebody is judged by rows, and kept while there is room."""
+"""The files that winners wrote, read from the log for judging by rows, and cached within a limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metaservice.store.row_records import load_rows
 
 
 class WrittenKept:
-    """Of one state; a state that is built anew begins without."""
+    """The cache of one state; a rebuilt state begins with an empty one."""
 
     def __init__(self, store: Store, payloads: Payloads) -> None:
         self.payloads = payloads
@@ -20,7 +20,7 @@ class WrittenKept:
         self._bytes = 0
 
     def get(self, raw_id: bytes, version: int) -> Written:
-        """What was decided has been flushed before."""
+        """The files of a commit. Earlier decisions have been flushed."""
         known = self._kept.get((raw_id, version))
         if known is not None:
             self._kept.move_to_end((raw_id, version))

@@ -1,1 +1,1 @@
-"""What operators ask for: status, check, backup, restore, the place of the warehouse."""
+"""Use cases of operators: status, check, backup, restore, the location of the warehouse."""

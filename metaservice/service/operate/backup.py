@@ -1,8 +1,8 @@
 """Backups: a copy of the store as of one moment, in a folder of its own, while commits go on.
 
-The decider stands still only while the store's files get second names inside the data folder. Digests, the copy to
-another disk and the manifest are made beside it. The target appears under its name when it is complete; until then,
-and for good when the service dies meanwhile, it is called `….partial` and has no manifest.
+The decider pauses only while the store's files are hard-linked inside the data folder. Digests, the copy to another
+disk and the manifest are made beside it. The target gets its name when it is complete. Until then, and forever if the
+service dies meanwhile, it is called `….partial` and has no manifest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCRATCH = "backup.scratch"
 
 @dataclass(frozen=True, slots=True)
 class BackupPlace:
-    """Where things are, and what they are called."""
+    """The folders of backups, and their names."""
 
     data: Path
     root: Path
@@ -50,7 +50,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What the decider knew while it stood still."""
+    """The decider's state at the pause."""
 
     heads: list[Head]
     epoch: str
@@ -68,7 +68,7 @@ class Backups:
         self._one = threading.Lock()
 
     def backup(self, path: str, request_id: str, *, validate_only: bool) -> Done:
-        """The same request again gets the same answer."""
+        """Makes a backup; the same request again returns the same answer."""
         if not self._one.acquire(blocking=False):
             raise MetaError(ErrorKind.EXHAUSTED, "BACKUP_RUNNING", "one backup at a time")
         try:
@@ -89,7 +89,7 @@ class Backups:
             self._one.release()
 
     def _target(self, path: str) -> Path:
-        """Below the root, whatever links and dots say."""
+        """The target path below the root, after resolving links and dots."""
         if not path or len(path) > limits.BACKUP_PATH_CHARS_MAX or "\x00" in path:
             raise invalid("BACKUP_PATH_INVALID", chars=len(path), most=limits.BACKUP_PATH_CHARS_MAX)
         root = self._place.root.resolve()

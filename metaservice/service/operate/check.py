@@ -1,8 +1,8 @@
-"""A check of the store: the log, replayed, must give the index, and all that refers to something must find it.
+"""A check of the store: the replayed log must equal the index, and every reference must have its target.
 
-It reads one cursor, so commits may go on. Memory doesn't grow with the history: log and index are compared as sums of
-digests; only what belongs to a sum that differs is compared entry by entry. What is remembered of each file of a table
-is its range of row ids.
+It reads one cursor, so commits can go on. Its memory doesn't grow with the history: log and index are compared by sums
+of digests, and only the parts of sums that differ are compared entry by entry. For each file of a table it stores only
+the range of row ids.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STEPS_PER_PROGRESS = 256
 
 @dataclass(slots=True)
 class CheckProgress:
-    """How far a check is, and what it found since it last said so."""
+    """The progress of a check, and its findings since the last report."""
 
     tables: int = 0
     entries: int = 0
@@ -54,7 +54,7 @@ class CheckProgress:
 
 
 class StoreCheck:
-    """One run. `pause` is called every few hundred entries: others need the processor too."""
+    """One run. `pause` is called every few hundred entries, to yield the processor."""
 
     def __init__(self, cursor: StoreCursor, pause: Callable[[], None]) -> None:
         self._cursor = cursor
@@ -66,7 +66,7 @@ class StoreCheck:
         self._steps = 0
 
     def run(self, table_id: str = "") -> Iterator[CheckProgress]:
-        """The whole store, or one table; the last progress is done."""
+        """Checks the whole store, or one table; the last progress is done."""
         chosen = [keys.uuid_bytes(table_id)] if table_id else _list_tables(self._cursor, keys.TABLES)
         for raw_id in chosen:
             if table_id and not _any(self._cursor, keys.table_prefix(raw_id)):
@@ -80,7 +80,7 @@ class StoreCheck:
         yield self._said()
 
     def _part(self, part: Callable[[], Iterator[None]]) -> Iterator[CheckProgress]:
-        """Steps of a part as progress, not too often."""
+        """The steps of a part as progress, not too often."""
         self._found = 0
         for _ in part():
             self._pause()
@@ -145,14 +145,14 @@ class StoreCheck:
         yield from self._other_indexes(raw_id, name)
 
     def _other_indexes(self, raw_id: bytes, name: str) -> Iterator[None]:
-        """Where they are kept: each was added by a release."""
+        """The additional indexes, if the table has them: each was added by a release."""
         if self._spans_kept:
             yield from self._spans(raw_id, name)
         if self._imports_kept:
             yield from check_imports(self._cursor, raw_id, self._problem, self._count)
 
     def _spans(self, raw_id: bytes, name: str) -> Iterator[None]:
-        """What was taken out is found by the versions that held it, and nothing else is."""
+        """Checks that removed entries are indexed by the versions that held them, and nothing else is."""
         spanned = 0
         for one in list_indexed(self._cursor, raw_id):
             if isinstance(one, Indexed) and one.removed:
@@ -179,7 +179,7 @@ class StoreCheck:
         return keys.decode_version(raw) if raw is not None else 0
 
     def _metadata(self, raw_id: bytes, name: str) -> tuple[TableMeta | None, int]:
-        """The latest metadata that can be read, and the version of the latest."""
+        """The latest readable metadata, and the version of the latest."""
         meta, changed = None, NOT_KNOWN
         for key, raw in self._scan(keys.table_prefix(raw_id)):
             _, changed = keys.split_versioned(key)
@@ -193,7 +193,7 @@ class StoreCheck:
         return meta, changed
 
     def _log(self, raw_id: bytes, name: str, kept: Kept) -> Iterator[None]:
-        """Versions without gaps, times that increase, chunks that are all there, counters that are true."""
+        """Checks that versions have no gaps, times increase, chunks are complete and counters correct."""
         times = Beside(
             (keys.split_versioned(key)[1], keys.decode_version(raw))
             for key, raw in self._scan(keys.times_prefix(raw_id))
@@ -228,7 +228,7 @@ class StoreCheck:
     def _beside(
         self, name: str, version: int, commit: LoggedCommit, times: Beside, chunks: Beside, *, first: bool
     ) -> None:
-        """What stands beside a commit: its time, and its entries where they are many."""
+        """Checks the records that belong to a commit: its time, and its entries if they are many."""
         first = first and version > 0  # only then there may be something older
         if times.skip_to(commit.time_us) and not first:
             self._problem("TIME_WITHOUT_COMMIT", table=name, before_version=version)
@@ -261,7 +261,7 @@ class StoreCheck:
             self._problem("TRANSACTION_DISAGREES", table=name, version=version, txn_id=commit.txn_id)
 
     def _find_txn(self, txn_id: str) -> Txn | None:
-        """None where it is not there any more; that it can't be read is told once, by the check of transactions."""
+        """The transaction; None if it is gone. An unreadable one is reported once, by the check of transactions."""
         try:
             raw = self._cursor.get(keys.txn_key(keys.uuid_bytes(txn_id)))
             return None if raw is None else decode_txn(raw)
@@ -315,7 +315,7 @@ class StoreCheck:
     # -- what belongs to no table --------------------------------------------------------------------------------
 
     def _names(self) -> Iterator[None]:
-        """A name for every table that is not dropped, and a table for every name."""
+        """Checks that every live table has a name, and every name a table."""
         named: set[bytes] = set()
         for key, raw_id in self._scan(keys.NAMES):
             name = key[len(keys.NAMES) :].decode(errors="replace")
@@ -352,7 +352,7 @@ class StoreCheck:
                 yield
 
     def _outcomes(self, txn: Txn) -> None:
-        """A commit that was promised is in the log, unless the log is cut above it."""
+        """Checks that an acknowledged commit is in the log, unless the log is cut above it."""
         for outcome in txn.outcomes:
             raw_id = keys.uuid_bytes(outcome.table_id)
             if self._cursor.get(keys.commit_key(raw_id, outcome.version)) is not None:
@@ -382,7 +382,7 @@ class StoreCheck:
                 yield
 
     def _staged(self) -> Iterator[None]:
-        """Staged entries belong to a transaction that is open or lost, in chunks without gaps."""
+        """Checks that staged entries belong to an open or lost transaction, in chunks without gaps."""
         last: tuple[bytes, bytes, int] = (b"", b"", NOT_KNOWN)
         for key, raw in self._scan(keys.STAGED):
             place = keys.split_staged(key)
@@ -422,7 +422,7 @@ class StoreCheck:
 
 
 def _list_tables(cursor: StoreCursor, kind: bytes) -> Iterator[bytes]:
-    """Whose keys of a kind there are: by seeking from table to table, whatever lies between."""
+    """The tables with keys of a kind, found by seeking from table to table."""
     start, end = kind, prefix_end(kind)
     while (found := next(iter(cursor.scan(start, end)), None)) is not None:
         raw_id, _ = keys.split_versioned(found[0])

@@ -20,7 +20,7 @@ Count = Callable[[], bool]
 
 
 def check_entry(cursor: StoreCursor, raw_id: bytes, one: Indexed, problem: Problem) -> None:
-    """Whether both indexes have an external entry."""
+    """Checks that both indexes have an external entry."""
     entry = one.entry
     told = {"table": keys.uuid_text(raw_id), "path": entry.path, "added": one.added}
     if not one.removed and cursor.get(import_of(raw_id, entry)) is None:
@@ -31,7 +31,7 @@ def check_entry(cursor: StoreCursor, raw_id: bytes, one: Indexed, problem: Probl
 
 
 def check_imports(cursor: StoreCursor, raw_id: bytes, problem: Problem, count: Count) -> Iterator[None]:
-    """Whether each import of a table is of a live external entry."""
+    """Checks that each import of a table belongs to a live external entry."""
     prefix = keys.import_prefix(raw_id)
     for key, _ in cursor.scan(prefix, prefix_end(prefix)):
         if not _is_import(cursor, raw_id, key):
@@ -41,7 +41,7 @@ def check_imports(cursor: StoreCursor, raw_id: bytes, problem: Problem, count: C
 
 
 def check_foreign_uses(cursor: StoreCursor, problem: Problem, count: Count) -> Iterator[None]:
-    """Whether each file that an external entry names has that entry; of all tables."""
+    """Checks that each file indexed as a foreign use has that entry; of all tables."""
     prefix = keys.named_prefix(b"")
     for key, _ in cursor.scan(prefix, prefix_end(prefix)):
         try:
@@ -69,7 +69,7 @@ def _is_import(cursor: StoreCursor, raw_id: bytes, key: bytes) -> bool:
 
 
 def _is_held(cursor: StoreCursor, holder: bytes, place: bytes, added: int) -> bool:
-    """Live since that version, or live once."""
+    """Whether it is live since that version, or was live once."""
     live_key = keys.live_prefix(holder) + place
     raw = cursor.get(live_key)
     if raw is not None:

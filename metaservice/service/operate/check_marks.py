@@ -1,4 +1,4 @@
-"""What a check asks of tags and cursors: each is of a table that is there, and of a version that it has."""
+"""The check of tags and cursors: each belongs to an existing table, and to a version of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAMILIES: tuple[tuple[bytes, str, Decode], ...] = (
 
 
 def check_marks(cursor: StoreCursor, problem: Callable[..., None], count: Callable[[], bool]) -> Iterator[None]:
-    """`problem` is told what is wrong; a step is over where `count` says so."""
+    """Calls `problem` for each finding; a step ends where `count` says so."""
     for family, kind, decode in FAMILIES:
         for key, raw in cursor.scan(family, prefix_end(family)):
             _check(cursor, problem, kind, key, raw, decode)

@@ -1,4 +1,4 @@
-"""Row ids that a check compares: the ranges of files, and pairs that are walked beside something else."""
+"""Row ids that a check compares: the ranges of files, and pairs that are walked in parallel."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from metaservice.core.table.model import Entry
 
 
 class Beside:
-    """Pairs in order of their first number, taken along while something else is walked in the same order."""
+    """Pairs in order of their first number, walked in parallel with another sequence in the same order."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
         self._pairs = iter(pairs)
         self._next = next(self._pairs, None)
 
     def skip_to(self, number: int) -> int:
-        """How many lie below it."""
+        """Skips the pairs below a number; returns how many there were."""
         skipped = 0
         while self._next is not None and self._next[0] < number:
             self._next = next(self._pairs, None)
@@ -25,7 +25,7 @@ class Beside:
         return skipped
 
     def take(self, number: int) -> list[int]:
-        """The second numbers beside it."""
+        """The second numbers of the pairs with that first number."""
         found = []
         while self._next is not None and self._next[0] == number:
             found.append(self._next[1])

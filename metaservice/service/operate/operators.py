@@ -1,4 +1,4 @@
-"""For operators: the service in numbers, a check, the release of the purge, their word that the clock is right."""
+"""Use cases of operators: status, checks, release of the purge, confirmation of the clock."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BY_PRINCIPAL = "principal"
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The service in numbers; the wire's GetStatusResponse says what each means."""
+    """The state of the service in numbers; the wire's GetStatusResponse describes the fields."""
 
     version: str
     store_format: int
@@ -178,12 +178,12 @@ class Operators:
         )
 
     def check(self, table_id: str) -> Iterator[CheckProgress]:
-        """As of now, while commits go on."""
+        """Checks the store as of now, while commits go on."""
         cursor = self._decider.state.store.cursor()
         return StoreCheck(cursor, self._pause).run(table_id)
 
     def release_purge(self, *, validate_only: bool) -> str:
-        """On the decider's thread: why the purge had waited."""
+        """On the decider's thread: releases the purge; returns why it had waited."""
         state = self._decider.state
         state.flush()
         reason = read_purge_hold(state.store)
@@ -192,7 +192,7 @@ class Operators:
         return reason
 
     def confirm_clock(self, *, validate_only: bool) -> ClockHold:
-        """On the decider's thread: what was held since the clock jumped."""
+        """On the decider's thread: confirms the clock; returns what was held."""
         return self._guard.confirm(validate_only=validate_only)
 
     def _use(self, quota: str) -> tuple[int, dict[str, int]]:

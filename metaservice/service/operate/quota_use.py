@@ -1,6 +1,6 @@
-"""How much of each quota is used: read where it is counted, when an operator asks, so that a call pays nothing for it.
+"""The use of each quota, read where it is counted when an operator asks, so that calls pay nothing for it.
 
-Of principals only the one that uses most of a quota is shown: there may be thousands, and clients choose the names.
+It shows only the principal that uses most of a quota: there may be thousands, and clients choose the names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Count = Callable[[], tuple[int, Mapping[str, int]]]  # of all together, and by p
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """One quota; the wire's QuotaUse says what each field means."""
+    """One quota; the wire's QuotaUse describes the fields."""
 
     quota: str
     used: int
@@ -32,7 +32,7 @@ class QuotaUses:
         self._counted: dict[str, tuple[Quota, Count]] = {}
 
     def add(self, limits: Mapping[str, Quota], counts: Mapping[str, Count]) -> None:
-        """Who counts what; before anybody asks."""
+        """Registers a counter; called before any request."""
         self._counted.update({name: (limits[name], count) for name, count in counts.items()})
 
     def list(self) -> list[QuotaUse]:

@@ -42,7 +42,7 @@ class Indexed:
 
 @dataclass(slots=True)
 class Kept:
-    """Which commits the log still has, and which of them keep their entries in chunks, without data versions."""
+    """The commits that the log still has, and those that keep their entries in chunks, without data versions."""
 
     oldest: int = NOT_KNOWN
     head: int = NOT_KNOWN
@@ -51,13 +51,13 @@ class Kept:
     dead: set[int] = field(default_factory=set)  # digests of lives that ended at or below the horizon
 
     def bury(self, version: int, removed: Iterable[Removed]) -> None:
-        """What a commit took out."""
+        """Removes the entries that a commit removed."""
         if version <= self.horizon:
             self.dead.update(_life(gone.path, gone.partition, gone.bucket, gone.added) for gone in removed)
 
 
 class Sums:
-    """Adds up digests by group, in any order: where all sums are zero, what was added and subtracted is the same."""
+    """Adds up digests by group, in any order: if all sums are zero, the same entries were added and subtracted."""
 
     def __init__(self) -> None:
         self._sums = [0] * GROUPS
@@ -75,7 +75,7 @@ def group_of(happening: Happening) -> int:
 
 
 def list_commits(cursor: StoreCursor, raw_id: bytes) -> Iterator[tuple[int, LoggedCommit | ValueError]]:
-    """The log in version order; what can't be read is an error in its place."""
+    """The log in version order; an unreadable record is an error in its place."""
     prefix = keys.commits_prefix(raw_id)
     for key, raw in cursor.scan(prefix, prefix_end(prefix)):
         _, version = keys.split_versioned(key)
@@ -97,7 +97,7 @@ def told_by_log(cursor: StoreCursor, raw_id: bytes, kept: Kept) -> Iterator[Happ
 
 
 def list_indexed(cursor: StoreCursor, raw_id: bytes) -> Iterator[Indexed | ValueError]:
-    """The index: what is live, then what was."""
+    """The index: live entries, then past ones."""
     prefix = keys.live_prefix(raw_id)
     for key, raw in cursor.scan(prefix, prefix_end(prefix)):
         yield _indexed(raw_id, key, raw, live=True)
@@ -131,7 +131,7 @@ def _indexed(raw_id: bytes, key: bytes, raw: bytes, *, live: bool) -> Indexed | 
 
 
 def _entries(cursor: StoreCursor, raw_id: bytes, commit: LoggedCommit, version: int) -> Iterator[tuple[Entry, int]]:
-    """What a commit added, with data versions where it says them."""
+    """The entries that a commit added, with data versions if it has them."""
     try:
         for live in commit.list_added():
             yield live.entry, live.data_version

@@ -25,7 +25,7 @@ OPS_PER_BATCH = 1_000
 
 
 def begin_history(store: Store, ident: str, now_us: int) -> History:
-    """Make the store tell a new history; it is not in service."""
+    """Makes the store begin a new history; no service is using it."""
     before = read_history(store)
     after = History(before.counter + 1, ident, now_us, before.service_id)
     cursor = store.cursor()
@@ -40,7 +40,7 @@ def begin_history(store: Store, ident: str, now_us: int) -> History:
 
 
 def list_differences(state: State, heads: Iterable[Head]) -> Iterator[str]:
-    """Where a store is not what its manifest says."""
+    """The differences between a store and its manifest."""
     expected = {head.table_id: head for head in heads}
     for table_id in expected.keys() ^ state.tables.keys():
         yield f"table {table_id} is in one of manifest and store alone"

@@ -1,8 +1,8 @@
-"""The warehouse: the folder that the data files lie below. The service never opens it; workers say where it lies.
+"""The warehouse: the folder above the data files. The service never opens it; workers report its location.
 
-A worker that finds nothing noted proves that the place is right, notes it, puts the mark there, and notes that too.
-From then on a place without the mark is another place, or the file system isn't mounted: nobody but an operator puts
-the mark there again. A restore from a backup begins a history that the mark doesn't name: both may be in use.
+If nothing is recorded, a worker proves that the location is right, records it, sets the mark there, and records that
+too. From then on a location without the mark is another location, or an unmounted file system, and only an operator can
+set the mark again. A restore from a backup begins a history that the mark doesn't name: both may be in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILES: Final = (b"I", b"P", keys.STAGED, keys.DYING, keys.PURGEABLE, keys.DROPPE
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a worker compares the mark with."""
+    """The facts that a worker compares the mark with."""
 
     service_id: str
     epoch: str
@@ -44,7 +44,7 @@ class Warehouses:
         return Known(history.service_id, history.epoch, read_warehouse(state.store), unused)
 
     def put(self, location: str, *, marked: bool, replace: bool) -> Known:
-        """Without `replace` the first location stays, and what is marked stays so."""
+        """Records a location. Without `replace` the first location stays, and a set mark stays set."""
         state = self._decider.state
         state.flush()
         noted = read_warehouse(state.store)

@@ -1,4 +1,4 @@
-"""What followed a version: commit by commit as the log tells it, or as the difference of two snapshots."""
+"""The changes after a version: commit by commit from the log, or as the difference of two snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from metaservice.store.records import decode_commit
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """What one logical commit did, or, without a commit, the difference of two snapshots."""
+    """The changes of one logical commit or, without a commit, the difference of two snapshots."""
 
     commit: CommitSummary | None
     added: list[StoredEntry]
@@ -37,7 +37,7 @@ def log(cursor: StoreCursor, table: TableView, after: int, to: int, on_partition
 
 
 def difference(cursor: StoreCursor, table: TableView, after: int, to: int, on_partitions: Predicate) -> Increment:
-    """What only the snapshot at `to` holds, and what only the one at `after` does."""
+    """The entries that only the snapshot at `to` has, and those that only the snapshot at `after` has."""
     matches = _Matches(table, on_partitions)
     added: dict[tuple[str, int, str, int], StoredEntry] = {}
     removed: dict[tuple[str, int, str, int], StoredEntry] = {}
@@ -56,7 +56,7 @@ def difference(cursor: StoreCursor, table: TableView, after: int, to: int, on_pa
 
 
 class _Matches:
-    """Whether a condition holds for a partition, asked once each."""
+    """Whether a condition holds for a partition, evaluated once each."""
 
     def __init__(self, table: TableView, on_partitions: Predicate) -> None:
         self._partitioning = table.meta.partitioning
@@ -76,7 +76,7 @@ def _move(
     source: dict[tuple[str, int, str, int], StoredEntry],
     target: dict[tuple[str, int, str, int], StoredEntry],
 ) -> None:
-    """Into the target, unless the same entry had gone the other way before."""
+    """Adds an entry to the target, unless the same entry was moved the other way before."""
     for entry in entries:
         identity = (entry.partition, entry.bucket, entry.path, entry.data_version)
         if matches(entry.partition) and source.pop(identity, None) is None:
@@ -97,7 +97,7 @@ def logical_before(cursor: StoreCursor, raw_id: bytes, head: int, count: int) ->
 
 
 def _idle_at_or_before(cursor: StoreCursor, raw_id: bytes, version: int) -> tuple[int, int] | None:
-    """A commit without a time version, and the last one before it that has one."""
+    """A commit without a time version, and the last earlier commit with one."""
     for key, raw in cursor.scan_back(keys.idle_key(raw_id, 0), keys.idle_key(raw_id, version + 1)):
         return keys.decode_version(key[17:]), keys.decode_version(raw)
     return None

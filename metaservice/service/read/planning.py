@@ -1,4 +1,4 @@
-"""Plans of scans and of increments: what a reader needs of a version, in the stored bytes."""
+"""Plans of scans and increments: the stored bytes that a reader of a version needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Planning:
         return Scan(table, cursor, wanted, self._memory)
 
     def _since(self, table: TableView, version: int) -> StoreCursor:
-        """An increment needs all that came after its begin: a version that only a pin holds is not enough."""
+        """An increment needs every commit after its begin: a version that only a pin holds is not enough."""
         cursor = self._decider.state.store.cursor()
         oldest = self._decider.state.views.oldest(table)
         if version < oldest:
@@ -44,7 +44,7 @@ class Planning:
         return cursor
 
     def resolve_commits_ago(self, table: TableView, count: int) -> Resolved:
-        """The logical commit that lies so many before the newest one."""
+        """The logical commit that many before the newest one."""
         if not 0 <= count <= limits.COMMITS_AGO_MAX:
             raise invalid("COMMITS_AGO_INVALID", asked=count, most=limits.COMMITS_AGO_MAX)
         head = table.head
@@ -58,5 +58,5 @@ class Planning:
         return log(self._since(table, after), table, after, to, on_partitions)
 
     def difference(self, table: TableView, after: int, to: int, on_partitions: Predicate) -> Increment:
-        """What only the snapshot at `to` holds, and what only the one at `after` does."""
+        """The entries that only the snapshot at `to` has, and those that only the snapshot at `after` has."""
         return difference(self._since(table, after), table, after, to, on_partitions)

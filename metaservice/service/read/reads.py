@@ -1,4 +1,4 @@
-"""Readers: versions, metadata as it was, live files. Everything is clamped to what is durable."""
+"""Readers: versions, past metadata, live files. Everything is limited to durable state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from metaservice.store.records import decode_commit, decode_table
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A version to read; `time_read_us` where a time was asked for."""
+    """A version to read; for a time, `time_read_us` is the time actually read."""
 
     version: int
     commit_time_us: int
@@ -83,7 +83,7 @@ class Reads:
         return Resolved(version, commit_us, read_us, cut)
 
     def meta_at(self, table: TableView, version: int) -> TableMeta:
-        """The table's metadata as of a version that is durable."""
+        """The table's metadata as of a durable version."""
         if version == table.head:
             return table.meta
         cursor = self._decider.state.store.cursor()

@@ -1,8 +1,8 @@
-"""The plan of a scan: which stored entries a reader of a version needs.
+"""The plan of a scan: the stored entries that a reader of a version needs.
 
-A partition's entries lie together in the index, so a plan seeks from partition to partition and asks the condition on
-partitions once each. An older version adds the spans that held it (`keys.span_key`). The statistics of a partition are
-remembered with the version that they are of; the log brings them to a later one.
+A partition's entries are adjacent in the index, so a plan seeks from partition to partition and evaluates the condition
+on partitions once each. For an older version it adds the spans that held it (`keys.span_key`). The statistics of a
+partition are cached with their version; the log brings them to a later one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class ReadBounds(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """The same for readers that read the same."""
+        """Equal for readers that read the same."""
 
     def read(self, payload: bytes) -> Row: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a plan is asked for."""
+    """A request for a plan."""
 
     version: int
     on_partitions: Predicate = TRUE
@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Explanation:
-    """What a plan left out; complete when its entries are through."""
+    """What a plan left out; complete when all entries were read."""
 
     partitions: int = 0
     partitions_pruned: int = 0
@@ -70,7 +70,7 @@ class Explanation:
 
 
 class Scan:
-    """A plan under way: `entries` once, for one thread; the explanation is complete after it."""
+    """A plan in progress: iterate `entries` once, in one thread; then the explanation is complete."""
 
     def __init__(self, table: TableView, cursor: StoreCursor, wanted: Wanted, memory: StatsMemory) -> None:
         self.version = wanted.version
@@ -109,7 +109,7 @@ class Scan:
         return everything and not self._has_past
 
     def _explained(self) -> Iterator[StoredEntry]:
-        """Every partition is looked at, so that what is left out can be counted."""
+        """Examines every partition, to count what is left out."""
         explanation, wanted = self.explanation, self._wanted
         for conjunct in conjuncts(wanted.on_partitions):
             explanation.blame(conjunct, by_partition=True, files=0)
@@ -136,7 +136,7 @@ class Scan:
         return sum(entry.added <= self.version and not entry.is_delete_set for entry in entries)
 
     def _ruled_out(self, partition: str) -> Predicate | None:
-        """The conjunct that does; TRUE where other partitions were named."""
+        """The conjunct that rules a partition out; TRUE if other partitions were named."""
         wanted = self._wanted
         if wanted.named is not None and partition not in wanted.named:
             return TRUE
@@ -151,7 +151,7 @@ class Scan:
     # -- which partitions ----------------------------------------------------------------------------------------
 
     def _prefixes(self) -> list[str]:
-        """Beginnings of partition texts, zero byte included where they are whole."""
+        """Prefixes of partition texts, with a zero byte if they are complete."""
         wanted, partitioning = self._wanted, self._meta.partitioning
         if wanted.named is not None:
             return sorted(f"{partition}\x00" for partition in wanted.named)
@@ -160,7 +160,7 @@ class Scan:
         return sorted({_text_start(columns, values, partitioning.encode_leading(values)) for values in leading})
 
     def _partitions(self, prefixes: Iterable[str]) -> Iterator[str]:
-        """Those that have or had entries, each once, in the order of their texts."""
+        """Partitions that have or had entries, each once, in the order of their texts."""
         spaces = [keys.live_prefix(self._raw_id)]
         if self._has_past:
             spaces.append(keys.spans_prefix(self._raw_id))
@@ -184,7 +184,7 @@ class Scan:
     # -- one partition -------------------------------------------------------------------------------------------
 
     def _held(self, partition: str) -> Iterator[tuple[bytes, bytes]]:
-        """What may be live at the version: live ones may still be too new."""
+        """Entries that may be live at the version: live ones may still be too new."""
         cursor, raw_id, version = self._cursor, self._raw_id, self.version
         prefix = keys.live_prefix(raw_id, partition)
         yield from cursor.scan(prefix, prefix_end(prefix))
@@ -226,7 +226,7 @@ class Scan:
                 yield entry
 
     def _remembered(self, partition: str) -> Iterator[StoredEntry]:
-        """Of few partitions, also without statistics: one that changes all the time is slow to read from the index."""
+        """Cached entries of few partitions, also without statistics: a partition that changes often is slow to read."""
         part = self._part(partition)
         known = self._recall(part)
         if known is not None:
@@ -243,7 +243,7 @@ class Scan:
             self._memory.keep(part, SeenPartition(self.version, found))
 
     def _pruned(self, partition: str) -> Iterator[StoredEntry]:
-        """An append table: a file hides nothing, and a delete set matters where it may hide rows of a file kept."""
+        """Prunes an append table: files hide nothing; a delete set matters if it may hide rows of a remaining file."""
         failed, fixed = self._wanted.pruning.failed, self._fixed(partition)
         kept, sets = _RowIds(), []
         for seen in self._snapshot(partition).values():
@@ -298,7 +298,7 @@ class Scan:
         return (self._raw_id, partition, bounds.key if bounds is not None else None)
 
     def _snapshot(self, partition: str) -> Mapping[tuple[int, str], Seen]:
-        """The entries with their statistics: those of an earlier plan, brought forward by the log, or read anew."""
+        """The entries with their statistics: cached ones brought forward by the log, or read anew."""
         part = self._part(partition)
         known = self._recall(part)
         if known is not None:
@@ -321,7 +321,7 @@ class Scan:
         return found
 
     def _followed(self, partition: str, known: SeenPartition) -> dict[tuple[int, str], Seen] | None:
-        """An earlier snapshot after the commits since; None where they are too many or not in the log."""
+        """A cached snapshot after the commits since; None if they are too many or not in the log."""
         if not 0 < self.version - known.version <= COMMITS_FOLLOWED_MAX:
             return None
         found = dict(known.entries)
@@ -350,7 +350,7 @@ def _text_start(columns: tuple[tuple[str, str], ...], values: tuple[object, ...]
 
 
 class _RowIds:
-    """Which row ids the files kept may hold, and their lowest data version."""
+    """The row ids that the remaining files may have, and their lowest data version."""
 
     def __init__(self) -> None:
         self._lows, self._highs = array("q"), array("q")
@@ -379,7 +379,7 @@ class _RowIds:
         return place > 0 and self._reach[place - 1] >= entry.row_id_min
 
     def _sort(self) -> list[int]:
-        """By the lowest id; the highest id of each file and all before it."""
+        """Sorts by the lowest id; computes the highest id of each file and all before it."""
         pairs = sorted(zip(self._lows, self._highs, strict=True))
         self._lows = array("q", (low for low, _ in pairs))
         reach, highest = [], -1

@@ -1,4 +1,4 @@
-"""The statistics of the partitions planned last, remembered with the version that they are of."""
+"""A cache of the statistics of recently planned partitions, with their version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from metaservice.core.table.pruning import Row
 
 
 class Seen(NamedTuple):
-    """A stored entry and what its statistics say."""
+    """A stored entry and its statistics."""
 
     raw: bytes
     data_version: int
@@ -26,14 +26,14 @@ Part = tuple[bytes, str, Hashable]  # table, partition, what was read of the sta
 
 
 class SeenPartition(NamedTuple):
-    """What a partition held at a version, by bucket and path. Never changed once made: threads share it."""
+    """The entries of a partition at a version, by bucket and path. Immutable: threads share it."""
 
     version: int
     entries: Mapping[tuple[int, str], Seen]
 
 
 class StatsMemory:
-    """What the statistics of the partitions planned last say. Threads share it."""
+    """The statistics of recently planned partitions. Threads share it."""
 
     def __init__(self, files_max: int = limits.PLAN_FILES_REMEMBERED_MAX) -> None:
         self._parts: LRUCache[Part, SeenPartition] = LRUCache(files_max, getsizeof=_files)
@@ -44,7 +44,7 @@ class StatsMemory:
             return self._parts.get(part)
 
     def keep(self, part: Part, snapshot: SeenPartition) -> None:
-        """The newest of a partition."""
+        """Stores the newest snapshot of a partition."""
         with self._lock, suppress(ValueError):  # larger than all the room
             before = self._parts.get(part)
             if before is None or before.version < snapshot.version:

@@ -1,7 +1,7 @@
-"""The log as readers see it: history backwards, filtered; what follows a version, forwards; transactions.
+"""The log for readers: history backwards, with filters; commits after a version, forwards; transactions.
 
-A page looks at a bounded part of the log. Where that ends before the page is full, the page says where to go on: a
-filter that fits nothing costs many short pages, never one endless one, and never a silent end.
+A page examines a bounded part of the log. If that ends before the page is full, the page says where to continue: a
+filter that matches nothing costs many short pages, never one endless page, and never ends silently.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Token = TypeVar("Token")
 
 @dataclass(frozen=True, slots=True)
 class VersionFilter:
-    """Which commits are asked for: those that fit everything that is set."""
+    """Selects the commits that match every field that is set."""
 
     principal: str = ""
     client: str = ""
@@ -41,7 +41,7 @@ class VersionFilter:
     to_time_us: int | None = None
 
     def fits(self, one: CommitSummary) -> bool:
-        """All but the ranges, which bound what is looked at."""
+        """Whether all fields match, except the ranges, which limit the part of the log that is examined."""
         footprint = one.footprint
         who = footprint.principal
         return (
@@ -56,7 +56,7 @@ class VersionFilter:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage(Generic[Item, Token]):
-    """What was found, and where the next page begins; None: there is none."""
+    """The results, and where the next page begins; None: there is none."""
 
     items: list[Item]
     below: Token | None
@@ -71,7 +71,7 @@ class Timeline:
     def list_versions(
         self, table: TableView, wanted: VersionFilter, below: int | None, count: int
     ) -> HistoryPage[CommitSummary, int]:
-        """Newest first, from below a version on, down to the oldest that is kept."""
+        """Commits, newest first, from below a version down to the oldest that is kept."""
         cursor = self._decider.state.store.cursor()
         oldest = self._decider.state.views.oldest(table)
         if below is not None and below < oldest:
@@ -87,14 +87,14 @@ class Timeline:
         return HistoryPage(found.items, last if last > lowest else None)
 
     def list_transactions(self, fits: Callable[[Txn], bool], below: str, count: int) -> HistoryPage[Txn, str]:
-        """Newest id first, from below an id on."""
+        """Transactions, newest id first, from below an id."""
         end = keys.txn_key(keys.uuid_bytes(below)) if below else prefix_end(keys.TRANSACTIONS)
         cursor = self._decider.call(self._cursor)
         found = _page(cursor.scan_back(keys.TRANSACTIONS, end), decode_txn, fits, count)
         return HistoryPage(found.items, found.below.txn_id if found.below is not None else None)
 
     def follow(self, table: TableView, after: int, to: int) -> Iterator[CommitSummary]:
-        """The commits in (after, to], in order, none missing; `to` is durable."""
+        """The commits in (after, to], in order, without gaps; `to` is durable."""
         cursor = self._decider.state.store.cursor()
         start, end = keys.commit_key(table.raw_id, after + 1), keys.commit_key(table.raw_id, to + 1)
         for _, raw in cursor.scan(start, end):
@@ -107,7 +107,7 @@ class Timeline:
             raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", version=after + 1)
 
     def check_kept(self, table: TableView, version: int) -> None:
-        """GONE where the commit is no longer there."""
+        """Raises GONE if the commit is no longer kept."""
         store = self._decider.state.store
         if version > table.head or store.get(keys.commit_key(table.raw_id, version)) is not None:
             return
@@ -117,7 +117,7 @@ class Timeline:
         raise _retired(version, oldest)
 
     def _cursor(self) -> StoreCursor:
-        """On the decider's thread: by the time that it is answered, all that the cursor sees is durable."""
+        """On the decider's thread: when it is answered, everything that the cursor sees is durable."""
         state = self._decider.state
         state.flush()
         return state.store.cursor()
@@ -132,7 +132,7 @@ def _retired(version: int, oldest: int) -> MetaError:
 
 
 def _range(cursor: StoreCursor, raw_id: bytes, wanted: VersionFilter) -> tuple[int, int]:
-    """The lowest and highest version that versions and times allow; times order commits as versions do."""
+    """The lowest and highest version that the filter's versions and times allow; times order commits as versions do."""
     lowest, highest = wanted.from_version, limits.INTEGER_MAX - 1
     if wanted.to_version is not None:
         highest = min(highest, wanted.to_version)
@@ -154,7 +154,7 @@ def _page(
     fits: Callable[[Item], bool],
     count: int,
 ) -> HistoryPage[Item, Item]:
-    """What fits, until the page is full or enough was looked at; `below` is the last one looked at."""
+    """Matches, until the page is full or enough was examined; `below` is the last version examined."""
     found: list[Item] = []
     looked, looked_bytes = 0, 0
     for _, raw in entries:

@@ -1,1 +1,1 @@
-"""Pins, tags and cursors, the horizon, and what may be deleted."""
+"""Pins, tags and cursors, the horizon, and deletion."""

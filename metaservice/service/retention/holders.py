@@ -1,4 +1,4 @@
-"""Who holds versions below the horizon, and who still has a claim on staged files."""
+"""The holders of versions below the horizon, and the owners of staged files."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def tables_restoring(state: State) -> frozenset[str]:
 
 
 def given_up_us(state: State, txn: Txn, now_us: int) -> int | None:
-    """Since when nobody has had a claim on its files; None where they are somebody else's.
+    """Since when no transaction owns its files; None if another transaction owns them.
 
-    An adopter's claim lasts while it is open; one that ended without a commit leaves them to be purged.
+    An adopter owns them while it is open; an adopter that ended without a commit leaves them to the purge.
     """
     if not txn.adopted_by:
         return txn.end_us

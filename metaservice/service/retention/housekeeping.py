@@ -67,7 +67,7 @@ class TableProgress:
 
 @dataclass(slots=True)
 class Round:
-    """What a round goes by."""
+    """The state of a round."""
 
     now_us: int
     trims: bool
@@ -75,7 +75,7 @@ class Round:
 
 
 class Housekeeping:
-    """Ticks on the decider's thread; `halted` says that the clock is not believed."""
+    """Ticks on the decider's thread; `halted` says that the clock is not trusted."""
 
     def __init__(
         self,
@@ -163,14 +163,14 @@ class Housekeeping:
             self._progress = {key: value for key, value in self._progress.items() if key in self._state.tables}
 
     def _page(self, start: bytes, end: bytes, count: int = limits.TICK_ITEMS_MAX) -> list[tuple[bytes, bytes]]:
-        """What comes next, within the room that is left."""
+        """The next records, within the room left."""
         cursor = self._state.store.cursor()
         found = list(islice(cursor.scan(start, end), max(min(count, self._room), 1))) if start < end else []
         self._room -= 1 + len(found)
         return found
 
     def _pages(self, start: bytes, end: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
-        """All of a range; the caller pauses after each page."""
+        """All records of a range; the caller pauses after each page."""
         while page := self._page(start, end):
             yield page
             start = page[-1][0] + b"\x00"
@@ -190,7 +190,7 @@ class Housekeeping:
             yield
 
     def _move_horizon(self, table: TableState, view: TableView, now_us: int) -> bool:
-        """By what is durable: the version that was current then, and how long versions are kept."""
+        """Moves the horizon, by durable state: the version that was current then, and how long versions are kept."""
         progress = self._progress_of(table)
         retain = retain_us(view.meta.properties)
         if progress.retain_us == retain and now_us < progress.still_us:
@@ -224,7 +224,7 @@ class Housekeeping:
     # -- what is dead --------------------------------------------------------------------------------------------------
 
     def _sweep(self, table_id: str, held: list[int], now_us: int) -> Steps:
-        """Past entries that ended at or below the horizon; those that were held before are looked at when let go."""
+        """Past entries that ended at or below the horizon; held entries are examined when they are released."""
         table = self._state.tables.get(table_id)
         self._room -= 1
         yield
@@ -252,7 +252,7 @@ class Housekeeping:
         progress.swept = horizon
 
     def _bury(self, raw: bytes, key: bytes, entry: Entry, now_us: int, *, marked: bool) -> None:
-        """One life of an entry is over; with its last it goes to the purge list."""
+        """Ends one life of an entry; after its last life it goes to the purge list."""
         batch = self._state.batch
         batch.delete(key)
         if marked:
@@ -269,7 +269,7 @@ class Housekeeping:
         self._list_unless_live(raw, entry, now_us)
 
     def _list_unless_live(self, raw: bytes, entry: Entry, now_us: int) -> None:
-        """The last look before a file may be deleted: whatever the records say of its past, it must not be live."""
+        """The last check before a file can be deleted: whatever its past records say, it must not be live."""
         if self._state.store.get(keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is None:
             self._list(raw, entry, now_us)
 
@@ -291,7 +291,7 @@ class Housekeeping:
         self._drops_wait = waits
 
     def _purge_one_dropped(self, raw: bytes, dropped_us: int, now_us: int) -> Generator[None, None, int]:
-        """Until when there is nothing more to do."""
+        """Purges one dropped table; returns the time until which nothing more is due."""
         metas = keys.table_prefix(raw)
         last = next(iter(self._state.store.cursor().scan_back(metas, prefix_end(metas))), None)
         self._room -= 1
@@ -342,7 +342,7 @@ class Housekeeping:
             yield
 
     def _sweep_lost(self, txn_id: str, staged: bytes, this: Round) -> Steps:
-        """One ended transaction's; those of open ones are their own."""
+        """Sweeps one ended transaction's staged files; open transactions own theirs."""
         if txn_id in self._state.open:
             return
         txn = self._state.find_txn(txn_id)
@@ -378,7 +378,7 @@ class Housekeeping:
     # -- records that nobody can ask for -------------------------------------------------------------------------------
 
     def _trim(self, table_id: str, held: list[int], floors: Mapping[str, int]) -> Steps:
-        """Commits, times and metadata below the floor. Commits go first: what is left says where the floor was."""
+        """Removes commits, times and metadata below the floor. Commits go first: the rest shows where the floor was."""
         table = self._state.tables.get(table_id)
         self._room -= 1
         yield
@@ -404,7 +404,7 @@ class Housekeeping:
         progress.trimmed, progress.trimmed_us = floor, floor_us
 
     def _trim_metadata(self, raw: bytes, floor: int) -> Steps:
-        """The newest record of each schema stays: files outlive the schema that they were written under."""
+        """Keeps the newest record of each schema, because files outlive the schema that they were written under."""
         before: tuple[bytes, int] | None = None
         for page in self._pages(keys.table_prefix(raw), keys.table_key(raw, floor + 1)):
             for key, value in page:
@@ -418,7 +418,7 @@ class Housekeeping:
         return (self._keeping.outcome_keep_ms + limits.OUTCOME_MARGIN_MS) * 1000
 
     def _forget_outcomes(self, now_us: int) -> Steps:
-        """Outcomes whose ids are refused by their age."""
+        """Removes outcomes whose ids are refused for their age."""
         before_us = now_us - self._forget_after_us()
         end = prefix_end(keys.TRANSACTIONS)
         stays: bytes | None = None
@@ -444,5 +444,5 @@ class Housekeeping:
         return True
 
     def _is_staged(self, raw: bytes) -> bool:
-        """Its files are to be swept first: who adopted them stands in its record."""
+        """Whether its files must be swept first; its record names the adopter."""
         return bool(self._page(keys.staged_prefix(raw), prefix_end(keys.staged_prefix(raw)), 1))

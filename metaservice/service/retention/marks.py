@@ -1,4 +1,4 @@
-"""Tags and cursors: named versions, and named places of incremental readers. Runs on the decider's thread."""
+"""Tags and cursors: named versions, and named positions of incremental readers. Runs on the decider's thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Mark = TypeVar("Mark", Tag, Cursor)
 
 @dataclass(frozen=True, slots=True)
 class MarkRequest:
-    """Asks for a tag or a cursor; a version that is None is the head."""
+    """A request for a tag or a cursor; a version that is None is the head."""
 
     table_id: str
     name: str
@@ -47,7 +47,7 @@ class Marks:
     # -- tags ----------------------------------------------------------------------------------------------------------
 
     def create_tag(self, request: MarkRequest, *, move: bool) -> Tag:
-        """A tag that names the version already is answered as it is."""
+        """Creates a tag; an existing tag of the same version is returned unchanged."""
         state = self._state
         state.get_table(request.table_id)
         known = state.marks.tags.get((request.table_id, request.name))
@@ -69,7 +69,7 @@ class Marks:
         return tag
 
     def drop_tag(self, table_id: str, name: str) -> bool:
-        """Whether there was one."""
+        """Drops a tag; returns whether there was one."""
         if (table_id, name) not in self._state.marks.tags:
             return False
         self._state.marks.drop_tag(table_id, name)
@@ -88,7 +88,7 @@ class Marks:
     # -- cursors -------------------------------------------------------------------------------------------------------
 
     def create_cursor(self, request: MarkRequest, *, must_exist: bool) -> tuple[Cursor, bool]:
-        """The cursor, and whether it is new."""
+        """Returns the cursor, and whether it is new."""
         state = self._state
         state.get_table(request.table_id)
         known = state.marks.cursors.get((request.table_id, request.name))
@@ -107,7 +107,7 @@ class Marks:
         return cursor, True
 
     def advance(self, move: CursorMove) -> Cursor:
-        """A repeat of the step that was taken last is answered as it was."""
+        """Advances a cursor; a repeat of the last step returns its first answer."""
         state = self._state
         known = state.marks.cursors.get((move.table_id, move.name))
         if known is not None and move.request_id and known.request_id == move.request_id:
@@ -116,7 +116,7 @@ class Marks:
         return apply_moves(state, [move], self._clocks.now_us())[0]
 
     def drop_cursor(self, table_id: str, name: str) -> bool:
-        """Whether there was one."""
+        """Drops a cursor; returns whether there was one."""
         if (table_id, name) not in self._state.marks.cursors:
             return False
         self._state.marks.drop_cursor(table_id, name)
@@ -124,7 +124,7 @@ class Marks:
         return True
 
     def list_cursors(self, table_id: str, after: tuple[str, str], count: int) -> list[tuple[Cursor, int]]:
-        """Each with how long it goes on keeping; one of another history keeps nothing."""
+        """Cursors, each with its remaining time; a cursor of another history keeps nothing."""
         found = _page(self._state.marks.cursors, table_id, after, count)
         return [(cursor, self.left_ms(cursor)) for cursor in found]
 
@@ -133,7 +133,7 @@ class Marks:
         return cursor.left_ms(self._clocks.now_us()) if is_ours else 0
 
     def _version(self, request: MarkRequest, *, tags_count: bool = True) -> int:
-        """One that is kept for everybody, or that a tag holds."""
+        """A version at or above the horizon, or one that a tag holds."""
         table = self._state.get_table(request.table_id)
         version = table.head if request.version is None else request.version
         if version > table.head:
@@ -146,7 +146,7 @@ class Marks:
 
 
 def check_moves(state: State, moves: Iterable[CursorMove]) -> None:
-    """Refuse steps of cursors that stand elsewhere, or that lead nowhere; nothing is changed."""
+    """Refuses moves of cursors that are elsewhere, or moves to an impossible version; changes nothing."""
     seen: set[tuple[str, str]] = set()
     for move in moves:
         table = state.get_table(move.table_id)
@@ -170,7 +170,7 @@ def check_moves(state: State, moves: Iterable[CursorMove]) -> None:
 
 
 def apply_moves(state: State, moves: Iterable[CursorMove], now_us: int) -> list[Cursor]:
-    """Take steps that were checked."""
+    """Applies moves that were checked."""
     moved = []
     for move in moves:
         known = state.marks.cursors[move.table_id, move.name]

@@ -1,7 +1,7 @@
-"""Pins: leases on versions. Every method runs on the decider's thread, apart from what says otherwise.
+"""Pins: leases on versions. Every method runs on the decider's thread, unless it says otherwise.
 
-A pin keeps its versions readable, even where the horizon passes them; only a version that is not below the horizon can
-be pinned, or one that a tag holds. Pins are durable, their leases are not: these start anew with the service.
+A pin keeps its versions readable, even when the horizon passes them. Only a version at or above the horizon, or one
+that a tag holds, can be pinned. Pins are durable, their leases are not: leases restart with the service.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from metaservice.store.pins import encode_pin
 
 @dataclass(frozen=True, slots=True)
 class PinRequest:
-    """Asks for a pin; a version that is None is the head."""
+    """A request for a pin; a version that is None is the head."""
 
     pin_id: str
     tables: tuple[tuple[str, int | None], ...]
@@ -35,7 +35,7 @@ class PinRequest:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A version that a pin holds, as operators see it."""
+    """A version that a pin holds, for operators."""
 
     pin: Pin
     row: int
@@ -69,7 +69,7 @@ class Pins:
         return self._decider.state
 
     def pin(self, request: PinRequest) -> tuple[Pin, int]:
-        """The pin and the lease granted; a repeat renews."""
+        """Creates a pin; returns it with the granted lease. A repeat renews it."""
         state = self._state
         known = state.pins.pins.get(request.pin_id)
         if known is not None:
@@ -102,7 +102,7 @@ class Pins:
         return min(max(wanted_ms, limits.PIN_LEASE_MS_MIN), limits.PIN_LEASE_MS_MAX)
 
     def renew(self, pin_id: str, lease_ms: int) -> int:
-        """The lease granted from here on."""
+        """Renews a pin; returns the new lease."""
         pin = self._state.pins.pins.get(pin_id)
         if pin is None:
             history = self._state.history
@@ -114,7 +114,7 @@ class Pins:
         return granted_ms
 
     def unpin(self, pin_id: str) -> None:
-        """A pin that is not there has ended already."""
+        """Ends a pin; a missing pin has ended already."""
         if pin_id in self._state.pins.pins:
             self._end(pin_id)
 
@@ -125,7 +125,7 @@ class Pins:
         state.batch.delete(keys.pin_key(keys.uuid_bytes(pin_id)))
 
     def list_held(self, after: tuple[str, int], count: int) -> list[Held]:
-        """By pin id, which is by age as its holder's clock had it."""
+        """Held versions by pin id, which is the order of the holders' clocks."""
         pins, now_us, now_ms = self._state.pins, self._clocks.now_us(), self._clocks.mono_ms()
         found: list[Held] = []
         for pin_id in sorted(each for each in pins.pins if each >= after[0]):
@@ -139,6 +139,6 @@ class Pins:
         return found[:count]
 
     def tick(self, now_ms: int) -> None:
-        """End what ran out."""
+        """Ends expired pins."""
         for pin_id in self._state.pins.ran_out(now_ms):
             self._end(pin_id)

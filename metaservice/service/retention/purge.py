@@ -1,5 +1,7 @@
-"""The purge list: paths that no kept snapshot holds. Runs on the decider's thread, so that what it shows is durable
-before it is answered: a worker deletes by it."""
+"""The purge list: paths that no kept snapshot holds.
+
+It runs on the decider's thread, because workers delete by it: what it returns must be durable before it is answered.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,18 @@ from metaservice.store.port import prefix_end
 
 
 class PurgeList:
-    """Lists what may be deleted, and forgets what was. What any table's external entry names is not listed."""
+    """Lists paths that can be deleted, and removes confirmed ones.
+
+    A path that any table's external entry names is not listed.
+    """
 
     def __init__(self, decider: Decider, halted: Callable[[], bool] = lambda: False) -> None:
-        """`halted` says that the clock is not believed."""
+        """`halted` says that the clock is not trusted."""
         self._decider = decider
         self._halted = halted
 
     def list_paths(self, table_id: str, after: str, count: int) -> list[str]:
-        """Paths of a table, which may have been dropped, in order."""
+        """Paths of a table, live or dropped, in order."""
         state, table = self._decider.state, keys.uuid_bytes(table_id)
         state.flush()
         check_purge(state, halted=self._halted())
@@ -54,14 +59,14 @@ class PurgeList:
         return tables
 
     def confirm(self, table_id: str, paths: Iterable[str]) -> None:
-        """The bytes are gone; paths that are not on the list change nothing."""
+        """Removes deleted paths from the list; paths that are not on it change nothing."""
         table = keys.uuid_bytes(table_id)
         for path in paths:
             self._decider.state.batch.delete(keys.purgeable_key(table, path))
 
 
 def check_purge(state: State, *, halted: bool) -> None:
-    """Refuse what leads to deletions while nothing may be deleted."""
+    """Refuses calls that lead to deletions while nothing may be deleted."""
     if halted:
         raise MetaError(
             ErrorKind.BLOCKED, "CLOCKS_DISAGREE", "the wall clock jumped: nothing is purged until it is confirmed"

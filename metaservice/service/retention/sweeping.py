@@ -38,7 +38,7 @@ ADOPTIONS_MAX: Final = 1_000  # of one file, one after the other; a longer chain
 
 @dataclass(frozen=True, slots=True)
 class SweepPlace:
-    """Where a listing goes on: after a transaction, or after a table that is gone."""
+    """Where a listing continues: after a transaction, or after a dropped table."""
 
     txn_id: str = ""
     table_id: str = ""
@@ -47,7 +47,7 @@ class SweepPlace:
 
 @dataclass(slots=True)
 class SweepPage:
-    """Folders, by table and transaction; `settled` is the transaction up to which nothing has to be looked at again."""
+    """Folders, by table and transaction; `settled` is the transaction up to which nothing has to be checked again."""
 
     folders: list[tuple[str, str]] = field(default_factory=list)
     settled: str = ""
@@ -99,7 +99,7 @@ class Sweeping:
                 return
 
     def _list_tables(self, cursor: StoreCursor, after: str, count: int, page: SweepPage) -> None:
-        """Tables of which nothing is left but that they were there."""
+        """Dropped tables of which only the record of the drop is left."""
         by_us = self._ended_by_us()
         start = keys.dropped_key(keys.uuid_bytes(after)) + b"\x00" if after else keys.DROPPED
         for key, dropped_us in cursor.scan(start, prefix_end(keys.DROPPED)):
@@ -112,7 +112,7 @@ class Sweeping:
                 return
 
     def confirm(self, settled: str) -> None:
-        """On the decider's thread."""
+        """Confirms a sweep. Runs on the decider's thread."""
         state, raw = self._decider.state, keys.uuid_bytes(settled)
         if txn_time_ms(settled) * 1000 > self._ended_by_us():
             raise invalid("TRANSACTION_ID_IN_FUTURE", "no transaction that young is settled", txn_id=settled)
@@ -123,7 +123,7 @@ class Sweeping:
     # -- paths ---------------------------------------------------------------------------------------------------------
 
     def check_paths(self, table_id: str, paths: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Those that are needed, and those that are on the purge list."""
+        """The paths that are needed, and those on the purge list."""
         raw = keys.uuid_bytes(table_id)
         held = self._decider.call(lambda: self._held(raw, paths))
         cursor = self._decider.state.store.cursor()  # after it: what was open a moment ago is held, or in the index
@@ -133,7 +133,7 @@ class Sweeping:
         return sorted(needed), sorted(listed)
 
     def _held(self, raw: bytes, paths: Sequence[str]) -> set[str]:
-        """In the folder of a table that is gone, none: no transaction can begin on it, or go on."""
+        """Held paths. In the folder of a dropped table none is: no transaction can begin or continue there."""
         self._check()
         state = self._decider.state
         state.flush()
@@ -154,7 +154,7 @@ class Sweeping:
         return held
 
     def _is_holding(self, state: State, txn_id: str) -> bool:
-        """Whether a transaction may need what lies in its folder, or one that took its files over."""
+        """Whether a transaction, or one that adopted its files, may need the files in its folder."""
         cursor = state.store.cursor()
         by_us = self._ended_by_us()
         for _ in range(ADOPTIONS_MAX):
@@ -175,18 +175,18 @@ class Sweeping:
 
 
 def _is_staged(cursor: StoreCursor, raw: bytes) -> bool:
-    """Whether entries of a transaction wait to be taken over, or to be put on the purge list."""
+    """Whether entries of a transaction wait for an adoption or for the purge list."""
     staged = keys.staged_prefix(raw)
     return _any(cursor, staged) or _any(cursor, keys.dying_key(staged))
 
 
 def _is_gone(cursor: StoreCursor, raw: bytes) -> bool:
-    """Whether a table was dropped and can't come back."""
+    """Whether a table was dropped and can no longer be undropped."""
     return cursor.get(keys.dropped_key(raw)) is not None and not _any(cursor, keys.table_prefix(raw))
 
 
 def _indexed(cursor: StoreCursor, raw: bytes, paths: set[str]) -> Iterator[str]:
-    """Those of the paths that an entry names, live or past."""
+    """The paths that an entry names, live or past."""
     if not paths:
         return
     live = (keys.path_of_live(key) for key, _ in _scan(cursor, keys.live_prefix(raw)))

@@ -28,7 +28,7 @@ from metaservice.store import keys
 
 
 class Mode(Enum):
-    """What a creation does where the name is taken."""
+    """What to do if the name is taken."""
 
     CREATE = "fails"
     IF_NOT_EXISTS = "takes the table that is there"
@@ -37,7 +37,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """A table as an alteration leaves it, or would: then the head stays."""
+    """A table after an alteration, or as it would be; then the head stays."""
 
     table: TableView
     version: int = 0
@@ -55,7 +55,7 @@ class Catalog:
         self.tables = Tables(decider)
 
     def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableView, bool]:
-        """The table, and whether it was made by this request."""
+        """Returns the table, and whether this request created it."""
         state = self._decider.state
         there = state.names.find(meta.name)
         known = meta.table_id in state.tables
@@ -68,7 +68,7 @@ class Catalog:
         return state.tables[there].view(), False
 
     def create(self, meta: TableMeta, principal: Principal) -> TableState:
-        """Version 0 of a table; the same request again gets the same table."""
+        """Creates version 0 of a table; the same request again gets the same table."""
         state = self._decider.state
         known = state.tables.get(meta.table_id)
         if known is not None:
@@ -101,7 +101,7 @@ class Catalog:
         return table
 
     def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableView, bool]:
-        """What `create_table` would answer; nothing is done."""
+        """The answer that `create_table` would give; changes nothing."""
         state = self._decider.state
         there = state.names.find(meta.name)
         if mode is Mode.CREATE or there is None:
@@ -114,7 +114,7 @@ class Catalog:
         return table.view(), False
 
     def _checked(self, meta: TableMeta) -> TableMeta:
-        """With its namespace as that is written."""
+        """The definition with its namespace as stored."""
         meta.check_size()
         state = self._decider.state
         check_free(state, meta.name)
@@ -126,7 +126,7 @@ class Catalog:
         return replace(meta, name=name)
 
     def _replace(self, table: TableState, wanted: TableMeta, principal: Principal) -> None:
-        """One commit, an OVERWRITE of everything by nothing, that brings the new definition along."""
+        """Replaces a table in one commit: an OVERWRITE of everything with no rows, with the new definition."""
         digest = bytes.fromhex(wanted.digest)
         known = self._decider.state.find_txn(wanted.table_id)
         if known is None:
@@ -144,7 +144,7 @@ class Catalog:
         self.begin_and_commit(begin, CommitRequest(wanted.table_id, (change,), ((None, None),), digest))
 
     def alter(self, request: Alter, *, validate_only: bool) -> Altered:
-        """A transaction of its own: begun and committed in one step."""
+        """Alters a table in a transaction of its own: begun and committed in one step."""
         table = self._decider.state.get_table(request.table_id)
         alteration, meta = request.alteration, table.meta
         is_new = self._decider.state.find_txn(request.txn_id) is None
@@ -168,7 +168,7 @@ class Catalog:
         return Altered(table.view(), txn.outcomes[0].version)
 
     def _with_name(self, alteration: Alteration, table_id: str) -> Alteration:
-        """The same; a name that the table may have, with its namespace as that is written."""
+        """The alteration with a free name, and its namespace as stored."""
         if alteration.name is None:
             return alteration
         name = table_name_in(self._decider.state, alteration.name)
@@ -176,7 +176,7 @@ class Catalog:
         return replace(alteration, name=name)
 
     def begin_and_commit(self, begin: Begin, commit: CommitRequest) -> Txn:
-        """A whole transaction in one step; nothing of it stays where it is refused."""
+        """Runs a whole transaction in one step; a refused one leaves nothing behind."""
         txn = self._transactions.begin(begin)
         try:
             return self._transactions.commit(commit)
@@ -186,7 +186,7 @@ class Catalog:
             raise
 
     def drop(self, table_id: str, *, validate_only: bool) -> int:
-        """How many open transactions ended with it, or would."""
+        """Drops a table; returns the number of open transactions that ended with it, or would."""
         state = self._decider.state
         table = state.get_table(table_id)
         if validate_only:
@@ -201,7 +201,7 @@ class Catalog:
         return ended
 
     def undrop(self, table_id: str) -> TableView:
-        """The table with its history, under its name; a live one is answered as it is."""
+        """Brings back a table with its history under its name; a live table is returned as it is."""
         state = self._decider.state
         if table_id in state.tables:
             return state.tables[table_id].view()

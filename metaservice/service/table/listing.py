@@ -1,4 +1,4 @@
-"""Readers of the catalog: lists of tables, live and dropped, and a table's schemas as they were."""
+"""Reads of the catalog: lists of live and dropped tables, and a table's past schemas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A dropped table, and until when it can be brought back."""
+    """A dropped table, and until when it can be undropped."""
 
     table: TableView
     drop_us: int
@@ -33,15 +33,15 @@ class Dropped:
 
 
 class Tables:
-    """What readers ask of the catalog."""
+    """Readers' questions to the catalog."""
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
 
     def list_live(self, namespace: str, after: str, count: int) -> tuple[list[tuple[str, TableView]], str]:
-        """Live ones by name, and the name after which to go on; empty at the end.
+        """Live tables by name, and the name after which to continue; empty at the end.
 
-        There may be fewer than asked for, though more follow: some come and go while this looks.
+        The result may be shorter than the page although more follow: tables come and go during the listing.
         """
         state = self._decider.state
         prefix = f"{state.namespaces.as_written(namespace) or namespace}." if namespace else ""
@@ -51,7 +51,7 @@ class Tables:
         return live, names[-1] if len(names) == count else ""
 
     def list_dropped(self, namespace: str, after: bytes, count: int) -> tuple[list[Dropped], bytes]:
-        """By id, and where to go on; empty at the end. Looks at a bounded number."""
+        """Dropped tables by id, and where to continue; empty at the end. Examines a bounded number."""
         state = self._decider.state
         prefix = f"{namespace}." if namespace else ""
         start = keys.dropped_key(after) + b"\x00" if after else keys.DROPPED
@@ -71,7 +71,7 @@ class Tables:
         return found, last if more else b""
 
     def find_dropped(self, raw_id: bytes, raw: bytes) -> Dropped | None:
-        """What a record of a drop says; None where nothing is left of the table."""
+        """A dropped table from its record; None if nothing is left of it."""
         state = self._decider.state
         prefix = keys.table_prefix(raw_id)
         if next(iter(state.store.cursor().scan(prefix, prefix_end(prefix))), None) is None:
@@ -79,7 +79,7 @@ class Tables:
         return Dropped(state.load_table(raw_id).view(), keys.decode_version(raw[:8]))
 
     def find_last(self, table: TableView) -> TableView:
-        """A dropped table as it was in the end, as far as it is still there. On the decider's thread."""
+        """A dropped table in its last state, as far as it is kept. On the decider's thread."""
         state = self._decider.state
         state.flush()
         raw = state.store.get(keys.dropped_key(table.raw_id))
@@ -89,11 +89,11 @@ class Tables:
         return dropped.table if dropped is not None else table
 
     def wait_for_durable(self) -> None:
-        """What was read before is durable after."""
+        """Waits until everything read before is durable."""
         self._decider.call(lambda: None)
 
     def at_schema_version(self, table: TableView, schema_version: int) -> TableMeta:
-        """The metadata that came with a schema version."""
+        """The metadata with a schema version."""
         newest = table.meta.schema_version
         if not 1 <= schema_version <= newest:
             raise invalid("SCHEMA_VERSION_INVALID", asked=schema_version, newest=newest)
@@ -104,7 +104,7 @@ class Tables:
         raise MetaError(ErrorKind.CORRUPT, "RECORD_MISSING", schema_version=schema_version)
 
     def list_schemas(self, table: TableView, after: int, count: int) -> list[tuple[int, TableMeta]]:
-        """Each schema version with the version that made it, oldest first."""
+        """Each schema version with the version that introduced it, oldest first."""
         newest = table.meta.schema_version
         cursor = self._decider.state.store.cursor()
         found = (one for one in _schemas(cursor, table, after + 1) if one[1].schema_version <= newest)
@@ -112,7 +112,7 @@ class Tables:
 
 
 def _schemas(cursor: StoreCursor, table: TableView, first: int) -> Iterator[tuple[int, TableMeta]]:
-    """From a schema version on. The first one came with the table: its oldest record has it."""
+    """Schemas from a schema version on. The first one was set at creation: the oldest record has it."""
     if first <= 1:
         metas = keys.table_prefix(table.raw_id)
         for _, raw in cursor.scan(metas, prefix_end(metas)):

@@ -23,7 +23,7 @@ class Namespaces:
         self._clocks = clocks
 
     def create(self, wanted: Namespace, *, if_not_exists: bool) -> tuple[Namespace, bool]:
-        """The namespace, and whether it was made here; the same request again gets the same answer."""
+        """Returns the namespace, and whether this call created it; the same request again gets the same answer."""
         state = self._decider.state
         known = state.namespaces.find(wanted.name)
         if known is not None:
@@ -44,12 +44,12 @@ class Namespaces:
         return get_namespace(self._decider.state, name)
 
     def list_all(self, after: str, count: int) -> list[Namespace]:
-        """By name."""
+        """Namespaces by name."""
         known = self._decider.state.namespaces
         return [known[name] for name in nsmallest(count, (name for name in known if name > after))]
 
     def drop(self, name: str, *, validate_only: bool) -> None:
-        """Refused while tables live in it. Dropped ones don't hold it."""
+        """Drops a namespace; refused while it contains live tables."""
         state = self._decider.state
         name = get_namespace(state, name).name
         inside = [table for table in state.names if table.startswith(f"{name}.")]

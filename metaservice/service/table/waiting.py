@@ -1,7 +1,7 @@
-"""Waiting for a table's next commit, without asking again and again.
+"""Waits for a table's next commit without polling.
 
-The decider rings once a group, whatever the number of waiters; a thread of its own looks who has something to see and
-wakes those. A waiter that has nothing to see sleeps on a lock and costs nothing.
+The decider rings once per group, whatever the number of waiters. A thread of its own finds the waiters with something
+to see and wakes them. A waiter with nothing to see sleeps on a lock and costs nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from metaservice.service.decider.views import Views
 
 
 class Waiter:
-    """Sleeps until it is woken; a wake that comes early is not lost."""
+    """Sleeps until it is woken; an early wake is not lost."""
 
     __slots__ = ("_bell",)
 
@@ -31,7 +31,7 @@ class Waiter:
 
 
 class Bells:
-    """Who waits for which table to go beyond which version."""
+    """Waiters by table, each with the version that the table must pass."""
 
     def __init__(self, views: Callable[[], Views]) -> None:
         self._views = views
@@ -45,12 +45,12 @@ class Bells:
         self._thread.start()
 
     def ring(self) -> None:
-        """Something may have changed. Called on the decider's thread, which goes on at once."""
+        """Signals a possible change. Called on the decider's thread, which continues at once."""
         if self._waiting:
             self._bell.wake()
 
     def wait(self, waiter: Waiter, table_id: str, version: int) -> None:
-        """Until the table goes beyond the version or is gone, the service stops, or somebody wakes the waiter."""
+        """Waits until the table passes the version or is dropped, the service stops, or the waiter is woken."""
         with self._mutex:
             self._waiting[waiter] = (table_id, version)
         try:
@@ -61,7 +61,7 @@ class Bells:
                 del self._waiting[waiter]
 
     def stop(self) -> None:
-        """Wake all, and let nobody sleep any more."""
+        """Wakes all waiters; no one sleeps after this."""
         self.stopping = True
         self._bell.wake()
 
