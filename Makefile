@@ -15,6 +15,8 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(PY) -m pytest -n 2 --dist worksteal
 TYPED := $(wildcard laketx metaservice worker tests benchmarks examples tools)
+JAR_SOURCES := tools/spark_jar.py worker/spark_catalog/pom.xml $(wildcard protos/laketx/v1/*.proto) \
+	$(shell find worker/spark_catalog/src -type f)
 step = @printf '\033[1m%s\033[0m\n' 'check: $(1)'
 
 .PHONY: help
@@ -22,7 +24,7 @@ help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(VENV)/.ready ## make .venv and install into it; does nothing when that is up to date
+setup: $(VENV)/.ready $(VENV)/.spark-jar ## make .venv and install into it; does nothing when that is up to date
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "LakeTX needs Python 3.11 or later: '$(PYTHON)' is not there. Name one: make PYTHON=python3.12" >&2; exit 1; }
@@ -33,6 +35,14 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PIP) setuptools
 	@$(PIP) --no-build-isolation --editable '.[test,spark]'
 	@touch $@
+
+$(VENV)/.spark-jar: $(VENV)/.ready $(JAR_SOURCES)
+	@$(PY) -m tools.spark_jar
+	@touch $@
+
+.PHONY: spark-jar
+spark-jar: $(VENV)/.ready ## build the jar of the Spark catalog, for which it needs a JDK and Maven
+	@$(PY) -m tools.spark_jar --require
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@$(PIP) --no-build-isolation --editable '.[test,spark,bench]'

@@ -295,3 +295,23 @@ def _refuse(kind: str, reason: str, message: str, **facts: str) -> NoReturn:
     from metaservice.client.errors import ErrorKind, build_error  # noqa: PLC0415 - see above
 
     raise build_error(ErrorKind[kind], reason, message, facts)
+
+
+# -- for clients that are no Python ------------------------------------------------------------------------------------
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m metaservice.embedded FOLDER` prints the address of the folder's service; it runs by then."""
+    from metaservice.client import MetaServiceError  # noqa: PLC0415 - see above
+
+    (folder,) = arguments
+    try:
+        sys.stdout.write(f"{find_or_start(folder)}\n")
+    except MetaServiceError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -44,6 +44,11 @@ def fsck_arguments(parser: Parser) -> None:
     parser.add("--quarantine", action="store_true", help="Move strays below _quarantine in the table's folder.")
 
 
+def spark_jar_arguments(parser: Parser) -> None:
+    parser.add("--name", metavar="NAME", default="lake", help="What SQL calls the lake (default lake).")
+    add_warehouse(parser)
+
+
 COMMANDS: Final = (
     Command(
         "purge",
@@ -87,6 +92,18 @@ COMMANDS: Final = (
                     "backup. Only when no other service, and no other history of this one, uses these files."
                 ),
             ),
+        ),
+    ),
+    Command(
+        "spark-jar",
+        "Show the jar of the Spark catalog, and the settings with which a session knows the lake.",
+        later("worker.files.spark_settings", "run_spark_jar", extra="spark"),
+        spark_jar_arguments,
+        details=(
+            "laketx --folder lake spark-jar\n"
+            "laketx --server meta:7070 spark-jar --warehouse s3a://bucket/lake\n"
+            "A line a setting, as spark-defaults.conf takes them. A session must start with the jar: ADD JAR is too\n"
+            "late. See docs/spark-sql.md."
         ),
     ),
     Command(

@@ -432,5 +432,5 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 @contextmanager
 def open_lab(folder: Path, spark: SparkSession | None = None) -> Iterator[LabLake]:
     """A lake of its own."""
-    with LabLake(open_folder(folder), str(folder), spark or shared_session()) as lake:
+    with LabLake(open_folder(folder), str(folder), spark or shared_session(), uri=str(folder)) as lake:
         yield lake

@@ -11,6 +11,8 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
+from worker.base.spark_jar import jar_setting
+
 SMALL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -23,7 +25,7 @@ SMALL: Final = {
 
 def small_session(master: str = "local[2]", more: Mapping[str, str] | None = None) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # of Spark's Python workers
-    return SparkSession.builder.master(master).config(map={**SMALL, **(more or {})}).getOrCreate()
+    return SparkSession.builder.master(master).config(map={**SMALL, **jar_setting(), **(more or {})}).getOrCreate()
 
 
 def shared_session() -> SparkSession:

@@ -13,6 +13,7 @@ from metaservice.client import InvalidError, add_column, drop_column, rename_col
 from metaservice.client.calling import Caller
 from protos.laketx.v1 import catalog_pb2
 from tests.spark.histories import grow
+from tests.spark.lab_tables import COLUMNS, WIDE, row
 from tests.spark.reading import LabLake, LabTable, Row, expected, open_lab, shown, union
 from worker.base.errors import InputError
 from worker.read import merge_on_read, scan
@@ -22,13 +23,6 @@ from worker.read import merge_on_read, scan
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
     with open_lab(tmp_path_factory.mktemp("a lake")) as made:
         yield made
-
-
-COLUMNS = {"id": "bigint", "amount": "double", "status": "string"}
-
-
-def row(number: int, amount: float = 1.0, status: str = "new") -> dict[str, object]:
-    return {"id": number, "amount": amount, "status": status}
 
 
 def test_an_append_table_shows_every_version(lake: LabLake) -> None:
@@ -75,17 +69,6 @@ def test_random_histories(lake: LabLake, monkeypatch: pytest.MonkeyPatch, seed: 
     """What hides what is found out by tasks (seed 0), and here."""
     monkeypatch.setattr(merge_on_read, "threads_here", lambda *_: 2 * seed)
     check(grow(lake, f"history_{seed}_{keyed}", seed, keyed=keyed))
-
-
-WIDE = {
-    "id": "bigint",
-    "a": "int",
-    "b": "int",
-    "c": "string",
-    "price": "decimal(10,2)",
-    "part": "float",
-    "day": "date",
-}
 
 
 @pytest.mark.parametrize("keyed", [False, True])

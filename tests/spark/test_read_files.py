@@ -2,83 +2,27 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from laketx import Lake
-from protos.laketx.v1 import common_pb2
-from tests.spark.reading import Identity, LabLake, LabTable, Row, expected, open_lab, shown
+from tests.spark.lab_tables import Alike, SetsInFiles, WrongSizes, fill, live_files, rows
+from tests.spark.reading import LabLake, LabTable, expected, open_lab, shown
 from tests.spark.stored import live
 from worker.read import merge_on_read, scan
 from worker.read.file_scans import PATHS_ONE_BY_ONE
 
 COLUMNS = {"id": "bigint", "amount": "double"}
-ROWS = 10
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
     with open_lab(tmp_path_factory.mktemp("files")) as made:
         yield made
-
-
-class Alike(LabTable):
-    """Files of as many rows are of one size: nothing in them is packed."""
-
-    def _file(self, *args: Any, **named: Any) -> common_pb2.DataFile:
-        file = super()._file(*args, **named)
-        path = Path(self.folder) / file.path
-        pq.write_table(pq.ParquetFile(path).read(), path, compression="none", use_dictionary=False)
-        file.bytes = path.stat().st_size
-        return file
-
-
-class WrongSizes(Alike):
-    """Its writer counts the bytes of files wrong."""
-
-    def _file(self, *args: Any, **named: Any) -> common_pb2.DataFile:
-        file = super()._file(*args, **named)
-        file.bytes += 1
-        return file
-
-
-class SetsInFiles(LabTable):
-    """Its delete sets are files."""
-
-    def _delete_sets(self, txn_id: str, identities: Sequence[Identity]) -> list[common_pb2.DeleteSet]:
-        sets = super()._delete_sets(txn_id, identities)
-        for one in sets:
-            path = Path(self.folder) / one.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(one.bitmap)
-            one.bytes, one.bitmap = len(one.bitmap), b""
-            one.row_id_min, one.row_id_max = min(identities)[0], max(identities)[0]
-        return sets
-
-
-def rows(first: int, amount: float = 1.0) -> list[Row]:
-    return [{"id": first + at, "amount": amount} for at in range(ROWS)]
-
-
-def fill(table: LabTable, files: int, name: str = "f.parquet") -> None:
-    """Files of one size, another row of each hidden."""
-    keyed = bool(table.meta.primary_key)
-    for number in range(files):
-        first = number * (ROWS - 1 if keyed else ROWS)  # of keys the last of a file comes again in the next
-        table.insert(rows(first, float(number)), name=name)
-    if not keyed:
-        table.delete(table.find(*(number * ROWS + number % ROWS for number in range(files))))
-    assert len({one.file.bytes for one in live_files(table)}) == 1, "their sizes differ"
-
-
-def live_files(table: LabTable) -> list[common_pb2.LiveEntry]:
-    return [one for one in table.lake.client.list_files(table.table_id) if one.HasField("file")]
 
 
 @pytest.mark.parametrize("kind", [Alike, WrongSizes])

@@ -39,6 +39,7 @@ class Lake(Connection):
     create_table, table, tables, rename_table, drop_table, undrop_table,       tables
     import_parquet
     transaction                                                                writes to several tables, all or nothing
+    as_catalog                                                                 the tables in the session's SQL
     spark, close                                                               the session; the end, which `with` brings
     """
 
@@ -198,7 +199,7 @@ def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse
         except BaseException:
             client.close()
             raise
-        return Lake(client, _absolute(warehouse), spark)
+        return Lake(client, _absolute(warehouse), spark, uri=text, user=user)
     if "://" in text:
         raise InputError("ADDRESS_INVALID", f"{text} is neither a folder nor laketx://host:port")
     if isinstance(where, str) and looks_like_address(text) and not Path(text).exists():
@@ -208,6 +209,8 @@ def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse
         open_folder(folder, principal=user, client_name=CLIENT_NAME),
         _absolute(warehouse or str(folder)),
         spark,
+        uri=str(folder),
+        user=user,
     )
 
 

@@ -12,18 +12,24 @@ from pyspark.sql import SparkSession
 
 from metaservice.client import MetaClient
 from worker.base.pins import ReaderPins
-from worker.base.session import active_or_new, python_hint
+from worker.base.session import active_or_new, add_catalog, python_hint
+from worker.base.spark_jar import CATALOG, catalog_settings, find_jar, jar_setting
 from worker.base.warehouse import mark_where_proven
 
 
 class Connection:
     """A lake's connection. Threads can share it, like its Spark session."""
 
-    def __init__(self, client: MetaClient, warehouse: str, spark: SparkSession | None) -> None:
+    def __init__(
+        self, client: MetaClient, warehouse: str, spark: SparkSession | None, *, uri: str = "", user: str = ""
+    ) -> None:
+        """`uri` is the folder, or `laketx://host:port`."""
         self.client = client
         self.warehouse = warehouse.rstrip("/")
         self.pins = ReaderPins(client)
         self._spark = spark
+        self._uri = uri
+        self._user = user
         self._is_looked_at = False
         self._is_marked = False
         self._lock = threading.Lock()
@@ -45,12 +51,24 @@ class Connection:
         """The given session, the active one, or a new one that is created when it is first needed."""
         with self._lock:
             if self._spark is None:
-                self._spark = active_or_new()
+                self._spark = active_or_new({**jar_setting(), **self._catalog(CATALOG)} if find_jar() else {})
             if not self._is_looked_at:
                 self._is_looked_at = True
                 if hint := python_hint(self._spark):
                     warnings.warn(hint, stacklevel=2)
             return self._spark
+
+    def as_catalog(self, name: str = CATALOG) -> str:
+        """Makes the tables known to the session's SQL under the name: `SELECT … FROM lake.shop.orders`.
+
+        A session that `connect` started knows them as `lake`. Another one must have been started with the jar that
+        `laketx spark-jar` tells of.
+        """
+        add_catalog(self.spark, name, self._catalog(name))
+        return name
+
+    def _catalog(self, name: str) -> dict[str, str]:
+        return catalog_settings(name, self._uri, self.warehouse, self._user)
 
     def mark_warehouse(self) -> None:
         """Called before the first write. Leaves the mark that purge and fsck check."""

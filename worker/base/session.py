@@ -2,6 +2,7 @@
 
     settings      changed for a write or a listing of files; restored when their last user is done
     jobs          tags, groups and progress handlers of a thread's jobs, removed when the block ends
+    catalog       a lake's tables under a name in the session's SQL; not removed
     paths         how the session spells the folders of tables; forgotten with the session
 
 In Spark Connect a listing's setting stays, because the server reads it when a job begins, at an unknown time.
@@ -26,9 +27,12 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from metaservice.client import uuid7
+from worker.base.errors import InputError
+from worker.base.spark_jar import CATALOG_CLASS, NO_JAR
 
 OWN_BAR: Final = "spark.ui.showConsoleProgress"
 GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
@@ -39,13 +43,35 @@ _OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?
 Counts = tuple[int, int]  # of tasks: done, and known so far
 
 
-def active_or_new() -> SparkSession:
-    """The session that is active here, or a new one, which shows no progress bar of Spark's own."""
+def active_or_new(settings: Mapping[str, str]) -> SparkSession:
+    """The session that is active here, or a new one, with the settings and without Spark's own progress bar."""
     found = SparkSession.getActiveSession()
     if found is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
-        found = SparkSession.builder.config(OWN_BAR, "false").getOrCreate()
+        found = SparkSession.builder.config(map={OWN_BAR: "false", **settings}).getOrCreate()
     return found
+
+
+def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> None:
+    """Sets up a catalog of tables; a name that stands for another one is refused."""
+    known = {key: spark.conf.get(key, None) for key in settings}
+    if known == settings:
+        return
+    if spark.conf.get(f"spark.sql.catalog.{name}", None) is not None:
+        raise InputError("CATALOG_NAME_TAKEN", f"the session knows another catalog as {name}: give another name")
+    if is_classic(spark) and not _has_class(spark, CATALOG_CLASS):
+        raise InputError("JAR_MISSING", NO_JAR)
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+
+
+def _has_class(spark: SparkSession, name: str) -> bool:
+    jvm: Any = spark._jvm
+    try:
+        jvm.org.apache.spark.util.Utils.classForName(name, False, False)
+    except Py4JJavaError:
+        return False
+    return True
 
 
 def python_hint(spark: SparkSession) -> str:

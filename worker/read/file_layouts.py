@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.field_paths import split_path
 from worker.base.schema import FIELD_ID, columns_schema, quoted
 from worker.base.values import partition_key
 
@@ -145,7 +146,7 @@ def _with_names(kind: t.DataType, paths: Mapping[int, str]) -> t.DataType:
             fields = []
             for one in kind.fields:
                 field_id = one.metadata.get(FIELD_ID, 0)
-                name = paths[field_id].rpartition(".")[2] if field_id in paths else f"_laketx_{field_id}"
+                name = split_path(paths[field_id])[-1] if field_id in paths else f"_laketx_{field_id}"
                 fields.append(t.StructField(name, _with_names(one.dataType, paths), True, one.metadata))
             return t.StructType(fields)
         case t.ArrayType():

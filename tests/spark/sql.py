@@ -1,0 +1,60 @@
+"""A lake's tables in Spark SQL, for tests of the catalog."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.reading import LabTable, shown, union
+from worker.base.connection import Connection
+
+_numbers = itertools.count()
+
+
+def catalog_of(lake: Connection) -> str:
+    """A name that the session knows the lake by, and nothing else."""
+    return lake.as_catalog(f"sql{next(_numbers)}")
+
+
+class SqlReads:
+    """Reads of one lake by SQL."""
+
+    def __init__(self, lake: Connection) -> None:
+        self.spark: SparkSession = lake.spark
+        self.name = catalog_of(lake)
+
+    def __call__(self, statement: str) -> DataFrame:
+        """`{lake}` is the catalog's name."""
+        return self.spark.sql(statement.replace("{lake}", self.name))
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        return shown(self(statement))
+
+    def text(self, statement: str) -> str:
+        """The physical plan."""
+        return str(self(statement)._jdf.queryExecution().executedPlan().toString())
+
+    def tasks(self, statement: str) -> int:
+        """Of the scan."""
+        return int(self(statement).rdd.getNumPartitions())
+
+    def table(self, name: str, version: int | None = None) -> DataFrame:
+        at = "" if version is None else f" VERSION AS OF {version}"
+        return self(f"SELECT * FROM {{lake}}.{name}{at}")
+
+    def check(self, table: LabTable, versions: Sequence[int] | None = None) -> None:
+        """Every version, in one job."""
+        wanted = list(table.at) if versions is None else versions
+        frames = [self.table(table.meta.name, version).selectExpr(f"{version} as _v", "*") for version in wanted]
+        found: dict[int, list[str]] = {version: [] for version in wanted}
+        for one in union(frames).collect():
+            found[one[0]].append(repr(tuple(one)[1:]))
+        for version in wanted:
+            names = [
+                column.name for column in table.lake.client.get_table(table_id=table.table_id, version=version).columns
+            ]
+            expected = [repr(tuple(row[name] for name in names)) for row in table.at[version].values()]
+            assert sorted(found[version]) == sorted(expected), version

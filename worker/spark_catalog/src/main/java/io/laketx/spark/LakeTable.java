@@ -1,0 +1,103 @@
+package io.laketx.spark;
+
+import io.laketx.spark.read.LakeScanBuilder;
+import io.laketx.spark.read.MetadataColumns;
+import io.laketx.spark.read.Snapshot;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A version of a table, as a statement sees it. */
+public final class LakeTable implements Table, SupportsRead, SupportsMetadataColumns {
+  private final String name;
+  private final Snapshot snapshot;
+  private final StructType schema;
+
+  LakeTable(String name, Snapshot snapshot) {
+    this.name = name;
+    this.snapshot = snapshot;
+    schema = WireTypes.schemaOf(snapshot.meta().getColumnsList());
+  }
+
+  public Snapshot snapshot() {
+    return snapshot;
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public String id() {
+    return snapshot.tableId();
+  }
+
+  @Override
+  public String version() {
+    return Long.toString(snapshot.version());
+  }
+
+  @Override
+  @SuppressWarnings("deprecation") // what Spark shows and resolves comes from here, comments included
+  public StructType schema() {
+    return schema;
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    return snapshot.meta().getPartitionColumnsList().stream()
+        .map(column -> Expressions.identity(quoted(column)))
+        .toArray(Transform[]::new);
+  }
+
+  @Override
+  public Constraint[] constraints() {
+    if (!snapshot.isKeyed()) return new Constraint[0];
+    NamedReference[] key =
+        snapshot.meta().getPrimaryKeyList().stream()
+            .map(column -> Expressions.column(quoted(column)))
+            .toArray(NamedReference[]::new);
+    return new Constraint[] {Constraint.primaryKey("primary_key", key).enforced(true).build()};
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    Map<String, String> found = new HashMap<>(snapshot.meta().getPropertiesMap());
+    found.put(TableCatalog.PROP_PROVIDER, "laketx");
+    if (!snapshot.meta().getComment().isEmpty()) found.put(TableCatalog.PROP_COMMENT, snapshot.meta().getComment());
+    return found;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return Set.of(TableCapability.BATCH_READ);
+  }
+
+  @Override
+  public MetadataColumn[] metadataColumns() {
+    return MetadataColumns.of(snapshot);
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new LakeScanBuilder(name, snapshot, schema);
+  }
+
+  private static String quoted(String column) {
+    return "`" + column.replace("`", "``") + "`";
+  }
+}

@@ -1,0 +1,73 @@
+package io.laketx.spark.read;
+
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/** Which rows of a batch are shown. */
+interface Hides {
+  int TOMBSTONE = 1; // in the column _op of delta files
+
+  /** Writes the places of the rows that are shown, and says how many they are. */
+  int shown(ColumnarBatch batch, int[] rows);
+
+  /** Rows at positions of the file, a bit each. */
+  static Hides positions(long[] words, int indexAt) {
+    return (batch, rows) -> {
+      ColumnVector index = batch.column(indexAt);
+      int count = batch.numRows();
+      int shown = 0;
+      for (int row = 0; row < count; row++) {
+        long position = index.getLong(row);
+        int word = (int) (position >> 6);
+        rows[shown] = row;
+        shown += word < words.length ? 1 - (int) ((words[word] >>> position) & 1) : 1;
+      }
+      return shown;
+    };
+  }
+
+  /** Rows by their ids: the file's own, where it has one, or else the first one's and the position. */
+  static Hides ids(RowIds hidden, int ownAt, int indexAt, long first) {
+    return (batch, rows) -> {
+      ColumnVector own = batch.column(ownAt);
+      ColumnVector index = batch.column(indexAt);
+      int count = batch.numRows();
+      int shown = 0;
+      for (int row = 0; row < count; row++) {
+        long id = own.isNullAt(row) ? first + index.getLong(row) : own.getLong(row);
+        if (!hidden.contains(id)) rows[shown++] = row;
+      }
+      return shown;
+    };
+  }
+
+  /** Tombstones. */
+  static Hides tombstones(int opAt) {
+    return (batch, rows) -> {
+      ColumnVector op = batch.column(opAt);
+      int count = batch.numRows();
+      int shown = 0;
+      for (int row = 0; row < count; row++) {
+        if (op.isNullAt(row) || op.getInt(row) != TOMBSTONE) rows[shown++] = row;
+      }
+      return shown;
+    };
+  }
+
+  /** Rows whose keys newer files have, and tombstones. */
+  static Hides keys(KeyTable newer, int[] keysAt, int opAt) {
+    ColumnVector[] keys = new ColumnVector[keysAt.length];
+    return (batch, rows) -> {
+      for (int at = 0; at < keys.length; at++) keys[at] = batch.column(keysAt[at]);
+      ColumnVector op = opAt < 0 ? null : batch.column(opAt);
+      int count = batch.numRows();
+      int shown = 0;
+      newer.turnTo(keys);
+      for (int row = 0; row < count; row++) {
+        boolean isGone = op != null && !op.isNullAt(row) && op.getInt(row) == TOMBSTONE;
+        if (!isGone && !newer.contains(row)) rows[shown++] = row;
+      }
+      return shown;
+    };
+  }
+}

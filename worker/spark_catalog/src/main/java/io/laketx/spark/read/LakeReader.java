@@ -1,0 +1,125 @@
+package io.laketx.spark.read;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.Deque;
+import java.util.List;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.roaringbitmap.RoaringBitmap;
+
+/** What one task reads, file after file and bucket after bucket. */
+final class LakeReader implements PartitionReader<ColumnarBatch> {
+  private final Shape[] shapes;
+  private final Deque<Unit> units;
+  private final Deque<Opening> files = new ArrayDeque<>();
+  private ShownFile open;
+
+  LakeReader(Shape[] shapes, LakePartition partition) {
+    this.shapes = shapes;
+    units = new ArrayDeque<>(partition.units());
+  }
+
+  /** A file that is read next, and what of it is not shown. */
+  private record Opening(FileTask task, Hides hides) {}
+
+  @Override
+  public boolean next() throws IOException {
+    while (open == null || !open.next()) {
+      close();
+      while (files.isEmpty()) {
+        if (units.isEmpty()) return false;
+        unfold(units.poll());
+      }
+      Opening file = files.poll();
+      open = new ShownFile(shapes[file.task.shape()], file.task, file.hides);
+    }
+    return true;
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return open.get();
+  }
+
+  @Override
+  public void close() throws IOException {
+    if (open != null) open.close();
+    open = null;
+  }
+
+  private void unfold(Unit unit) throws IOException {
+    if (unit instanceof FileTask file) files.add(new Opening(file, hidesOf(file)));
+    else unfoldBucket((BucketTask) unit);
+  }
+
+  private Hides hidesOf(FileTask file) {
+    Shape shape = shapes[file.shape()];
+    if (file.hiddenIds() != null) {
+      return Hides.ids(RowIds.read(file.hiddenIds()), shape.ownIds(), shape.index(), file.firstRowId());
+    }
+    if (file.hiddenPositions() != null) {
+      BitSet bits = new BitSet();
+      bitmapOf(file.hiddenPositions()).forEach((int position) -> bits.set(position));
+      return Hides.positions(bits.toLongArray(), shape.index());
+    }
+    return shape.op() < 0 ? null : Hides.tombstones(shape.op());
+  }
+
+  private static RoaringBitmap bitmapOf(byte[] bytes) {
+    RoaringBitmap found = new RoaringBitmap();
+    try {
+      found.deserialize(ByteBuffer.wrap(bytes));
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    return found;
+  }
+
+  // -- a bucket whose files hide rows of each other
+
+  private void unfoldBucket(BucketTask bucket) throws IOException {
+    KeyTable newer = KeyTable.of(shapes[bucket.newerKeys().get(0).shape()].keyTypes());
+    List<Opening> openings = new ArrayList<>();
+    for (int at = 0; at < bucket.newer().size(); at++) {
+      FileTask file = bucket.newer().get(at);
+      BitSet hidden = new BitSet();
+      long rows = readKeys(bucket.newerKeys().get(at), newer, hidden);
+      if (hidden.cardinality() == rows) continue;
+      Hides hides = hidden.isEmpty() ? null : Hides.positions(hidden.toLongArray(), shapes[file.shape()].index());
+      openings.add(new Opening(file, hides));
+    }
+    for (FileTask file : bucket.lowest()) {
+      Shape shape = shapes[file.shape()];
+      openings.add(new Opening(file, Hides.keys(newer, shape.keys(), shape.op())));
+    }
+    files.addAll(openings);
+  }
+
+  /** Adds a file's keys; a row is hidden where its key was there already, and where it is a tombstone. How many rows. */
+  private long readKeys(FileTask file, KeyTable newer, BitSet hidden) throws IOException {
+    Shape shape = shapes[file.shape()];
+    ColumnVector[] keys = new ColumnVector[shape.keys().length];
+    int position = 0;
+    try (PartitionReader<ColumnarBatch> reader = shape.parquet().open(file.path(), 0, FileTask.ALL)) {
+      while (reader.next()) {
+        ColumnarBatch batch = reader.get();
+        for (int at = 0; at < keys.length; at++) keys[at] = batch.column(shape.keys()[at]);
+        ColumnVector op = shape.op() < 0 ? null : batch.column(shape.op());
+        newer.turnTo(keys);
+        int count = batch.numRows();
+        for (int row = 0; row < count; row++, position++) {
+          boolean isNew = newer.add(row);
+          boolean isGone = op != null && !op.isNullAt(row) && op.getInt(row) == Hides.TOMBSTONE;
+          if (!isNew || isGone) hidden.set(position);
+        }
+      }
+    }
+    return position;
+  }
+}

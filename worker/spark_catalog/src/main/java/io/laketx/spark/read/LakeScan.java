@@ -1,0 +1,172 @@
+package io.laketx.spark.read;
+
+import io.laketx.spark.service.LakeException;
+import io.laketx.spark.service.RefusalKind;
+import io.laketx.v1.DataFile;
+import io.laketx.v1.LiveEntry;
+import io.laketx.v1.Predicate;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
+import java.util.OptionalLong;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.StructType;
+
+/** A read of a snapshot. It is planned once, when Spark first asks how large it is or what to do. */
+public final class LakeScan implements Scan, Batch, SupportsReportStatistics {
+  private static final long NO_LIMIT = Long.MAX_VALUE;
+  private static final long ROW_OVERHEAD_BYTES = 8;
+
+  private final String table;
+  private final Snapshot snapshot;
+  private final StructType whole;
+  private final StructType required;
+  private final Filter[] filters;
+  private final long limit;
+  private List<LiveEntry> entries;
+  private PlannedScan planned;
+
+  LakeScan(String table, Snapshot snapshot, StructType whole, StructType required, Filter[] filters, long limit) {
+    this.table = table;
+    this.snapshot = snapshot;
+    this.whole = whole;
+    this.required = required;
+    this.filters = filters;
+    this.limit = limit;
+  }
+
+  static long noLimit() {
+    return NO_LIMIT;
+  }
+
+  public Snapshot snapshot() {
+    return snapshot;
+  }
+
+  /** What was asked of the rows, for whoever declares it as read. */
+  public Filter[] filters() {
+    return filters;
+  }
+
+  @Override
+  public StructType readSchema() {
+    return required;
+  }
+
+  @Override
+  public String description() {
+    String pushed = filters.length == 0 ? "" : ", filters " + Arrays.toString(filters);
+    return table + " version " + snapshot.version() + pushed + (limit == NO_LIMIT ? "" : ", limit " + limit);
+  }
+
+  @Override
+  public Scan.ColumnarSupportMode columnarSupportMode() {
+    return Scan.ColumnarSupportMode.SUPPORTED;
+  }
+
+  @Override
+  public Batch toBatch() {
+    return this;
+  }
+
+  /** The entries that the service planned. */
+  public synchronized List<LiveEntry> entries() {
+    if (entries == null) {
+      entries = plan(Conditions.of(filters, snapshot.meta()));
+    }
+    return entries;
+  }
+
+  /** What the service can't take as a condition is left to Spark: to read more is right. */
+  private List<LiveEntry> plan(Predicate condition) {
+    try {
+      return Plan.of(snapshot, condition);
+    } catch (LakeException error) {
+      if (condition == null || error.kind() != RefusalKind.INVALID) throw error;
+      return Plan.of(snapshot, null);
+    }
+  }
+
+  private synchronized PlannedScan planned() {
+    if (planned == null) planned = new PlannedScan(snapshot, required, filters, entries());
+    return planned;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    List<Unit> units = planned().units();
+    if (limit != NO_LIMIT) units = enough(units);
+    return Tasks.of(units);
+  }
+
+  /** As many as show so many rows for sure. */
+  private List<Unit> enough(List<Unit> units) {
+    List<Unit> found = new ArrayList<>();
+    long shown = 0;
+    for (Unit one : units) {
+      if (shown >= limit) break;
+      found.add(one);
+      shown += one.shownMin();
+    }
+    return found;
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return new LakeReaderFactory(planned().shapes());
+  }
+
+  /** By the columns that are read; hidden rows count, unless delete sets say how many they are. */
+  @Override
+  public Statistics estimateStatistics() {
+    long rows = 0;
+    long bytes = 0;
+    for (LiveEntry one : entries()) {
+      if (one.hasFile()) {
+        DataFile file = one.getFile();
+        rows += Math.max(file.getRows() - 2 * file.getTombstones(), 0);
+        bytes += file.getBytes();
+      } else {
+        rows -= one.getDeleteSet().getRows();
+      }
+    }
+    double share = (double) (required.defaultSize() + ROW_OVERHEAD_BYTES) / (whole.defaultSize() + ROW_OVERHEAD_BYTES);
+    OptionalLong rowsShown = OptionalLong.of(Math.min(Math.max(rows, 0), limit));
+    OptionalLong bytesRead = OptionalLong.of((long) Math.ceil(bytes * Math.min(share, 1.0)));
+    return new Statistics() {
+      @Override
+      public OptionalLong sizeInBytes() {
+        return bytesRead;
+      }
+
+      @Override
+      public OptionalLong numRows() {
+        return rowsShown;
+      }
+    };
+  }
+
+  /** Spark reads once what it finds twice in a statement. */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof LakeScan scan
+        && scan.snapshot.tableId().equals(snapshot.tableId())
+        && scan.snapshot.version() == snapshot.version()
+        && scan.snapshot.service() == snapshot.service()
+        && scan.required.equals(required)
+        && Arrays.equals(scan.filters, filters)
+        && scan.limit == limit;
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(snapshot.tableId(), snapshot.version(), required, Arrays.hashCode(filters), limit);
+  }
+}

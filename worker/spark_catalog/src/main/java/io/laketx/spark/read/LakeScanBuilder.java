@@ -1,0 +1,59 @@
+package io.laketx.spark.read;
+
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.StructType;
+
+/** What Spark asks of a snapshot: which columns, which rows, how many. */
+public final class LakeScanBuilder
+    implements SupportsPushDownRequiredColumns, SupportsPushDownFilters, SupportsPushDownLimit {
+  private final String table;
+  private final Snapshot snapshot;
+  private final StructType schema;
+  private StructType required;
+  private Filter[] filters = {};
+  private long limit = LakeScan.noLimit();
+
+  public LakeScanBuilder(String table, Snapshot snapshot, StructType schema) {
+    this.table = table;
+    this.snapshot = snapshot;
+    this.schema = schema;
+    required = schema;
+  }
+
+  @Override
+  public void pruneColumns(StructType columns) {
+    required = columns;
+  }
+
+  /** All of them, for files to be left out; Spark still applies each to the rows. */
+  @Override
+  public Filter[] pushFilters(Filter[] asked) {
+    filters = asked;
+    return asked;
+  }
+
+  @Override
+  public Filter[] pushedFilters() {
+    return filters;
+  }
+
+  @Override
+  public boolean pushLimit(int rows) {
+    limit = rows;
+    return true;
+  }
+
+  @Override
+  public boolean isPartiallyPushed() {
+    return true;
+  }
+
+  @Override
+  public Scan build() {
+    return new LakeScan(table, snapshot, schema, required, filters, limit);
+  }
+}

@@ -1,0 +1,38 @@
+package io.laketx.spark.read;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+
+/** What a row tells of itself where it is asked by name: `SELECT _file, * FROM …`. */
+public final class MetadataColumns {
+  /** The id of a row of an append table. */
+  public static final String ROW_ID = "_row_id";
+
+  /** The path of the row's file, as its entry has it. */
+  public static final String FILE = "_file";
+
+  /** The data version of that file, which decides who hides whom. */
+  public static final String VERSION = "_version";
+
+  private MetadataColumns() {}
+
+  public static MetadataColumn[] of(Snapshot snapshot) {
+    List<MetadataColumn> found = new ArrayList<>();
+    if (!snapshot.isKeyed()) {
+      found.add(new Told(ROW_ID, DataTypes.LongType, "the row's id, which stays through updates and compactions"));
+    }
+    found.add(new Told(FILE, DataTypes.StringType, "the data file that holds the row"));
+    found.add(new Told(VERSION, DataTypes.LongType, "the data version of that file"));
+    return found.toArray(MetadataColumn[]::new);
+  }
+
+  private record Told(String name, DataType dataType, String comment) implements MetadataColumn {
+    @Override
+    public boolean isNullable() {
+      return false;
+    }
+  }
+}

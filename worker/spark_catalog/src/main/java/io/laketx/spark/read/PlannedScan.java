@@ -1,0 +1,189 @@
+package io.laketx.spark.read;
+
+import io.laketx.spark.read.Shapes.Beside;
+import io.laketx.v1.DataFile;
+import io.laketx.v1.DeleteSet;
+import io.laketx.v1.FileKind;
+import io.laketx.v1.LiveEntry;
+import io.laketx.v1.Partition;
+import io.laketx.v1.Value;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.Deque;
+import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.StructType;
+import org.roaringbitmap.RoaringBitmap;
+
+/**
+ * A plan's entries as work for tasks: which files are read, what of each is hidden, which must be read together.
+ *
+ * <p>An id in a delete set hides its row, and a key hides older images of itself, in files of the same partition and
+ * bucket whose data version is lower.
+ */
+final class PlannedScan {
+  private static final long LAST_ROW_ID = (1L << 62) - 1;
+  private static final Set<Beside> NOTHING = EnumSet.noneOf(Beside.class);
+
+  private final Snapshot snapshot;
+  private final Shapes shapes;
+  private final List<Unit> units = new ArrayList<>();
+
+  PlannedScan(Snapshot snapshot, StructType required, Filter[] filters, List<LiveEntry> entries) {
+    this.snapshot = snapshot;
+    shapes = new Shapes(snapshot, required, filters);
+    if (snapshot.isKeyed()) addBuckets(entries);
+    else addAppended(entries);
+  }
+
+  List<Unit> units() {
+    return units;
+  }
+
+  Shape[] shapes() {
+    return shapes.all();
+  }
+
+  private static Map<String, Value> keyOf(Partition partition) {
+    Map<String, Value> found = new HashMap<>();
+    partition.getValuesList().forEach(one -> found.put(one.getColumn(), one.getValue()));
+    return found;
+  }
+
+  // -- append tables
+
+  private void addAppended(List<LiveEntry> entries) {
+    Map<Map<String, Value>, List<LiveEntry>> sets = new HashMap<>();
+    Map<Map<String, Value>, List<LiveEntry>> hiding = new LinkedHashMap<>();
+    for (LiveEntry one : entries) {
+      if (one.hasDeleteSet()) {
+        sets.computeIfAbsent(keyOf(one.getDeleteSet().getPartition()), key -> new ArrayList<>()).add(one);
+      }
+    }
+    for (LiveEntry one : entries) {
+      if (!one.hasFile()) continue;
+      Map<String, Value> key = sets.isEmpty() ? null : keyOf(one.getFile().getPartition());
+      if (key != null && sets.containsKey(key)) hiding.computeIfAbsent(key, none -> new ArrayList<>()).add(one);
+      else units.add(clean(one, NOTHING));
+    }
+    hiding.forEach((key, files) -> hide(files, sets.get(key)));
+  }
+
+  /** Newest first: more and more delete sets take part. */
+  private void hide(List<LiveEntry> files, List<LiveEntry> sets) {
+    files.sort(Comparator.comparingLong(LiveEntry::getDataVersion).reversed());
+    sets.sort(Comparator.comparingLong(LiveEntry::getDataVersion).reversed());
+    Deque<LiveEntry> waiting = new ArrayDeque<>(sets);
+    RowIds hidden = new RowIds();
+    for (LiveEntry one : files) {
+      while (!waiting.isEmpty() && waiting.peek().getDataVersion() > one.getDataVersion()) {
+        hidden.addAll(idsOf(waiting.poll().getDeleteSet()));
+      }
+      FileTask task = one.getFile().getCarriesRowIds() ? withoutIds(one, hidden) : withoutPositions(one, hidden);
+      if (task != null) units.add(task);
+    }
+  }
+
+  private FileTask withoutPositions(LiveEntry one, RowIds hidden) {
+    DataFile file = one.getFile();
+    RoaringBitmap positions = hidden.positions(file.getFirstRowId(), file.getRows());
+    if (positions.isEmpty()) return clean(one, NOTHING);
+    long shown = file.getRows() - positions.getLongCardinality();
+    if (shown <= 0) return null;
+    positions.runOptimize();
+    byte[] bytes = new byte[positions.serializedSizeInBytes()];
+    positions.serialize(ByteBuffer.wrap(bytes));
+    return task(one, EnumSet.of(Beside.POSITION), bytes, null, shown);
+  }
+
+  private FileTask withoutIds(LiveEntry one, RowIds hidden) {
+    DataFile file = one.getFile();
+    long first = file.getFirstRowId();
+    long last = first + Math.max(file.getRows(), 1) - 1;
+    boolean areKnown = file.hasRowIdMin() && file.hasRowIdMax();
+    long lowest = areKnown ? Math.min(first, file.getRowIdMin()) : 0;
+    long highest = areKnown ? Math.max(last, file.getRowIdMax()) : Math.max(last, LAST_ROW_ID);
+    RowIds found = hidden.within(lowest, highest);
+    if (found.isEmpty()) return clean(one, NOTHING);
+    return task(one, EnumSet.of(Beside.POSITION, Beside.OWN_IDS), null, found.bytes(), 0);
+  }
+
+  private RowIds idsOf(DeleteSet set) {
+    if (!set.getBitmap().isEmpty()) return RowIds.read(set.getBitmap().toByteArray());
+    String path = snapshot.pathOf(set.getPath());
+    try {
+      return RowIds.read(SparkInternals.readFile(path));
+    } catch (IOException error) {
+      throw new UncheckedIOException("the delete set " + path + " can't be read: " + error.getMessage(), error);
+    }
+  }
+
+  // -- primary-key tables
+
+  private record Bucket(Map<String, Value> partition, int number) {}
+
+  private void addBuckets(List<LiveEntry> entries) {
+    Map<Bucket, List<LiveEntry>> buckets = new LinkedHashMap<>();
+    for (LiveEntry one : entries) {
+      if (!one.hasFile()) continue;
+      Bucket bucket = new Bucket(keyOf(one.getFile().getPartition()), one.getFile().getBucket());
+      buckets.computeIfAbsent(bucket, none -> new ArrayList<>()).add(one);
+    }
+    buckets.values().forEach(this::addBucket);
+  }
+
+  private void addBucket(List<LiveEntry> files) {
+    long lowest = files.stream().mapToLong(LiveEntry::getDataVersion).min().orElseThrow();
+    if (files.stream().allMatch(one -> one.getDataVersion() == lowest)) {
+      // within one version no key comes twice
+      for (LiveEntry one : files) {
+        boolean isDelta = one.getFile().getKind() == FileKind.FILE_KIND_DELTA;
+        units.add(isDelta ? task(one, EnumSet.of(Beside.OP), null, null, 0) : clean(one, NOTHING));
+      }
+      return;
+    }
+    files.sort(Comparator.comparingLong(LiveEntry::getDataVersion).reversed());
+    List<FileTask> newer = new ArrayList<>();
+    List<FileTask> newerKeys = new ArrayList<>();
+    List<FileTask> lowestFiles = new ArrayList<>();
+    for (LiveEntry one : files) {
+      if (one.getDataVersion() == lowest) {
+        lowestFiles.add(task(one, EnumSet.of(Beside.KEYS), null, null, 0));
+      } else {
+        newer.add(task(one, EnumSet.of(Beside.POSITION), null, null, 0));
+        newerKeys.add(task(one, EnumSet.of(Beside.KEYS_ALONE), null, null, 0));
+      }
+    }
+    units.add(new BucketTask(newer, newerKeys, lowestFiles));
+  }
+
+  // -- one file
+
+  private FileTask clean(LiveEntry one, Set<Beside> beside) {
+    return task(one, beside, null, null, one.getFile().getRows());
+  }
+
+  private FileTask task(LiveEntry one, Set<Beside> beside, byte[] positions, byte[] ids, long shownMin) {
+    DataFile file = one.getFile();
+    return new FileTask(
+        shapes.of(file, beside),
+        snapshot.pathOf(file.getPath()),
+        0,
+        FileTask.ALL,
+        file.getBytes(),
+        file.getFirstRowId(),
+        positions,
+        ids,
+        shapes.valuesOf(file, one.getDataVersion()),
+        shownMin);
+  }
+}

@@ -1,0 +1,98 @@
+package io.laketx.spark.read;
+
+import io.laketx.spark.service.Pins;
+import io.laketx.spark.service.Service;
+import io.laketx.v1.Column;
+import io.laketx.v1.DataFile;
+import io.laketx.v1.GetTableRequest;
+import io.laketx.v1.ListSchemasRequest;
+import io.laketx.v1.ListSchemasResponse;
+import io.laketx.v1.SchemaVersion;
+import io.laketx.v1.Table;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/** A version of a table, under the schema of that version. Its files stay for as long as this can be reached. */
+public final class Snapshot {
+  private final Service service;
+  private final Table meta;
+  private final long version;
+  private final Pins.Pin pin;
+  private Map<Long, List<Column>> schemas;
+
+  private Snapshot(Service service, Table meta, long version, Pins.Pin pin) {
+    this.service = service;
+    this.meta = meta;
+    this.version = version;
+    this.pin = pin;
+  }
+
+  /** The newest version, as of a look at the table. */
+  public static Snapshot newest(Service service, Table meta) {
+    return pinned(service, meta, meta.getHeadVersion());
+  }
+
+  /** An older one, under the schema of then. */
+  public static Snapshot at(Service service, Table newest, long version) {
+    if (version == newest.getHeadVersion()) return newest(service, newest);
+    GetTableRequest request =
+        GetTableRequest.newBuilder().setTableId(newest.getTableId()).setVersion(version).build();
+    return pinned(service, service.ask(stubs -> stubs.catalog().getTable(request)).getTable(), version);
+  }
+
+  private static Snapshot pinned(Service service, Table meta, long version) {
+    return new Snapshot(service, meta, version, service.pins().hold(meta.getTableId(), version));
+  }
+
+  public Service service() {
+    return service;
+  }
+
+  public Table meta() {
+    return meta;
+  }
+
+  public long version() {
+    return version;
+  }
+
+  public String tableId() {
+    return meta.getTableId();
+  }
+
+  public boolean isKeyed() {
+    return meta.getPrimaryKeyCount() > 0;
+  }
+
+  /** What keeps the version readable. */
+  Pins.Pin pin() {
+    return pin;
+  }
+
+  /** Where an entry lies: an external one's path is whole. */
+  public String pathOf(String path) {
+    boolean isWhole = path.contains("://") || path.startsWith("/") || path.startsWith("file:");
+    return isWhole ? path : service.address().warehouse() + "/" + meta.getTableId() + "/" + path;
+  }
+
+  /** The table's columns when the file was written. */
+  synchronized List<Column> columnsOf(DataFile file) {
+    if (file.getSchemaVersion() == meta.getSchemaVersion()) return meta.getColumnsList();
+    if (schemas == null) schemas = listSchemas();
+    long oldest = schemas.keySet().stream().min(Long::compare).orElseThrow();
+    return schemas.get(file.getSchemaVersion() == 0 ? oldest : file.getSchemaVersion());
+  }
+
+  private Map<Long, List<Column>> listSchemas() {
+    Map<Long, List<Column>> found = new HashMap<>();
+    ListSchemasRequest.Builder request = ListSchemasRequest.newBuilder().setTableId(meta.getTableId()).setPageSize(1_000);
+    do {
+      ListSchemasRequest page = request.build();
+      ListSchemasResponse answer = service.ask(stubs -> stubs.catalog().listSchemas(page));
+      for (SchemaVersion one : answer.getSchemasList()) found.put(one.getSchemaVersion(), one.getColumnsList());
+      request.setPageToken(answer.getNextPageToken());
+    } while (!request.getPageToken().isEmpty());
+    return found;
+  }
+}

@@ -1,0 +1,136 @@
+package io.laketx.spark.read;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.Serializable;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.paths.SparkPath;
+import org.apache.spark.rdd.InputFileBlockHolder;
+import org.apache.spark.sql.catalyst.CatalystTypeConverters;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.VariantExtraction;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetPartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScan;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.Option;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Map$;
+import scala.collection.immutable.Nil$;
+import scala.collection.immutable.Seq;
+
+/**
+ * All that is used of Spark beyond its public interfaces: its vectorised Parquet reader, and a few conversions. What a
+ * new minor version of Spark changes is mended here.
+ */
+final class SparkInternals {
+  /** A column of this name Spark fills with each row's position in its file. */
+  static final String ROW_INDEX = "_tmp_metadata_row_index";
+
+  private static final String FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled";
+  private static final String VECTORED_IO = "parquet.hadoop.vectored.io.enabled";
+  private static final String[] TURNED_ON = {
+    "spark.sql.parquet.enableVectorizedReader", "spark.sql.parquet.enableNestedColumnVectorizedReader"
+  };
+
+  private SparkInternals() {}
+
+  static SparkSession session() {
+    return (SparkSession) org.apache.spark.sql.SparkSession.active();
+  }
+
+  /** Files of one schema, read in batches whatever the session prefers for its own tables; to be sent to executors. */
+  static final class ParquetFiles implements Serializable {
+    private static final long serialVersionUID = 1;
+
+    private final ParquetPartitionReaderFactory factory;
+
+    private ParquetFiles(ParquetPartitionReaderFactory factory) {
+      this.factory = factory;
+    }
+
+    /** The filters leave out row groups and pages; not every row that they rule out. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    static ParquetFiles of(StructType schema, Filter[] filters, boolean isLocal) {
+      SparkSession spark = session();
+      Map<String, String> options = Map$.MODULE$.<String, String>empty().updated(FIELD_IDS, "true");
+      // on local disks a thread for each range costs more than it saves
+      if (isLocal) options = options.updated(VECTORED_IO, "false");
+      Configuration conf = spark.sessionState().newHadoopConfWithOptions(options);
+      ParquetScan scan =
+          new ParquetScan(
+              spark,
+              conf,
+              null,
+              schema,
+              schema,
+              new StructType(),
+              filters,
+              CaseInsensitiveStringMap.empty(),
+              Option.empty(),
+              (Seq) Nil$.MODULE$,
+              (Seq) Nil$.MODULE$,
+              new VariantExtraction[0]);
+      ParquetPartitionReaderFactory made = (ParquetPartitionReaderFactory) scan.createReaderFactory();
+      SQLConf settings = made.sqlConf().clone();
+      for (String name : TURNED_ON) settings.setConfString(name, "true");
+      return new ParquetFiles(
+          made.copy(
+              settings,
+              made.broadcastedConf(),
+              made.dataSchema(),
+              made.readDataSchema(),
+              made.partitionSchema(),
+              made.filters(),
+              made.aggregation(),
+              made.options()));
+    }
+
+    PartitionReader<ColumnarBatch> open(String path, long start, long length) {
+      SparkPath spelled = SparkPath.fromPath(new Path(path));
+      InputFileBlockHolder.set(spelled.urlEncoded(), start, length);
+      return factory.buildColumnarReader(
+          new PartitionedFile(
+              InternalRow.empty(), spelled, start, length, new String[0], 0L, length, Map$.MODULE$.empty()));
+    }
+  }
+
+  static void closed() {
+    InputFileBlockHolder.unset();
+  }
+
+  /** A value of a filter as Spark keeps it in rows. */
+  static Object toCatalyst(Object value, DataType type) {
+    return CatalystTypeConverters.createToCatalystConverter(type).apply(value);
+  }
+
+  /** The content of a small file beside the data. */
+  static byte[] readFile(String path) throws IOException {
+    Path where = new Path(path);
+    try (InputStream in = where.getFileSystem(session().sessionState().newHadoopConf()).open(where)) {
+      return in.readAllBytes();
+    }
+  }
+
+  /** How many bytes a task should read, of so many in all. */
+  static long splitBytes(long allBytes, long files) {
+    SparkSession spark = session();
+    SQLConf conf = SQLConf.get();
+    long tasks = spark.sparkContext().defaultParallelism();
+    if (conf.filesMinPartitionNum().isDefined()) tasks = ((Number) conf.filesMinPartitionNum().get()).longValue();
+    long each = (allBytes + files * conf.filesOpenCostInBytes()) / Math.max(tasks, 1);
+    return Math.min(conf.filesMaxPartitionBytes(), Math.max(conf.filesOpenCostInBytes(), each));
+  }
+
+  static long openCostBytes() {
+    return SQLConf.get().filesOpenCostInBytes();
+  }
+}

@@ -1,0 +1,49 @@
+package io.laketx.spark.read;
+
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import org.apache.spark.sql.connector.read.InputPartition;
+
+/** Units of work as Spark's tasks: large files are split, small ones read together, as Spark does with its own. */
+final class Tasks {
+  private Tasks() {}
+
+  static InputPartition[] of(List<Unit> units) {
+    long bytes = units.stream().mapToLong(Unit::bytes).sum();
+    long each = SparkInternals.splitBytes(bytes, units.size());
+    List<Unit> parts = new ArrayList<>();
+    for (Unit one : units) {
+      if (one instanceof FileTask file && file.bytes() > each) split(file, each, parts);
+      else parts.add(one);
+    }
+    parts.sort(Comparator.comparingLong(Unit::bytes).reversed());
+    return packed(parts, each);
+  }
+
+  private static void split(FileTask file, long each, List<Unit> parts) {
+    for (long from = 0; from < file.bytes(); from += each) {
+      boolean isLast = from + each >= file.bytes();
+      FileTask part = file.part(from, isLast ? FileTask.ALL - from : each);
+      parts.add(part);
+    }
+  }
+
+  private static InputPartition[] packed(List<Unit> parts, long each) {
+    long openCost = SparkInternals.openCostBytes();
+    List<InputPartition> found = new ArrayList<>();
+    List<Unit> current = new ArrayList<>();
+    long filled = 0;
+    for (Unit one : parts) {
+      if (!current.isEmpty() && filled + one.bytes() > each) {
+        found.add(new LakePartition(List.copyOf(current)));
+        current.clear();
+        filled = 0;
+      }
+      current.add(one);
+      filled += one.bytes() + openCost;
+    }
+    if (!current.isEmpty()) found.add(new LakePartition(List.copyOf(current)));
+    return found.toArray(InputPartition[]::new);
+  }
+}

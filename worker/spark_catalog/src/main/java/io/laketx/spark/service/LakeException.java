@@ -1,0 +1,55 @@
+package io.laketx.spark.service;
+
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * A refusal, in a sentence: the reason is a word that stays, the facts say what is meant, the message what to do.
+ *
+ * <p>It is an IllegalArgumentException because Spark shows that to Python as an error with a message; what it doesn't
+ * know becomes a page of Java.
+ */
+public final class LakeException extends IllegalArgumentException {
+  private static final long serialVersionUID = 1;
+
+  private final RefusalKind kind;
+  private final String reason;
+
+  public LakeException(RefusalKind kind, String reason, String message, Map<String, String> facts) {
+    this(kind, reason, message, facts, null);
+  }
+
+  public LakeException(RefusalKind kind, String reason, String message, Map<String, String> facts, Throwable cause) {
+    super(text(reason, message, facts), cause);
+    this.kind = kind;
+    this.reason = reason;
+  }
+
+  /** What the caller got wrong. */
+  public static LakeException invalid(String reason, String message) {
+    return new LakeException(RefusalKind.INVALID, reason, message, Map.of());
+  }
+
+  public RefusalKind kind() {
+    return kind;
+  }
+
+  public String reason() {
+    return reason;
+  }
+
+  private static String text(String reason, String message, Map<String, String> facts) {
+    StringBuilder text = new StringBuilder(reason);
+    if (!message.isEmpty()) text.append(": ").append(message);
+    if (!facts.isEmpty()) {
+      text.append(" (");
+      String comma = "";
+      for (var one : new TreeMap<>(facts).entrySet()) {
+        text.append(comma).append(one.getKey()).append('=').append(one.getValue());
+        comma = ", ";
+      }
+      text.append(')');
+    }
+    return text.toString();
+  }
+}

@@ -1,0 +1,152 @@
+package io.laketx.spark.service;
+
+import io.laketx.v1.PinVersionsRequest;
+import io.laketx.v1.RenewPinRequest;
+import io.laketx.v1.TableVersion;
+import io.laketx.v1.UnpinRequest;
+import java.lang.ref.Cleaner;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Versions that plans read, so that no purge takes their files: pins, renewed in the background.
+ *
+ * <p>A DataFrame is lazy, and its plan may run again at any time. So a version is held for as long as a plan that reads
+ * it can be reached, and let go when the collector finds that none can. One pin serves all plans that read the same
+ * version. A process that dies renews nothing, and its pins run out.
+ */
+public final class Pins {
+  private static final int PINS_MAX = 1_000;
+  private static final int RENEWALS_PER_LEASE = 3;
+  private static final long LEASE_MS_MIN = 1_000;
+  private static final Logger LOG = LoggerFactory.getLogger(Pins.class);
+  private static final Cleaner CLEANER = Cleaner.create();
+
+  private final Service service;
+  private final Map<Key, Held> held = new LinkedHashMap<>();
+  private ScheduledExecutorService background;
+  private boolean areRenewed;
+
+  Pins(Service service) {
+    this.service = service;
+  }
+
+  private record Key(String tableId, long version) {}
+
+  private static final class Held {
+    final String pinId;
+    long leaseMs;
+    int users;
+
+    Held(String pinId, long leaseMs) {
+      this.pinId = pinId;
+      this.leaseMs = leaseMs;
+    }
+  }
+
+  /** Whoever keeps it keeps the version readable. */
+  public static final class Pin {}
+
+  public Pin hold(String tableId, long version) {
+    Key key = new Key(tableId, version);
+    synchronized (this) {
+      Held found = held.get(key);
+      if (found != null) return use(key, found);
+    }
+    String pinId = Ids.uuid7();
+    TableVersion wanted = TableVersion.newBuilder().setTableId(tableId).setVersion(version).build();
+    PinVersionsRequest request =
+        PinVersionsRequest.newBuilder().setPinId(pinId).addTables(wanted).setPrincipal(service.principal()).build();
+    long leaseMs = service.ask(stubs -> stubs.reads().pinVersions(request)).getLeaseMs();
+    synchronized (this) {
+      Held other = held.get(key);
+      if (other != null) {
+        later(() -> unpin(pinId));
+        return use(key, other);
+      }
+      Held mine = new Held(pinId, leaseMs);
+      held.put(key, mine);
+      if (held.size() > PINS_MAX) {
+        var oldest = held.entrySet().iterator().next();
+        held.remove(oldest.getKey());
+        later(() -> unpin(oldest.getValue().pinId));
+      }
+      if (!areRenewed) renewLater(leaseMs);
+      areRenewed = true;
+      return use(key, mine);
+    }
+  }
+
+  private Pin use(Key key, Held pin) {
+    pin.users++;
+    Pin handle = new Pin();
+    CLEANER.register(handle, () -> letGo(key, pin));
+    return handle;
+  }
+
+  private synchronized void letGo(Key key, Held pin) {
+    if (--pin.users == 0 && held.remove(key, pin)) later(() -> unpin(pin.pinId));
+  }
+
+  // -- in the background
+
+  private synchronized ScheduledExecutorService background() {
+    if (background == null) {
+      background =
+          Executors.newSingleThreadScheduledExecutor(
+              work -> {
+                Thread thread = new Thread(work, "laketx-pins");
+                thread.setDaemon(true);
+                return thread;
+              });
+    }
+    return background;
+  }
+
+  private void later(Runnable work) {
+    background().execute(work);
+  }
+
+  private void renewLater(long leaseMs) {
+    long pauseMs = Math.max(LEASE_MS_MIN, leaseMs) / RENEWALS_PER_LEASE;
+    background().schedule(this::renewAll, pauseMs, TimeUnit.MILLISECONDS);
+  }
+
+  private void renewAll() {
+    List<Map.Entry<Key, Held>> all;
+    synchronized (this) {
+      all = new ArrayList<>(held.entrySet());
+    }
+    long shortest = 60_000;
+    for (var one : all) {
+      Held pin = one.getValue();
+      try {
+        RenewPinRequest request = RenewPinRequest.newBuilder().setPinId(pin.pinId).build();
+        pin.leaseMs = service.askOnce(stubs -> stubs.reads().renewPin(request)).getLeaseMs();
+      } catch (LakeException error) {
+        if (error.kind() == RefusalKind.UNAVAILABLE || error.kind() == RefusalKind.EXHAUSTED) continue;
+        LOG.warn("a version that a plan reads is held no longer: {}", error.getMessage());
+        synchronized (this) {
+          held.remove(one.getKey(), pin);
+        }
+      }
+      shortest = Math.min(shortest, pin.leaseMs);
+    }
+    renewLater(shortest);
+  }
+
+  private void unpin(String pinId) {
+    try {
+      service.askOnce(stubs -> stubs.reads().unpin(UnpinRequest.newBuilder().setPinId(pinId).build()));
+    } catch (LakeException error) {
+      LOG.debug("a pin is left to its lease: {}", error.getMessage());
+    }
+  }
+}

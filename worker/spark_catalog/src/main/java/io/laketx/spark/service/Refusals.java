@@ -1,0 +1,77 @@
+package io.laketx.spark.service;
+
+import com.google.protobuf.Any;
+import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.rpc.ErrorInfo;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import java.util.HashMap;
+import java.util.Map;
+
+/** What the service says in the trailers of a call that it refused. */
+final class Refusals {
+  private static final String DOMAIN = "laketx";
+  private static final String ERROR_INFO = "/google.rpc.ErrorInfo";
+  private static final Metadata.Key<byte[]> DETAILS =
+      Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
+
+  private Refusals() {}
+
+  /** Without details of ours the error is the transport's: its reason is `RPC_` and the code's name. */
+  static LakeException of(StatusRuntimeException error) {
+    Status status = error.getStatus();
+    RefusalKind kind = kindOf(status.getCode());
+    byte[] details = error.getTrailers() == null ? null : error.getTrailers().get(DETAILS);
+    if (details != null) {
+      try {
+        LakeException found = decoded(com.google.rpc.Status.parseFrom(details), kind, error);
+        if (found != null) return found;
+      } catch (InvalidProtocolBufferException unreadable) {
+        error.addSuppressed(unreadable);
+      }
+    }
+    String message = status.getDescription() == null ? "" : status.getDescription();
+    if (status.getCause() != null) message += (message.isEmpty() ? "" : ": ") + status.getCause().getMessage();
+    return new LakeException(kind, "RPC_" + status.getCode(), message, Map.of(), error);
+  }
+
+  private static LakeException decoded(com.google.rpc.Status status, RefusalKind byCode, Throwable cause)
+      throws InvalidProtocolBufferException {
+    for (Any detail : status.getDetailsList()) {
+      if (!detail.getTypeUrl().endsWith(ERROR_INFO)) continue;
+      ErrorInfo info = ErrorInfo.parseFrom(detail.getValue());
+      if (!info.getDomain().equals(DOMAIN)) continue;
+      Map<String, String> facts = new HashMap<>(info.getMetadataMap());
+      String named = facts.remove("kind");
+      String prefix = info.getReason() + ": ";
+      String message = status.getMessage();
+      if (message.startsWith(prefix)) message = message.substring(prefix.length());
+      return new LakeException(named(named, byCode), info.getReason(), message, facts, cause);
+    }
+    return null;
+  }
+
+  private static RefusalKind named(String name, RefusalKind otherwise) {
+    for (RefusalKind one : RefusalKind.values()) {
+      if (one.name().equals(name)) return one;
+    }
+    return otherwise;
+  }
+
+  /** Codes that say nothing about the request count as UNAVAILABLE: whether it arrived is not known. */
+  private static RefusalKind kindOf(Status.Code code) {
+    return switch (code) {
+      case INVALID_ARGUMENT -> RefusalKind.INVALID;
+      case NOT_FOUND -> RefusalKind.NOT_FOUND;
+      case ALREADY_EXISTS -> RefusalKind.ALREADY_EXISTS;
+      case FAILED_PRECONDITION, UNIMPLEMENTED -> RefusalKind.BLOCKED;
+      case OUT_OF_RANGE -> RefusalKind.GONE;
+      case ABORTED -> RefusalKind.STALE;
+      case RESOURCE_EXHAUSTED -> RefusalKind.EXHAUSTED;
+      case PERMISSION_DENIED, UNAUTHENTICATED -> RefusalKind.DENIED;
+      case DATA_LOSS -> RefusalKind.CORRUPT;
+      default -> RefusalKind.UNAVAILABLE;
+    };
+  }
+}
