@@ -1,121 +1,95 @@
-"""What workers add to the `laketx` command. Imported with every command line: no Spark, no Arrow here."""
+"""What workers add to the `laketx` command. Imported when commands are listed: no Spark, no Arrow here."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from metaservice.cli.command import FILE, TABLE, Command, Parser, add_table, add_yes
+import click
+
+from metaservice.cli.command import command, group
+from metaservice.cli.kinds import TABLE
+from metaservice.cli.output import Session
+from metaservice.cli.parameters import asks, table_argument, warehouse_option
 from metaservice.cli.plugins import later
 
 FILE_JOBS: Final = "worker.files.commands"
+PURGE: Final = group("purge", "Delete files that nothing needs any more.")
+WAREHOUSE: Final = group("warehouse", "Show or set whose a warehouse is: what deletes files checks its mark first.")
 
 
-def add_warehouse(parser: Parser) -> None:
-    parser.add(
-        "--warehouse",
-        metavar="PATH",
-        help="Folder or URI that the data files lie below (LAKETX_WAREHOUSE; default: --folder).",
-        completes=FILE,
-    )
-
-
-def purge_arguments(parser: Parser) -> None:
-    parser.add(
-        "table",
-        nargs="?",
-        metavar="TABLE",
-        help="Name or id; a dropped table by its id. Without it all tables.",
-        completes=TABLE,
-    )
-    add_warehouse(parser)
-    add_yes(parser)
-
-
-def adopt_arguments(parser: Parser) -> None:
-    add_warehouse(parser)
-    add_yes(parser)
-
-
-def fsck_arguments(parser: Parser) -> None:
-    add_table(parser)
-    add_warehouse(parser)
-    parser.add("--all", action="store_true", help="Every version that is kept, not the newest and the tagged alone.")
-    parser.add("--no-footers", action="store_true", help="Don't open the files: presence and size alone.")
-    parser.add("--quarantine", action="store_true", help="Move strays below _quarantine in the table's folder.")
-
-
-def spark_jar_arguments(parser: Parser) -> None:
-    parser.add("--name", metavar="NAME", default="lake", help="What SQL calls the lake (default lake).")
-    add_warehouse(parser)
-
-
-COMMANDS: Final = (
-    Command(
-        "purge",
-        "",
-        commands=(
-            Command(
-                "run",
-                "Delete from storage what nothing needs any more.",
-                later(FILE_JOBS, "run_purge", extra="spark"),
-                purge_arguments,
-                details=(
-                    "laketx purge run --dry-run\n"
-                    "laketx --server meta:7070 purge run shop.orders --warehouse s3://bucket/lake --yes\n"
-                    "What is dead the service says, by the metadata (docs/retention.md). A run that was cut off goes\n"
-                    "on with the next one. It ends with 1 where a file could not be deleted, and where the warehouse\n"
-                    "bears no mark of the service (`laketx warehouse show`)."
-                ),
-            ),
-        ),
-    ),
-    Command(
-        "warehouse",
-        "Whose a warehouse is: what deletes files looks at its mark first.",
-        commands=(
-            Command(
-                "show",
-                "Show the warehouse's mark beside what the service says.",
-                later(FILE_JOBS, "run_show_mark", extra="spark"),
-                add_warehouse,
-                details="It ends with 1 where they differ, so that nothing may be purged.",
-            ),
-            Command(
-                "adopt",
-                "Put the service's mark into a warehouse.",
-                later(FILE_JOBS, "run_adopt", extra="spark"),
-                adopt_arguments,
-                details=(
-                    "laketx --server meta:7070 warehouse adopt --warehouse s3://bucket/lake\n"
-                    "Writers put it there by themselves. This is for what they can't know: data of an earlier release\n"
-                    "with files missing, a warehouse that moved without its mark, a service that was restored from a\n"
-                    "backup. Only when no other service, and no other history of this one, uses these files."
-                ),
-            ),
-        ),
-    ),
-    Command(
-        "spark-jar",
-        "Show the jar of the Spark catalog, and the settings with which a session knows the lake.",
-        later("worker.files.spark_settings", "run_spark_jar", extra="spark"),
-        spark_jar_arguments,
-        details=(
-            "laketx --folder lake spark-jar\n"
-            "laketx --server meta:7070 spark-jar --warehouse s3a://bucket/lake\n"
-            "A line a setting, as spark-defaults.conf takes them. A session must start with the jar: ADD JAR is too\n"
-            "late. See docs/spark-sql.md."
-        ),
-    ),
-    Command(
-        "fsck",
-        "Compare a table's metadata with its files, both ways; ends with 7 where they differ.",
-        later(FILE_JOBS, "run_fsck", extra="spark"),
-        fsck_arguments,
-        details=(
-            "laketx fsck shop.orders\n"
-            "laketx fsck shop.orders --all --quarantine\n"
-            "What is found: a word, a path and facts, see docs/operations.md. Nothing is deleted. With `-o json` a\n"
-            "document a line, the last one with the counts."
-        ),
-    ),
+@command("run", PURGE)
+@click.argument(
+    "table", required=False, type=TABLE, help="Name or id of a table (a dropped one by its id); default: all tables."
 )
+@warehouse_option
+@asks
+def run_purge(session: Session, **options: object) -> object:
+    """Delete from storage what nothing needs any more.
+
+    laketx purge run --dry-run
+    laketx --server meta:7070 purge run shop.orders --warehouse s3://bucket/lake --yes
+    The service says what is dead, by the metadata (docs/retention.md). A run that was cut off goes on with the next
+    one. It ends with 1 if a file could not be deleted, or if the warehouse bears no mark of the service
+    (`laketx warehouse show`).
+    """
+    return later(FILE_JOBS, "run_purge", extra="spark")(session, **options)
+
+
+@command("show", WAREHOUSE)
+@warehouse_option
+def run_show_mark(session: Session, **options: object) -> object:
+    """Show the warehouse's mark beside what the service says.
+
+    It ends with 1 if they differ: nothing may be purged then.
+    """
+    return later(FILE_JOBS, "run_show_mark", extra="spark")(session, **options)
+
+
+@command("adopt", WAREHOUSE)
+@warehouse_option
+@asks
+def run_adopt(session: Session, **options: object) -> object:
+    """Put the service's mark into a warehouse.
+
+    laketx --server meta:7070 warehouse adopt --warehouse s3://bucket/lake
+    Writers put it there by themselves. This is for what they can't know: data of an earlier release with files missing,
+    a warehouse that moved without its mark, a service that was restored from a backup. Adopt a warehouse only when no
+    other service, and no other history of this one, uses its files.
+    """
+    return later(FILE_JOBS, "run_adopt", extra="spark")(session, **options)
+
+
+@command("spark-jar")
+@click.option("--name", metavar="NAME", default="lake", help="What SQL calls the lake (default lake).")
+@warehouse_option
+def run_spark_jar(session: Session, **options: object) -> object:
+    """Show the jar of the Spark catalog, and the settings with which a session knows the lake.
+
+    laketx --folder lake spark-jar
+    laketx --server meta:7070 spark-jar --warehouse s3a://bucket/lake
+    It prints one setting a line, as spark-defaults.conf takes them. A session must start with the jar: ADD JAR is too
+    late. See docs/spark-sql.md.
+    """
+    return later("worker.files.spark_settings", "run_spark_jar", extra="spark")(session, **options)
+
+
+@command("fsck")
+@table_argument
+@warehouse_option
+@click.option(
+    "--all", "every", is_flag=True, help="Check every version that is kept, not only the newest and the tagged."
+)
+@click.option("--no-footers", is_flag=True, help="Don't open the files: compare presence and size only.")
+@click.option("--quarantine", is_flag=True, help="Move strays below _quarantine in the table's folder.")
+def run_fsck(session: Session, **options: object) -> object:
+    """Compare a table's metadata with its files, both ways; ends with 7 if they differ.
+
+    laketx fsck shop.orders
+    laketx fsck shop.orders --all --quarantine
+    Each finding is a word, a path and facts (docs/operations.md). Nothing is deleted. With `-o json` it prints one
+    document a line, the last one with the counts.
+    """
+    return later(FILE_JOBS, "run_fsck", extra="spark")(session, **options)
+
+
+COMMANDS: Final = (PURGE, WAREHOUSE, run_spark_jar, run_fsck)

@@ -9,26 +9,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
+import click
 from rich.text import Text
 
-from metaservice.cli.command import Arguments, Command, Parser, seconds, whole
+from metaservice.cli.command import command, group
+from metaservice.cli.kinds import seconds, whole
 from metaservice.cli.output import Session
-from metaservice.cli.table import PROFILES, PROFILES_TEXT
+from metaservice.cli.parameters import PROFILES, PROFILES_TEXT, Run
 from metaservice.cli.values import word
 from metaservice.client import ConflictError, LakeTXError, MetaClient, MetaServiceError, uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
-KINDS: Final = {
-    "appends": "every writer appends to partitions in turn: nobody loses",
-    "mixed": "of ten changes eight append, two overwrite one of many partitions",
-    "contended": "all change one partition: half of the writers insert, half overwrite",
-}
-DETAILS: Final = (
-    "Makes a table of its own and drops it at the end. No data file is written.\n"
-    "The writers share one connection, as threads of a job do."
-)
+DETAILS: Final = """The load makes a table of its own and drops it at the end. No data file is written.
+The writers share one connection, as threads of a job do."""
 PARTITIONS_PER_WRITER: Final = 4
 STRIPES_PER_DOUBLING: Final = 2
 BAR_WIDTH: Final = 30
@@ -124,30 +119,60 @@ def act_contended(writer: Writer, turn: int) -> int:
     return writer.change(common_pb2.OPERATION_INSERT if inserts else common_pb2.OPERATION_OVERWRITE, turn)
 
 
-ACTS: Final = {"appends": act_appends, "mixed": act_mixed, "contended": act_contended}
-assert ACTS.keys() == KINDS.keys()
+class Load(TypedDict):
+    """Options of every load."""
+
+    writers: int
+    lasts_s: float
+    profile: str | None
+    table: str | None
 
 
-def arguments(parser: Parser) -> None:
-    parser.add("--writers", type=whole(1, 1_000), default=8, metavar="N", help="Threads that write (default 8).")
-    parser.add("--seconds", type=seconds(0.1, 86_400), default=5.0, metavar="S", help="How long (default 5).")
-    parser.add("--profile", choices=PROFILES, default="", metavar="NAME", help=f"Which rules judge: {PROFILES_TEXT}.")
-    parser.add("--table", metavar="NAME", help="Name of the table to make; it must not exist (default bench_…).")
+def load_options(run: Run) -> Run:
+    run = click.option("--table", metavar="NAME", help="Name of the new table to make (default bench_…).")(run)
+    run = click.option("--profile", type=PROFILES, metavar="NAME", help=f"Which rules judge: {PROFILES_TEXT}.")(run)
+    run = click.option("--seconds", "lasts_s", type=seconds(0.1, 86_400), default=5.0, help="How long (default 5).")(
+        run
+    )
+    return click.option("--writers", type=whole(1, 1_000), default=8, help="Threads that write (default 8).")(run)
 
 
-def appends_arguments(parser: Parser) -> None:
-    arguments(parser)
-    parser.add("--batch", type=whole(1, 1_000), default=1, metavar="N", help="Appends in one call (default 1).")
+GROUP = group("bench", f"Put a load on the service and measure it.\n\n{DETAILS}")
 
 
-def run(session: Session, args: Arguments) -> None:
-    kind: str = args.kind
-    batch: int = getattr(args, "batch", 1)
-    with session.connect(use_session=True) as client, bench_table(client, args.table, args.profile) as table:
-        partitions = 1 if kind == "contended" else args.writers * PARTITIONS_PER_WRITER
-        session.note(f"{kind}: {args.writers} writers for {args.seconds:g} s on {table.name} …")
-        writers = [Writer(number, client, table.table_id, partitions, batch) for number in range(args.writers)]
-        elapsed_s = load(writers, ACTS[kind], args.seconds)
+@command("appends", GROUP, text=f"Every writer appends to partitions in turn: nobody loses.\n\n{DETAILS}")
+@load_options
+@click.option("--batch", type=whole(1, 1_000), default=1, help="Appends in one call (default 1).")
+def run_appends(session: Session, batch: int, **wanted: Unpack[Load]) -> None:
+    run_load(session, "appends", act_appends, wanted, batch=batch)
+
+
+@command("mixed", GROUP, text=f"Of ten changes, eight append and two overwrite one of many partitions.\n\n{DETAILS}")
+@load_options
+def run_mixed(session: Session, **wanted: Unpack[Load]) -> None:
+    run_load(session, "mixed", act_mixed, wanted)
+
+
+@command(
+    "contended",
+    GROUP,
+    text=f"All change one partition: half of the writers insert, half overwrite.\n\n{DETAILS}",
+)
+@load_options
+def run_contended(session: Session, **wanted: Unpack[Load]) -> None:
+    run_load(session, "contended", act_contended, wanted, partitions=1)
+
+
+def run_load(session: Session, kind: str, act: Act, wanted: Load, *, partitions: int = 0, batch: int = 1) -> None:
+    count, lasts_s = wanted["writers"], wanted["lasts_s"]
+    with (
+        session.connect(use_session=True) as client,
+        bench_table(client, wanted["table"], wanted["profile"] or "") as table,
+    ):
+        session.note(f"{kind}: {count} writers for {lasts_s:g} s on {table.name} …")
+        among = partitions or count * PARTITIONS_PER_WRITER
+        writers = [Writer(number, client, table.table_id, among, batch) for number in range(count)]
+        elapsed_s = load(writers, act, lasts_s)
     report = summary(kind, writers, elapsed_s)
     if session.as_json:
         session.show_json(report)
@@ -172,7 +197,7 @@ def bench_table(client: MetaClient, name: str | None, profile: str) -> Iterator[
         client.drop_table(table.table_id)
 
 
-def load(writers: Sequence[Writer], act: Act, seconds_: float) -> float:
+def load(writers: Sequence[Writer], act: Act, lasts_s: float) -> float:
     """How long it really took."""
     stop = threading.Event()
     threads = [threading.Thread(target=writer.work, args=(act, stop), daemon=True) for writer in writers]
@@ -180,7 +205,7 @@ def load(writers: Sequence[Writer], act: Act, seconds_: float) -> float:
     try:
         for thread in threads:
             thread.start()
-        stop.wait(seconds_)
+        stop.wait(lasts_s)
     finally:
         stop.set()
         for thread in threads:
@@ -250,19 +275,3 @@ def counted(conflicts: dict[str, int], share: float) -> str:
         return "none"
     rules = ", ".join(f"{count} {rule}" for rule, count in conflicts.items())
     return f"{share:.1%}: {rules}"
-
-
-def kind_command(kind: str, summary_: str) -> Command:
-    def add(parser: Parser) -> None:
-        (appends_arguments if kind == "appends" else arguments)(parser)
-        parser.set_defaults(kind=kind)
-
-    return Command(kind, f"{summary_[0].upper()}{summary_[1:]}.", run, add, details=DETAILS)
-
-
-COMMAND = Command(
-    "bench",
-    "Put a load on the service and measure it.",
-    commands=tuple(kind_command(kind, text) for kind, text in KINDS.items()),
-    details=DETAILS,
-)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from metaservice.cli.command import Arguments, Command, Parser, add_table, whole
+import click
+
+from metaservice.cli.command import command
 from metaservice.cli.files import COLUMNS as FILE_COLUMNS
 from metaservice.cli.files import cells
 from metaservice.cli.find import find_table, read_condition
+from metaservice.cli.kinds import OneOf
 from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.parameters import range_options, table_argument
 from metaservice.cli.values import types_of, word
-from metaservice.cli.versioned import VERSION_MAX
 from protos.laketx.v1 import common_pb2, read_pb2
 
 MODES = {"log": read_pb2.CHANGES_MODE_LOG, "difference": read_pb2.CHANGES_MODE_DIFFERENCE}
@@ -23,36 +26,33 @@ COLUMNS = (
 ADDED_AT = [column.name for column in FILE_COLUMNS].index("added")
 
 
-def arguments(parser: Parser) -> None:
-    add_table(parser)
-    add_range(parser)
-    parser.add(
-        "--mode",
-        choices=list(MODES),
-        default="log",
-        help="Commit by commit, or what the two ends differ by (default log).",
-    )
-    parser.add("--where", metavar="COND", help="Only partitions that may match; see `laketx files`.")
+@command("changes")
+@table_argument
+@range_options
+@click.option(
+    "--mode",
+    type=OneOf(list(MODES)),
+    default="log",
+    help="log: commit by commit (the default); difference: what differs between the two ends.",
+)
+@click.option("--where", metavar="COND", help="Only partitions that may match; see `laketx files`.")
+def run(session: Session, table: str, from_version: int, to_version: int | None, mode: str, where: str | None) -> None:
+    """List what the commits after a version added (+) and removed (-).
 
-
-def add_range(parser: Parser) -> None:
-    number = whole(0, VERSION_MAX)
-    parser.add("--from", type=number, required=True, metavar="N", dest="from_version", help="After this version.")
-    parser.add("--to", type=number, metavar="N", dest="to_version", help="Up to this version; default: the newest.")
-
-
-def run(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
-    if args.to_version is not None:
-        table = session.client.get_table(table_id=table.table_id, version=args.to_version)
-    predicate = read_condition(table, args.where) if args.where is not None else None
-    parts = session.client.plan_changes(
-        table.table_id, args.from_version, args.to_version, predicate=predicate, mode=MODES[args.mode]
-    )
+    laketx changes shop.orders --from 41
+    laketx changes shop.orders --from 41 --to 50 --mode difference -o json
+    Compactions and ALTERs don't appear in the log; in a difference a compaction shows as other files. With `-o json`
+    it prints one document a line, each with the commit that its entries belong to.
+    """
+    found = find_table(session.client, table)
+    if to_version is not None:
+        found = session.client.get_table(table_id=found.table_id, version=to_version)
+    predicate = read_condition(found, where) if where is not None else None
+    parts = session.client.plan_changes(found.table_id, from_version, to_version, predicate=predicate, mode=MODES[mode])
     if session.as_json:
         session.show_json_lines(parts)
     else:
-        session.show_rows(COLUMNS, rows(parts, types_of(table)))
+        session.show_rows(COLUMNS, rows(parts, types_of(found)))
 
 
 def rows(parts: Iterable[read_pb2.PlanChangesResponse], types: Mapping[str, str]) -> Iterator[Row]:
@@ -65,17 +65,3 @@ def rows(parts: Iterable[read_pb2.PlanChangesResponse], types: Mapping[str, str]
                 told = list(cells(entry, types))
                 added = told.pop(ADDED_AT)
                 yield (version if is_commit else added, operation, sign, *told)
-
-
-COMMAND = Command(
-    "changes",
-    "List what the commits after a version added (+) and removed (-).",
-    run,
-    arguments,
-    details=(
-        "laketx changes shop.orders --from 41\n"
-        "laketx changes shop.orders --from 41 --to 50 --mode difference -o json\n"
-        "Compactions and ALTERs don't appear in the log; in a difference a compaction shows as other files.\n"
-        "With `-o json` a document a line, each with the commit that its entries belong to."
-    ),
-)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterable
 from typing import Final
+
+import click
 
 from metaservice.cli.failures import usage_failure
 from metaservice.client import (
@@ -89,7 +90,7 @@ def split_outside_brackets(text: str) -> list[str]:
 def added(text: str) -> common_pb2.SchemaChange:
     found = _match(ADDED, text, "amount decimal(10,2) after day")
     if found["not_null"]:
-        raise argparse.ArgumentTypeError(
+        raise click.BadParameter(
             f"`{text}`: rows that are there have no value for it; add it without NOT NULL and fill it"
         )
     comment = (found["comment"] or "").replace("''", "'")
@@ -133,12 +134,12 @@ def commented(text: str) -> common_pb2.SchemaChange:
 def _match(pattern: re.Pattern[str], text: str, example: str) -> re.Match[str]:
     found = pattern.fullmatch(text.strip())
     if found is None:
-        raise argparse.ArgumentTypeError(f"`{text}` can't be read; such as: {example}")
+        raise click.BadParameter(f"`{text}` can't be read; such as: {example}")
     return found
 
 
 def _sides(text: str, example: str, *, may_be_empty: bool = False) -> tuple[str, str]:
     found = SIDES.fullmatch(text)
     if found is None or not (found[2] or may_be_empty):
-        raise argparse.ArgumentTypeError(f"`{text}` can't be read; such as: {example}")
+        raise click.BadParameter(f"`{text}` can't be read; such as: {example}")
     return found[1].strip(), found[2].strip()

@@ -1,194 +1,259 @@
-"""What a command is, and how its options are declared: commands, help, completion and docs/cli.md come from these.
+"""What commands are made of: Click's parts with the options that every command has, our help and our refusals.
 
-A module of this package that is a command has a `COMMAND`; `registry.py` lists them.
+A command is a function with decorators. Its docstring is its help: the first line says what it does; lines that begin
+with `laketx` are examples; the others become paragraphs.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import ClassVar, Final
 
-from metaservice.cli.failures import did_you_mean, usage_failure
+import click
 
-if TYPE_CHECKING:
-    from metaservice.cli.output import Session
-
-Arguments = argparse.Namespace
-Run = Callable[["Session", Arguments], int | None]
-
-TABLE: Final = "table"
-DROPPED_TABLE: Final = "dropped table"
-COLUMN: Final = "column"
-TRANSACTION: Final = "transaction"
-OPEN_TRANSACTION: Final = "open transaction"
-PIN: Final = "pin"
-TASK: Final = "task"
-NAMESPACE: Final = "namespace"
-FILE: Final = "file"
-COMMAND_WORD: Final = "command"
+from metaservice.cli.failures import CommandError, did_you_mean, usage_failure
+from metaservice.cli.kinds import FILE, OneOf, name_of, seconds, session_of, whole
+from metaservice.cli.settings import SERVER, TIMEOUT_S
 
 
-class Parser(argparse.ArgumentParser):
-    """Refuses by raising a CommandError that suggests the nearest word; knows what its arguments complete to."""
-
-    def __init__(self, *, passes_on: bool = False, **settings: Any) -> None:
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        if sys.version_info >= (3, 14):
-            settings.setdefault("color", False)  # its usage lines go into errors, which have colours of their own
-        super().__init__(allow_abbrev=False, add_help=False, **settings)
-        self.passes_on = passes_on
-        self.completes: dict[str, str] = {}
-        self.commands: dict[str, Parser] = {}
-        self.command: Command | None = None
-        self.hidden: set[str] = set()
-        self.shared: argparse._ArgumentGroup | None = None
-
-    def add(self, *names: str, completes: str = "", **settings: Any) -> None:
-        """An argument or option; `completes` says what its value is."""
-        action = self.add_argument(*names, **settings)
-        if completes:
-            self.completes[action.dest] = completes
-
-    def options(self) -> list[str]:
-        return [name for action in self._actions for name in action.option_strings]
-
-    def option(self, name: str) -> argparse.Action | None:
-        return next((action for action in self._actions if name in action.option_strings), None)
-
-    def actions(self) -> list[argparse.Action]:
-        return [action for action in self._actions if not isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 - the one way to tell
-
-    def own_actions(self) -> list[argparse.Action]:
-        """Without the options that every command has."""
-        shared = self.shared._group_actions if self.shared is not None else []  # noqa: SLF001 - argparse has no other way
-        return [action for action in self._actions if action not in shared]
-
-    def format_usage(self) -> str:
-        formatter = self._get_formatter()
-        formatter.add_usage(self.usage, self.own_actions(), self._mutually_exclusive_groups)
-        return formatter.format_help()
-
-    def format_help(self) -> str:
-        """Commands first, what is the same everywhere last."""
-        formatter = self._get_formatter()
-        formatter.add_usage(self.usage, self.own_actions(), self._mutually_exclusive_groups)
-        formatter.add_text(self.description)
-        for group in sorted(self._action_groups, key=lambda each: (each is self.shared, each.title != "commands")):
-            formatter.start_section(group.title)
-            formatter.add_text(group.description)
-            formatter.add_arguments(group._group_actions)  # noqa: SLF001
-            formatter.end_section()
-        formatter.add_text(self.epilog)
-        return formatter.format_help()
-
-    def find(self, words: Sequence[str]) -> Parser:
-        """The parser of a command, by its words."""
-        parser = self
-        for word in words:
-            if word not in parser.commands:
-                parser._refuse_command(word)
-            parser = parser.commands[word]
-        return parser
-
-    def error(self, message: str) -> NoReturn:
-        raise usage_failure(message, usage=self.format_usage().strip(), next_step=f"{self.prog} --help")
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is None or value in action.choices:
-            return
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the one way to tell
-            self._refuse_command(str(value))
-        known = [str(choice) for choice in action.choices]
-        name = "/".join(action.option_strings) or action.metavar or action.dest
-        raise usage_failure(
-            f"{name}: `{value}` is none of {', '.join(known)}",
-            usage=self.format_usage().strip(),
-            next_step=self._hint(str(value), known),
-        )
-
-    def refuse_extras(self, extras: Sequence[str]) -> NoReturn:
-        first = extras[0]
-        known = self.options() if first.startswith("-") else list(self.commands)
-        raise usage_failure(
-            f"{self.prog} takes no `{first}`",
-            usage=self.format_usage().strip(),
-            next_step=self._hint(first.partition("=")[0], known),
-        )
-
-    def _refuse_command(self, word: str) -> NoReturn:
-        known = [name for name in self.commands if name not in self.hidden]
-        raise usage_failure(f"{self.prog} has no command `{word}`", next_step=self._hint(word, known))
-
-    def _hint(self, word: str, known: Sequence[str]) -> str:
-        return did_you_mean(word, known) or f"{self.prog} --help"
+def keep(context: click.Context, option: click.Parameter, value: object) -> None:
+    """An option of every command may stand before it or after it: what comes last counts."""
+    if value is not None and value is not False:
+        setattr(session_of(context).settings, option.name, value)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command; one with `commands` is a group and runs nothing by itself."""
-
-    name: str
-    summary: str
-    run: Run | None = None
-    arguments: Callable[[Parser], None] | None = None
-    commands: tuple[Command, ...] = ()
-    details: str = ""
-    # All that follows the command's name goes to it unread, --help too.
-    passes_on: bool = False
-    hidden: bool = False
+def show_help(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(context.get_help())
+        context.exit()
 
 
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """A type of option: a whole number within bounds."""
+_shared = partial(click.Option, expose_value=False, is_eager=True, callback=keep)
+SHARED: Final = (
+    _shared(["--server"], metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER})."),
+    _shared(["--folder"], type=FILE, help="A folder with its own service, started if need be (LAKETX_FOLDER)."),
+    _shared(
+        ["-o", "--output"],
+        type=OneOf(["table", "json"]),
+        help="Tables for people or JSON for programs (default table).",
+    ),
+    _shared(["--user"], metavar="NAME", help="Name that the history shows (LAKETX_USER; default: the system's user)."),
+    _shared(
+        ["--timeout", "timeout_s"],
+        type=seconds(0.1, 86_400),
+        help=f"Seconds to wait and retry (default {TIMEOUT_S:g}).",
+    ),
+    _shared(
+        ["--width"], type=whole(20, 10_000), help="Columns of text (default: the terminal's width; no limit in a pipe)."
+    ),
+    _shared(["--no-color"], is_flag=True, help="No colours (NO_COLOR)."),
+    _shared(["-q", "--quiet"], is_flag=True, help="Print data and errors only."),
+    _shared(["-h", "--help"], is_flag=True, callback=show_help, help="Show this help and end."),
+)
 
-    def read(text: str) -> int:
+
+class Command(click.Command):
+    """A command."""
+
+    begins_with: ClassVar[Sequence[click.Parameter]] = SHARED
+    allow_extra_args = True  # refused by `parse_args`, in our words
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from {least} to {most}")
-        return number
+            rest = super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise refusal_of(error, error.ctx or ctx) from error
+        if not ctx.resilient_parsing:
+            refuse_options_as_values(ctx)
+            if rest and not isinstance(self, click.Group):
+                raise refuse(ctx, f"{ctx.command_path} takes no `{rest[0]}`")
+        return rest
 
-    return read
+    def invoke(self, ctx: click.Context) -> object:
+        if not isinstance(self, click.Group):  # what a group runs may have such options still
+            session = session_of(ctx)
+            session.settings.settle(session.environment)
+        return super().invoke(ctx)
+
+    # ---------------------------------------------------------------------------------------------------------- help
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """What it does, however long that is."""
+        return paragraphs(self.help)[0]
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """With the options that can't be left out."""
+        options = [each for each in self.params if isinstance(each, click.Option)]
+        return [*super().collect_usage_pieces(ctx), *(each.get_help_spec(ctx) for each in options if each.required)]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        before = ""
+        with formatter.indentation():
+            for each in paragraphs(self.help):
+                if not (is_example(each) and is_example(before)):
+                    formatter.write_paragraph()
+                formatter.write_text(f"\b\n{each}" if is_example(each) else each)
+                before = each
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What is the same everywhere comes last."""
+        options = [each for each in self.params if isinstance(each, click.Option)]
+        own = [each for each in options if each not in SHARED]
+        shared = [each for each in options if each in SHARED]
+        for title, listed in (("Options", own), ("Options of every command", shared)):
+            if listed:
+                with formatter.section(title):
+                    formatter.write_dl([(each.get_help_spec(ctx), each.help or "") for each in listed])
 
 
-def seconds(least: float, most: float) -> Callable[[str], float]:
-    """A type of option: seconds within bounds."""
+class Passing(Command):
+    """All that follows its name goes to another program unread, --help too."""
 
-    def read(text: str) -> float:
+    begins_with = (click.Argument(["options"], nargs=-1, type=FILE),)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.params["options"] = tuple(args)
+        return []
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]..."]
+
+
+class Group(Command, click.Group):
+    """Several commands; by itself it does nothing."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of their declaration."""
+        return list(self.commands)
+
+    def list_visible(self, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
+        for name in self.list_commands(ctx):
+            found = self.get_command(ctx, name)
+            if found is not None and not found.hidden:
+                yield name, found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """While a line is completed, a command that there isn't takes nothing."""
         try:
-            number = float(text)
-        except ValueError:
-            number = least - 1
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"`{text}` is not a number of seconds from {least:g} to {most:g}")
-        return number
+            name, found, rest = super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise refusal_of(error, ctx) from error
+        return name, found or click.Command(None, add_help_option=False), rest
 
-    return read
-
-
-def pair(text: str) -> tuple[str, str]:
-    """A type of option: NAME=VALUE."""
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"`{text}` is not NAME=VALUE")
-    return name, value
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str()) for name, each in self.list_visible(ctx)])
+        super().format_options(ctx, formatter)
 
 
-def add_table(parser: Parser, *, help: str = "Name or id of the table.") -> None:  # noqa: A002 - argparse's word
-    parser.add("table", metavar="TABLE", help=help, completes=TABLE)
+@click.pass_context
+def needs_command(context: click.Context) -> None:
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        raise refuse(context, f"{context.command_path} needs a command", usage=False)
 
 
-def add_limit(parser: Parser, default: int = 50, most: int = 100_000) -> None:
-    parser.add(
-        "--limit", type=whole(1, most), default=default, metavar="N", help=f"At most so many (default {default})."
+def group(name: str, text: str, kind: type[Group] = Group, params: Sequence[click.Parameter] = ()) -> Group:
+    return kind(
+        name,
+        help=text,
+        params=[*params, *SHARED],
+        callback=needs_command,
+        invoke_without_command=True,
+        add_help_option=False,
+        subcommand_metavar="COMMAND",
     )
 
 
-def add_yes(parser: Parser) -> None:
-    parser.add("--yes", "-y", action="store_true", help="Don't ask.")
-    parser.add("--dry-run", action="store_true", help="Only say what would be done.")
+def command(
+    name: str, within: Group | None = None, *, text: str | None = None, kind: type[Command] = Command
+) -> Callable[[Callable[..., object]], Command]:
+    """Decorates what a command runs: a function of the session and of its own arguments and options."""
+
+    def declare(run: Callable[..., object]) -> Command:
+        declared = click.command(
+            name,
+            cls=kind,
+            help=text,
+            params=list(kind.begins_with),
+            add_help_option=False,
+            hidden=name.startswith("_"),
+        )(click.pass_obj(run))
+        if within is not None:
+            within.add_command(declared)
+        return declared
+
+    return declare
+
+
+def paragraphs(text: str | None) -> list[str]:
+    """Of a help: an example stays a line of its own, other lines up to an empty one belong together."""
+    found = [""]
+    for line in inspect.cleandoc(text or "").splitlines():
+        if not line or is_example(line) or is_example(found[-1]):
+            found.append(line)
+        else:
+            found[-1] = f"{found[-1]} {line}".strip()
+    return [each for each in found if each] or [""]
+
+
+def is_example(paragraph: str) -> bool:
+    return paragraph.startswith("laketx ")
+
+
+def find_context(root: click.Context, words: Sequence[str]) -> click.Context:
+    """Of a command, by its words."""
+    found = root
+    for each in words:
+        known = found.command.get_command(found, each) if isinstance(found.command, click.Group) else None
+        if known is None:
+            raise refusal_of(click.NoSuchCommand(each), found)
+        found = click.Context(known, info_name=each, parent=found)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- refusals
+
+
+def refusal_of(error: click.UsageError, context: click.Context) -> CommandError:
+    """What Click refused, in our words, with the nearest word that there is."""
+    path = context.command_path
+    match error:
+        case click.NoSuchCommand(command_name=word):
+            known = context.command.list_commands(context) if isinstance(context.command, Group) else []
+            return refuse(context, f"{path} has no command `{word}`", did_you_mean(word, known), usage=False)
+        case click.NoSuchOption(option_name=word):
+            return refuse(context, f"{path} takes no `{word}`", did_you_mean(word, option_names(context)))
+        case click.MissingParameter():
+            return refuse(context, f"{path} needs {name_of(error.param)}")
+        case click.BadOptionUsage(option_name=word):
+            is_flag = any(word in each.opts and getattr(each, "is_flag", False) for each in context.command.params)
+            return refuse(context, f"{word} takes no value" if is_flag else f"{word} needs a value")
+        case click.BadParameter():
+            return refuse(context, f"{name_of(error.param)}: {error.message}")
+        case _:
+            return refuse(context, error.message)
+
+
+def refuse(context: click.Context, message: str, hint: str = "", *, usage: bool = True) -> CommandError:
+    shown = context.get_usage() if usage else ""
+    return usage_failure(message, usage=shown, next_step=hint or f"{context.command_path} --help")
+
+
+def refuse_options_as_values(context: click.Context) -> None:
+    """`--comment --yes` lacks a comment; Click would take `--yes` for it."""
+    names = option_names(context)
+    for each in context.command.params:
+        value = context.params.get(each.name)
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, click.Option) and isinstance(text, str) and text in names:
+                raise refuse(context, f"{name_of(each)} needs a value")
+
+
+def option_names(context: click.Context) -> list[str]:
+    options = [each for each in context.command.params if isinstance(each, click.Option)]
+    return [name for each in options for name in each.opts]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from importlib import metadata
+from typing import Final
 
-from metaservice.cli.command import Arguments, Run
-from metaservice.cli.failures import CommandError, Exit, failure_of, usage_failure
+import click
+
+from metaservice.cli.failures import CommandError, Exit, failure_of
 from metaservice.cli.find import suggest_name
-from metaservice.cli.output import Session, Settings
-from metaservice.cli.registry import SERVER, TIMEOUT_S, build_parser
+from metaservice.cli.output import Session
+from metaservice.cli.registry import build_root
 from metaservice.client import LakeTXError
 from metaservice.terminal import printable
+
+WIDTH_MAX: Final = 120  # of help
 
 
 def run(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -37,86 +40,28 @@ def run(arguments: Sequence[str] | None = None, environment: Mapping[str, str] =
 
 
 def run_words(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    try:
-        parsed = parse(words)
-    except CommandError as error:
-        Session(settings_of(unread(words), environment), now_us).show_failure(error)
-        return error.code
-    with Session(settings_of(parsed, environment), now_us, environment) as session:
+    """Click's own `main` would take Ctrl-C and closed pipes for itself."""
+    root = build_root()
+    with Session(now_us, environment) as session:
         try:
-            return run_command(session, parsed)
-        except (CommandError, LakeTXError) as error:
-            refused = error if isinstance(error, CommandError) else failure_of(error, session.settings.place)
-            refused = suggest_name(session, refused)
-            session.show_failure(refused)
-            return refused.code
+            with root.make_context("laketx", list(words), obj=session, max_content_width=WIDTH_MAX) as context:
+                code = root.invoke(context)
+                return code if isinstance(code, int) else Exit.DONE
+        except click.exceptions.Exit as ended:  # after --help
+            return ended.exit_code
+        except LakeTXError as error:
+            failure = suggest_name(session, failure_of(error, session.settings.place))
+        except CommandError as error:
+            failure = suggest_name(session, error)
+            if failure.code is Exit.USAGE and re.search(r"(-o|--output)[ =]?json", " ".join(words)):
+                session.settings.output = "json"  # Click may have come to the error first
+        session.show_failure(failure)
+        return failure.code
 
 
 def drop_output() -> None:
     """What is left in the buffer can't be written; the interpreter would complain about it at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def parse(words: Sequence[str]) -> Arguments:
-    """Refuses with a CommandError; `rest` is what goes on to another program, unread."""
-    root = build_parser()
-    parsed, extras = root.parse_known_args(list(words))
-    parsed.root, parsed.rest = root, extras
-    if "server" in parsed and "folder" in parsed:
-        raise usage_failure("--server or --folder, not both")
-    if extras and not parsed.parser.passes_on:
-        parsed.parser.refuse_extras(extras)
-    return parsed
-
-
-def run_command(session: Session, parsed: Arguments) -> int:
-    if getattr(parsed, "version", None) is True:
-        session.say(f"laketx {version()}")
-        return Exit.DONE
-    if parsed.run is None:
-        sys.stderr.write(parsed.parser.format_help())
-        raise usage_failure(f"{parsed.parser.prog} needs a command")
-    run_it: Run = parsed.run
-    return run_it(session, parsed) or Exit.DONE
-
-
-def unread(words: Sequence[str]) -> Arguments:
-    """Of a command line that can't be read: whether its error is wanted as JSON."""
-    text = " ".join(words)
-    wants_json = any(each in text for each in ("-o json", "-ojson", "--output json", "--output=json"))
-    return Arguments(output="json" if wants_json else "table", no_color="--no-color" in words)
-
-
-def settings_of(parsed: Arguments, environment: Mapping[str, str]) -> Settings:
-    given = vars(parsed)
-    server, folder = given.get("server") or "", given.get("folder") or ""
-    if not server and not folder:
-        server, folder = environment.get("LAKETX_SERVER") or "", environment.get("LAKETX_FOLDER") or ""
-    return Settings(
-        server=server or SERVER,
-        folder="" if server else folder,
-        user=given.get("user") or environment.get("LAKETX_USER") or system_user(),
-        client_name=f"laketx-cli/{version()}",
-        as_json=given.get("output") == "json",
-        color=not given.get("no_color", False) and not environment.get("NO_COLOR"),
-        width=given.get("width"),
-        timeout_s=given.get("timeout") or TIMEOUT_S,
-        quiet=given.get("quiet", False),
-    )
-
-
-def version() -> str:
-    try:
-        return metadata.version("laketx")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
-def system_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as in containers
-        return ""
 
 
 def now_us() -> int:

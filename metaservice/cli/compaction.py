@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Final
 
-from metaservice.cli.command import TABLE, TASK, Arguments, Command, Parser, add_limit, add_table, add_yes
+import click
+
+from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.find import Tables, find_table
+from metaservice.cli.kinds import TASK, OneOf
 from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.parameters import asks, limit_option, table_argument, table_option
 from metaservice.cli.partitions import read_partitions
 from metaservice.cli.values import duration_text, partition_text, size_text, types_of, when, word
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2
@@ -50,39 +54,45 @@ PLANS = (
 )
 
 
-def partition_argument(parser: Parser) -> None:
-    parser.add(
-        "--partition",
-        action="append",
-        default=[],
-        metavar="COLUMN=VALUE[/…]",
-        help="Only this partition, as listings show it, a timestamp with its zone (Z is UTC); may be repeated.",
-    )
+GROUP = group("compaction", "Plan compactions and clustering, see what runs, start and stop it.")
+WORK = OneOf(list(OPERATIONS))
+partition_option = click.option(
+    "--partition",
+    "partitions",
+    multiple=True,
+    metavar="COLUMN=VALUE[/…]",
+    help="Only this partition, as listings show it, a timestamp with its zone (Z is UTC); may be repeated.",
+)
 
 
-def plan_arguments(parser: Parser) -> None:
-    add_table(parser)
-    parser.add(
-        "--what",
-        choices=list(OPERATIONS),
-        metavar="WORK",
-        help="What minor, major or cluster would do now, whatever the thresholds say.",
-    )
-    partition_argument(parser)
-    parser.add("--dry-run", action="store_true", help="Planning never changes anything; said for those who ask.")
-    add_limit(parser)
+@command("plan", GROUP)
+@table_argument
+@click.option(
+    "--what",
+    type=WORK,
+    metavar="WORK",
+    help="What minor, major or cluster would do now, whatever the thresholds say.",
+)
+@partition_option
+@click.option("--dry-run", is_flag=True, help="Has no effect: a plan never changes anything.")
+@limit_option()
+def run_plan(
+    session: Session, table: str, what: str | None, partitions: tuple[str, ...], dry_run: bool, limit: int
+) -> None:
+    """Show what would run, why, and what it would gain.
 
-
-def run_plan(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
+    laketx compaction plan shop.orders --dry-run
+    """
+    del dry_run
+    found = find_table(session.client, table)
     pages = session.client.plan_maintenance(
-        table.table_id,
-        operation=OPERATIONS[args.what] if args.what else common_pb2.OPERATION_UNSPECIFIED,
-        partitions=read_partitions(table, args.partition),
-        page_size=min(args.limit, 500),
+        found.table_id,
+        operation=OPERATIONS[what] if what else common_pb2.OPERATION_UNSPECIFIED,
+        partitions=read_partitions(found, partitions),
+        page_size=min(limit, 500),
     )
     first = next(pages)
-    tasks = list(islice((task for page in chain([first], pages) for task in page.tasks), args.limit))
+    tasks = list(islice((task for page in chain([first], pages) for task in page.tasks), limit))
     if session.as_json:
         del first.tasks[:]
         first.ClearField("next_page_token")
@@ -112,20 +122,19 @@ def plan_row(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> Row:
     )
 
 
-def list_arguments(parser: Parser) -> None:
-    parser.add("--table", metavar="TABLE", default="", help="Only of this table: its name or id.", completes=TABLE)
-    parser.add("--state", choices=STATES, action="append", default=[], help="Only in this state; may be repeated.")
-    parser.add("--all", action="store_true", help="Those that have ended too.")
-    add_limit(parser)
-
-
-def run_list(session: Session, args: Arguments) -> None:
-    table_id = find_table(session.client, args.table).table_id if args.table else ""
-    names = STATES if args.all else args.state
+@command("list", GROUP)
+@table_option
+@click.option("--state", type=OneOf(STATES), multiple=True, help="Only in this state; may be repeated.")
+@click.option("--all", "ended_too", is_flag=True, help="Also list those that have ended.")
+@limit_option()
+def run_list(session: Session, table: str | None, state: tuple[str, ...], ended_too: bool, limit: int) -> None:
+    """List the tasks that wait or run, oldest first."""
+    table_id = find_table(session.client, table).table_id if table else ""
+    names = STATES if ended_too else state
     states = [maintenance_pb2.TaskState.Value(f"TASK_STATE_{name.upper()}") for name in names]
-    pages = session.client.list_task_pages(table_id=table_id, states=states, page_size=min(args.limit, 500))
+    pages = session.client.list_task_pages(table_id=table_id, states=states, page_size=min(limit, 500))
     first = next(pages)
-    tasks = list(islice((task for page in chain([first], pages) for task in page.tasks), args.limit))
+    tasks = list(islice((task for page in chain([first], pages) for task in page.tasks), limit))
     if session.as_json:
         session.show_json(tasks)
         return
@@ -174,28 +183,28 @@ def where_of(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> str:
     return f"{place} +{more}" if more else place
 
 
-def run_arguments(parser: Parser) -> None:
-    add_table(parser)
-    parser.add("what", choices=list(OPERATIONS), metavar="WORK", help="minor, major or cluster.")
-    partition_argument(parser)
-    parser.add("--priority", type=int, default=None, metavar="N", help="Higher ones go first (default 100).")
-    parser.add("--wait", action="store_true", help="Until the tasks have ended; needs a worker.")
+@command("run", GROUP)
+@table_argument
+@click.argument("what", type=WORK, metavar="WORK", help="minor, major or cluster.")
+@partition_option
+@click.option("--priority", type=int, metavar="N", help="Higher ones go first (default 100).")
+@click.option("--wait", is_flag=True, help="Wait until the tasks have ended; needs a worker.")
+def run_run(
+    session: Session, table: str, what: str, partitions: tuple[str, ...], priority: int | None, wait: bool
+) -> Exit:
+    """Queue work now, whatever the thresholds say; a worker does it.
 
-
-def run_run(session: Session, args: Arguments) -> int:
-    table = find_table(session.client, args.table)
-    answer = session.client.request_tasks(
-        table.table_id,
-        OPERATIONS[args.what],
-        partitions=read_partitions(table, args.partition),
-        priority=args.priority,
-    )
+    laketx compaction run shop.orders --partition day=2026-11-01 major --wait
+    """
+    found = find_table(session.client, table)
+    wanted = read_partitions(found, partitions)
+    answer = session.client.request_tasks(found.table_id, OPERATIONS[what], partitions=wanted, priority=priority)
     tasks, is_new = list(answer.tasks), True
     if not tasks:
-        tasks, is_new = under_way(session, table, args), False
+        tasks, is_new = under_way(session, found, OPERATIONS[what], wanted), False
         if tasks:
             session.note("that is queued already:")
-    if args.wait:
+    if wait:
         tasks = [wait_for(session, task.task_id) for task in tasks]
     elif tasks and not is_new:
         warn_without_workers(session, tasks[0])
@@ -208,7 +217,7 @@ def run_run(session: Session, args: Arguments) -> int:
     if answer.left_out:
         session.note(f"{answer.left_out} tasks more than one request takes: ask again later")
     failed = [task for task in tasks if task.state == maintenance_pb2.TASK_STATE_FAILED]
-    if args.wait and failed:
+    if wait and failed:
         raise CommandError(
             Exit.REFUSED,
             "TASK_FAILED",
@@ -219,16 +228,21 @@ def run_run(session: Session, args: Arguments) -> int:
     return Exit.DONE
 
 
-def under_way(session: Session, table: catalog_pb2.Table, args: Arguments) -> list[maintenance_pb2.MaintenanceTask]:
+def under_way(
+    session: Session,
+    table: catalog_pb2.Table,
+    operation: common_pb2.Operation.ValueType,
+    partitions: Sequence[common_pb2.Partition],
+) -> list[maintenance_pb2.MaintenanceTask]:
     """Tasks that wait or run and do what was asked for."""
-    wanted = {partition_text(one) for one in read_partitions(table, args.partition)}
+    wanted = {partition_text(one) for one in partitions}
     states = [maintenance_pb2.TASK_STATE_QUEUED, maintenance_pb2.TASK_STATE_CLAIMED]
     pages = session.client.list_task_pages(table_id=table.table_id, states=states)
     return [
         task
         for page in pages
         for task in page.tasks
-        if task.operation == OPERATIONS[args.what]
+        if task.operation == operation
         and (not wanted or any(partition_text(group.partition) in wanted for group in task.groups))
     ]
 
@@ -254,48 +268,13 @@ def warn_without_workers(session: Session, task: maintenance_pb2.MaintenanceTask
         session.note("no worker runs a task now: `laketx worker` starts one, if none is there")
 
 
-def cancel_arguments(parser: Parser) -> None:
-    parser.add("task_id", metavar="TASK", help="Id of the task.", completes=TASK)
-    parser.add("--reason", default="called off by an operator", help="Shown to who asks what became of it.")
-    add_yes(parser)
-
-
-def run_cancel(session: Session, args: Arguments) -> None:
-    task = session.client.get_task(args.task_id)
+@command("cancel", GROUP)
+@click.argument("task_id", metavar="TASK", type=TASK, help="Id of the task.")
+@click.option("--reason", default="called off by an operator", help="Shown to whoever asks what became of it.")
+@asks
+def run_cancel(session: Session, task_id: str, reason: str, yes: bool, dry_run: bool) -> None:
+    """Call off a task, waiting or running."""
+    task = session.client.get_task(task_id)
     what = f"{what_of(task)} of {task.table_name or task.table_id}, {where_of(task, Tables(session.client))}"
-    if args.dry_run:
-        if session.as_json:
-            session.show_json(task)
-        else:
-            session.say(f"would call off {what}")
-        return
-    if task.state not in ENDED:
-        session.confirm(f"Call off {what}?", yes=args.yes)
-    task = session.client.cancel_task(args.task_id, reason=args.reason)
-    if session.as_json:
-        session.show_json(task)
-    session.done(f"{args.task_id} is called off")
-
-
-COMMAND = Command(
-    "compaction",
-    "Plan compactions and clustering, see what runs, start and stop it.",
-    commands=(
-        Command(
-            "plan",
-            "Show what would run, why, and what it would bring.",
-            run_plan,
-            plan_arguments,
-            details="laketx compaction plan shop.orders --dry-run",
-        ),
-        Command("list", "List the tasks that wait or run, oldest first.", run_list, list_arguments),
-        Command(
-            "run",
-            "Queue work now, whatever the thresholds say; a worker does it.",
-            run_run,
-            run_arguments,
-            details="laketx compaction run shop.orders --partition day=2026-11-01 major --wait",
-        ),
-        Command("cancel", "Call a task off, waiting or running.", run_cancel, cancel_arguments),
-    ),
-)
+    if session.agreed("call off", what, task, yes=yes or task.state in ENDED, dry_run=dry_run):
+        session.done(f"{task_id} is called off", session.client.cancel_task(task_id, reason=reason))

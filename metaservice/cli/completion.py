@@ -6,7 +6,10 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from metaservice.cli.command import Arguments, Command, Parser
+import click
+
+from metaservice.cli.command import command
+from metaservice.cli.kinds import OneOf
 from metaservice.cli.output import Session
 
 BASH: Final = r"""# laketx completion for bash. In ~/.bashrc: source <(laketx completion bash)
@@ -64,23 +67,16 @@ complete -c laketx -f -a '(__laketx_complete)'
 SCRIPTS: Final[Mapping[str, str]] = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
-def arguments(parser: Parser) -> None:
-    parser.add("shell", choices=list(SCRIPTS), metavar="SHELL", help="bash, zsh or fish.")
+@command("completion")
+@click.argument("shell", type=OneOf(list(SCRIPTS)), metavar="SHELL", help="bash, zsh or fish.")
+def run(session: Session, shell: str) -> None:
+    """Print the script that completes commands, options and names of tables in a shell.
 
+    bash: put `source <(laketx completion bash)` into ~/.bashrc
 
-def run(session: Session, args: Arguments) -> None:
+    zsh: put `source <(laketx completion zsh)` into ~/.zshrc, after compinit
+
+    fish: laketx completion fish > ~/.config/fish/completions/laketx.fish
+    """
     del session
-    sys.stdout.write(SCRIPTS[args.shell])
-
-
-COMMAND = Command(
-    "completion",
-    "Print the script that completes commands, options and names of tables in a shell.",
-    run,
-    arguments,
-    details=(
-        "bash: put `source <(laketx completion bash)` into ~/.bashrc\n"
-        "zsh:  put `source <(laketx completion zsh)` into ~/.zshrc, after compinit\n"
-        "fish: laketx completion fish > ~/.config/fish/completions/laketx.fish"
-    ),
-)
+    sys.stdout.write(SCRIPTS[shell])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from metaservice.cli.command import TABLE, Arguments, Command, Parser, add_table, add_yes, seconds, whole
+import click
+
+from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.find import find_table, table_name
-from metaservice.cli.output import Column, Session
+from metaservice.cli.find import Tables, find_table
+from metaservice.cli.kinds import CURSOR, VERSION, seconds
+from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.parameters import asks, one_table, table_argument
 from metaservice.cli.values import duration_text, when
-from metaservice.cli.versioned import VERSION_MAX
 from protos.laketx.v1 import catalog_pb2, read_pb2
 
 KEEP_S_MAX = 366 * 24 * 3_600
@@ -21,98 +24,73 @@ COLUMNS = (
 )
 
 
-def name_argument(parser: Parser) -> None:
-    add_table(parser)
-    parser.add("name", metavar="CURSOR", help="Name of the cursor: letters, digits, `_`, `-` and `.`.")
+GROUP = group("cursor", "List, make, move and drop cursors: the places of readers that follow a table.")
+cursor_argument = click.argument("name", metavar="CURSOR", type=CURSOR, help="Name of the cursor.")
 
 
-def create_arguments(parser: Parser) -> None:
-    name_argument(parser)
-    parser.add(
-        "--version", type=whole(0, VERSION_MAX), metavar="N", help="This one counts as read; default: the newest."
-    )
-    parser.add(
-        "--keep",
-        type=seconds(1, KEEP_S_MAX),
-        default=0.0,
-        metavar="S",
-        help="For how long after its last use it keeps what comes after it (default a week).",
-    )
-
-
-def run_create(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
-    keep_ms = round(args.keep * 1_000)
-    made = session.client.create_cursor(table.table_id, args.name, version=args.version, keep_ms=keep_ms)
-    if session.as_json:
-        session.show_json(made)
+@command("create", GROUP)
+@table_argument
+@click.argument("name", metavar="CURSOR", help="Name of the cursor: letters, digits, `_`, `-` and `.`.")
+@click.option("--version", type=VERSION, help="Last version that counts as read; default: the newest.")
+@click.option(
+    "--keep",
+    type=seconds(1, KEEP_S_MAX),
+    help="How long after its last use it keeps later versions readable (default a week).",
+)
+def run_create(session: Session, table: str, name: str, version: int | None, keep: float | None) -> None:
+    """Make a cursor; one that is there stays as it is."""
+    found = find_table(session.client, table)
+    keep_ms = round((keep or 0) * 1_000)
+    made = session.client.create_cursor(found.table_id, name, version=version, keep_ms=keep_ms)
     verb = "stands" if made.created else "stood already"
-    session.done(f"{args.name} {verb} at {table.name}@{made.cursor.version}")
+    session.done(f"{name} {verb} at {found.name}@{made.cursor.version}", made)
 
 
-def list_arguments(parser: Parser) -> None:
-    parser.add("table", nargs="?", metavar="TABLE", help="Only of this one, by name or id.", completes=TABLE)
+@command("list", GROUP)
+@one_table
+def run_list(session: Session, table: str | None) -> None:
+    """List cursors, by table and name."""
+    table_id = find_table(session.client, table).table_id if table is not None else ""
+    tables = Tables(session.client)
+    session.show_list(COLUMNS, session.client.list_cursors(table_id), lambda cursor: row(cursor, tables))
 
 
-def run_list(session: Session, args: Arguments) -> None:
-    table_id = find_table(session.client, args.table).table_id if args.table is not None else ""
-    cursors = list(session.client.list_cursors(table_id))
-    if session.as_json:
-        session.show_json(cursors)
-        return
-    names = {each: table_name(session.client, each) for each in {cursor.table_id for cursor in cursors}}
-    session.show_rows(
-        COLUMNS,
-        (
-            (
-                cursor.name,
-                names[cursor.table_id],
-                cursor.version,
-                cursor.principal.name,
-                when(cursor.used_time_us),
-                left_text(cursor),
-            )
-            for cursor in cursors
-        ),
-    )
+def row(cursor: read_pb2.Cursor, tables: Tables) -> Row:
+    table, used = tables.name(cursor.table_id), when(cursor.used_time_us)
+    return cursor.name, table, cursor.version, cursor.principal.name, used, left_text(cursor)
 
 
 def left_text(cursor: read_pb2.Cursor) -> str:
     return "expired" if cursor.expired else duration_text(cursor.left_ms)
 
 
-def advance_arguments(parser: Parser) -> None:
-    name_argument(parser)
-    number = whole(0, VERSION_MAX)
-    parser.add("--from", type=number, required=True, metavar="N", dest="expected", help="Where it stands.")
-    parser.add("--to", type=number, required=True, metavar="N", dest="version", help="Where it goes.")
+@command("advance", GROUP)
+@table_argument
+@cursor_argument
+@click.option("--from", "expected", type=VERSION, required=True, help="Version where it stands.")
+@click.option("--to", "version", type=VERSION, required=True, help="Version where it goes.")
+def run_advance(session: Session, table: str, name: str, expected: int, version: int) -> None:
+    """Move a cursor on, if it stands where you expect it.
+
+    laketx cursor advance shop.orders nightly --from 41 --to 57
+    """
+    found = find_table(session.client, table)
+    moved = session.client.advance_cursor(found.table_id, name, expected, version)
+    session.done(f"{name} stands at {found.name}@{moved.version}", moved)
 
 
-def run_advance(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
-    moved = session.client.advance_cursor(table.table_id, args.name, args.expected, args.version)
-    if session.as_json:
-        session.show_json(moved)
-    session.done(f"{args.name} stands at {table.name}@{moved.version}")
-
-
-def drop_arguments(parser: Parser) -> None:
-    name_argument(parser)
-    add_yes(parser)
-
-
-def run_drop(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
-    cursor = find_cursor(session, table, args.name)
-    what = f"the cursor {cursor.name}, at {table.name}@{cursor.version}"
-    if args.dry_run:
-        session.show_json(cursor) if session.as_json else session.say(f"would drop {what}")
-        return
-    session.confirm(f"Drop {what}? What comes after it may go then.", yes=args.yes)
-    session.client.drop_cursor(table.table_id, args.name)
-    if session.as_json:
-        session.show_json(cursor)
-    session.done(f"{args.name} is gone")
+@command("drop", GROUP)
+@table_argument
+@cursor_argument
+@asks
+def run_drop(session: Session, table: str, name: str, yes: bool, dry_run: bool) -> None:
+    """Drop a cursor."""
+    found = find_table(session.client, table)
+    cursor = find_cursor(session, found, name)
+    what, warning = f"the cursor {cursor.name}, at {found.name}@{cursor.version}", " What comes after it may go then."
+    if session.agreed("drop", what, cursor, yes=yes, dry_run=dry_run, warning=warning):
+        session.client.drop_cursor(found.table_id, name)
+        session.done(f"{name} is gone", cursor)
 
 
 def find_cursor(session: Session, table: catalog_pb2.Table, name: str) -> read_pb2.Cursor:
@@ -122,21 +100,3 @@ def find_cursor(session: Session, table: catalog_pb2.Table, name: str) -> read_p
         hint = f"laketx cursor list {table.name}"
         raise CommandError(Exit.NOT_FOUND, "CURSOR_UNKNOWN", "there is no such cursor", facts, hint)
     return found
-
-
-COMMAND = Command(
-    "cursor",
-    "Look at the places of readers that follow a table, make and drop them.",
-    commands=(
-        Command("create", "Make a cursor; one that is there stays as it is.", run_create, create_arguments),
-        Command("list", "List cursors, by table and name.", run_list, list_arguments),
-        Command(
-            "advance",
-            "Move a cursor on, if it stands where it is expected to.",
-            run_advance,
-            advance_arguments,
-            details="laketx cursor advance shop.orders nightly --from 41 --to 57",
-        ),
-        Command("drop", "Drop a cursor.", run_drop, drop_arguments),
-    ),
-)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from metaservice.cli.changes import add_range
-from metaservice.cli.command import Arguments, Command, Parser, add_table
+from metaservice.cli.command import command
 from metaservice.cli.files import COLUMNS as FILE_COLUMNS
 from metaservice.cli.files import cells
 from metaservice.cli.find import find_table
 from metaservice.cli.output import Column, Session
+from metaservice.cli.parameters import range_options, table_argument
 from metaservice.cli.values import types_of
 from metaservice.client import MetaClient
 from protos.laketx.v1 import common_pb2, read_pb2
@@ -16,32 +16,29 @@ Entries = list[common_pb2.LiveEntry]
 COLUMNS = (Column(""), *FILE_COLUMNS)
 
 
-def arguments(parser: Parser) -> None:
-    add_table(parser)
-    add_range(parser)
+@command("diff")
+@table_argument
+@range_options
+def run(session: Session, table: str, from_version: int, to_version: int | None) -> None:
+    """Compare what is live at two versions of a table.
 
-
-def run(session: Session, args: Arguments) -> None:
+    laketx diff shop.orders --from 41 --to 50
+    `+` is live only at --to, `-` only at --from; what came and went between them is in neither.
+    """
     client = session.client
-    table = find_table(client, args.table)
-    to_version = client.resolve_version(table.table_id, version=args.to_version).version
-    added, removed = difference(client, table.table_id, args.from_version, to_version)
+    found = find_table(client, table)
+    to_version = client.resolve_version(found.table_id, version=to_version).version
+    added, removed = difference(client, found.table_id, from_version, to_version)
     if session.as_json:
         session.show_json(
-            {
-                "table": table.name,
-                "from": args.from_version,
-                "to": to_version,
-                "added": added,
-                "removed": removed,
-            }
+            {"table": found.name, "from": from_version, "to": to_version, "added": added, "removed": removed}
         )
         return
-    types = types_of(table)
+    types = types_of(found)
     rows = [*(("-", *cells(entry, types)) for entry in removed), *(("+", *cells(entry, types)) for entry in added)]
     session.show_rows(COLUMNS, rows)
     session.note(
-        f"{table.name} from {args.from_version} to {to_version}: "
+        f"{found.name} from {from_version} to {to_version}: "
         f"+{len(added)} files -{len(removed)}, +{rows_of(added)} rows -{rows_of(removed)}"
     )
 
@@ -59,15 +56,3 @@ def difference(client: MetaClient, table_id: str, from_version: int, to_version:
 
 def rows_of(entries: Entries) -> int:
     return sum(entry.file.rows for entry in entries)
-
-
-COMMAND = Command(
-    "diff",
-    "Compare what is live at two versions of a table.",
-    run,
-    arguments,
-    details=(
-        "laketx diff shop.orders --from 41 --to 50\n"
-        "`+` is live at --to alone, `-` at --from alone; what came and went between them is in neither."
-    ),
-)

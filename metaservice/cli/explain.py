@@ -5,35 +5,37 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import click
 from google.protobuf import json_format
 
-from metaservice.cli.command import FILE, OPEN_TRANSACTION, Arguments, Command, Parser
+from metaservice.cli.command import command
 from metaservice.cli.failures import Exit, usage_failure
 from metaservice.cli.find import table_name
+from metaservice.cli.kinds import FILE, OPEN_TRANSACTION
 from metaservice.cli.output import Session
 from metaservice.cli.why import show_conflict
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
 
-def arguments(parser: Parser) -> None:
-    parser.add("txn_id", metavar="TXN", help="Id of an open transaction.", completes=OPEN_TRANSACTION)
-    parser.add(
-        "--changes",
-        metavar="FILE",
-        completes=FILE,
-        help='What would be committed: {"changes": [...]} as JSON (docs/api.md, Change); `-` is stdin. '
-        "Default: the registered files and nothing else, as an INSERT commits.",
-    )
-
-
-def run(session: Session, args: Arguments) -> Exit:
+@command("explain")
+@click.argument("txn_id", metavar="TXN", type=OPEN_TRANSACTION, help="Id of an open transaction.")
+@click.option(
+    "--changes",
+    "changes_file",
+    type=FILE,
+    metavar="FILE",
+    help='What would be committed: {"changes": [...]} as JSON (docs/api.md, Change); `-` is stdin. '
+    "Default: the registered files and nothing else, as an INSERT commits.",
+)
+def run(session: Session, txn_id: str, changes_file: str | None) -> Exit:
+    """Say what a commit would answer now, without changing anything; ends with 4 if it would lose."""
     client = session.client
-    if args.changes is not None:
-        changes = read_changes(args.changes)
+    if changes_file is not None:
+        changes = read_changes(changes_file)
     else:
-        intents = client.get_transaction(args.txn_id).tables
+        intents = client.get_transaction(txn_id).tables
         changes = [common_pb2.Change(table_id=intent.table_id) for intent in intents]
-    answer = client.explain(args.txn_id, changes)
+    answer = client.explain(txn_id, changes)
     loses = answer.HasField("conflict")
     if session.as_json:
         session.show_json(answer)
@@ -56,8 +58,3 @@ def read_changes(path: str) -> list[common_pb2.Change]:
             f"--changes: {error}", next_step='{"changes": [{"table_id": "…"}]} is the least that a change says'
         ) from error
     return list(request.changes)
-
-
-COMMAND = Command(
-    "explain", "Say what a commit would answer now, changing nothing; ends with 4 where it would lose.", run, arguments
-)

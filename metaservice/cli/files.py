@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Unpack
 
-from metaservice.cli.command import Arguments, Command, Parser, add_table, pair, whole
+import click
+
+from metaservice.cli.command import command
 from metaservice.cli.failures import did_you_mean, usage_failure
-from metaservice.cli.find import find_table, find_version, read_condition
+from metaservice.cli.find import find_table, read_condition
+from metaservice.cli.kinds import PAIR, whole
 from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.parameters import AsOf, table_argument, version_options
 from metaservice.cli.values import date_text, partition_text, timestamp_text, types_of, word
-from metaservice.cli.versioned import add_version
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 COLUMNS = (
@@ -27,50 +31,63 @@ CONJUNCT_COLUMNS = (Column("left out", right=True), Column("by"), Column("condit
 IN_QUOTES = ("string", "date", "timestamp", "timestamp_ntz")
 
 
-def arguments(parser: Parser) -> None:
-    add_table(parser)
-    add_version(parser)
-    parser.add("--where", metavar="COND", help="Only what may have rows that match, as a scan would read it.")
-    parser.add(
-        "--partition",
-        action="append",
-        type=pair,
-        default=[],
-        metavar="COLUMN=VALUE",
-        help="Only of this partition; once for each column. NULL is a value; a timestamp says its zone.",
-    )
-    parser.add("--explain", action="store_true", help="Also say how many files were left out, and by what.")
-    parser.add("--limit", type=whole(0, 1 << 40), metavar="N", help="At most so many; default: all.")
+@command("files")
+@table_argument
+@version_options
+@click.option("--where", metavar="COND", help="Only files that may hold matching rows, as a scan would read them.")
+@click.option(
+    "--partition",
+    multiple=True,
+    type=PAIR,
+    metavar="COLUMN=VALUE",
+    help="Only this partition; give it once for each column. NULL is a value; a timestamp needs its zone.",
+)
+@click.option("--explain", is_flag=True, help="Also say how many files were left out, and by what.")
+@click.option("--limit", type=whole(0, 1 << 40), help="At most this many; default: all.")
+def run(
+    session: Session,
+    table: str,
+    where: str | None,
+    partition: tuple[tuple[str, str], ...],
+    explain: bool,
+    limit: int | None,
+    **as_of: Unpack[AsOf],
+) -> None:
+    """List the files that are live at a version, or those that a scan would read.
 
+    laketx files shop.orders --version 41
+    laketx files shop.orders --where "day >= '2026-11-01' AND (shop IN (3, 4) OR note LIKE 'late%')" --explain
+    Conditions: = <> < <= > >=, IN, BETWEEN, LIKE 'x%', STARTS WITH 'x', IS NULL, AND, OR, NOT and brackets; text, dates
+    and times stand in 'quotes', a timestamp with its zone: '2026-11-01 10:00Z'. A scan still applies the condition to
+    the rows.
 
-def run(session: Session, args: Arguments) -> None:
-    table_id = find_table(session.client, args.table).table_id
-    version = find_version(session, table_id, args)
-    table = session.client.get_table(table_id=table_id, version=version)  # conditions name the columns as they were
-    predicate = wanted(table, args)
-    if predicate is None and not args.explain:
-        show(session, table, session.client.list_files(table.table_id, version=version), args.limit)
+    With `-o json` it prints one document a line. `added` is the version that made the file live.
+    """
+    table_id = find_table(session.client, table).table_id
+    version = session.client.resolve_version(table_id, **as_of).version
+    found = session.client.get_table(table_id=table_id, version=version)  # conditions name the columns as they were
+    predicate = wanted(found, where, partition)
+    if predicate is None and not explain:
+        show(session, found, session.client.list_files(found.table_id, version=version), limit)
         return
     parts = session.client.plan_scan(
-        table.table_id,
-        version=version,
-        predicate=predicate,
-        without_stats=not session.as_json,
-        explain=args.explain,
+        found.table_id, version=version, predicate=predicate, without_stats=not session.as_json, explain=explain
     )
     explanation = read_pb2.PlanExplanation()
     entries = entries_of(parts, explanation)
-    show(session, table, entries, args.limit)
-    if args.explain:
+    show(session, found, entries, limit)
+    if explain:
         for _ in entries:  # the explanation comes last
             pass
-        show_explanation(session, table, explanation)
+        show_explanation(session, found, explanation)
 
 
-def wanted(table: catalog_pb2.Table, args: Arguments) -> common_pb2.Predicate | None:
+def wanted(
+    table: catalog_pb2.Table, where: str | None, partition: Iterable[tuple[str, str]]
+) -> common_pb2.Predicate | None:
     """Both conditions at once; none: everything."""
-    conditions = [read_condition(table, args.where)] if args.where is not None else []
-    conditions += [equals(table, column, value) for column, value in args.partition]
+    conditions = [read_condition(table, where)] if where is not None else []
+    conditions += [equals(table, column, value) for column, value in partition]
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     return common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=conditions))
@@ -174,19 +191,3 @@ def kind_of(entry: common_pb2.LiveEntry) -> str:
     if not entry.HasField("file"):
         return "delete set"
     return word(common_pb2.FileKind.Name, entry.file.kind) if entry.file.kind else "data"
-
-
-COMMAND = Command(
-    "files",
-    "List the files that are live at a version, or those that a scan would read.",
-    run,
-    arguments,
-    details=(
-        "laketx files shop.orders --version 41\n"
-        "laketx files shop.orders --where \"day >= '2026-11-01' AND (shop IN (3, 4) OR note LIKE 'late%')\" --explain\n"
-        "Conditions: = <> < <= > >=, IN, BETWEEN, LIKE 'x%', STARTS WITH 'x', IS NULL, AND, OR, NOT and brackets;\n"
-        "text, dates and times stand in 'quotes', a timestamp with its zone: '2026-11-01 10:00Z'.\n"
-        "A scan still applies the condition to the rows.\n"
-        "With `-o json` a document a line. `added` is the version that made the file live."
-    ),
-)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from metaservice.cli.command import Arguments
 from metaservice.cli.failures import CommandError, did_you_mean, usage_failure
 from metaservice.cli.output import Session
-from metaservice.cli.values import read_time_us
 from metaservice.client import LakeTXError, MetaClient, MetaServiceError
 from metaservice.client.conditions import ConditionError, parse_condition
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -25,15 +23,6 @@ def find_table(client: MetaClient, name_or_id: str) -> catalog_pb2.Table:
 
 def list_namespaces(client: MetaClient) -> list[str]:
     return [namespace.name for namespace in client.list_namespaces()]
-
-
-def find_version(session: Session, table_id: str, args: Arguments) -> int:
-    """The version that the options of `versioned.py` ask for; the head where none is given."""
-    time_us = read_time_us(args.at, session.now_us()) if args.at is not None else None
-    found = session.client.resolve_version(
-        table_id, version=args.version, time_us=time_us, commits_ago=args.ago, tag=args.tag
-    )
-    return found.version
 
 
 def read_condition(table: catalog_pb2.Table, text: str, *, option: str = "--where") -> common_pb2.Predicate:
@@ -67,11 +56,14 @@ class Tables:
             self._known[table_id] = table_or_none(self._client, table_id)
         return self._known[table_id]
 
+    def name(self, table_id: str) -> str:
+        """The id stays where the table is gone."""
+        table = self[table_id]
+        return table.name if table is not None else table_id
+
 
 def table_name(client: MetaClient, table_id: str) -> str:
-    """The id stays where the table is gone."""
-    table = table_or_none(client, table_id)
-    return table.name if table is not None else table_id
+    return Tables(client).name(table_id)
 
 
 def suggest_name(session: Session, failure: CommandError) -> CommandError:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from metaservice.cli.command import Arguments, Command, Parser, seconds
+import click
+
+from metaservice.cli.command import command
 from metaservice.cli.failures import Exit
+from metaservice.cli.kinds import seconds
 from metaservice.cli.output import Session
 from metaservice.client.health import ask_health
 
 
-def arguments(parser: Parser) -> None:
-    parser.add("--wait", type=seconds(0, 86_400), metavar="S", help="Wait so long for a service that is starting.")
-
-
-def run(session: Session, args: Arguments) -> Exit:
+@command("health")
+@click.option("--wait", "wait_s", type=seconds(0, 86_400), help="Wait this long for a service that is starting.")
+def run(session: Session, wait_s: float | None) -> Exit:
+    """Say whether the service takes work; ends with 3 if it does not."""
     settings = session.settings
-    wait_s = args.wait
     status = ask_health(session.address(), wait_s or settings.timeout_s, wait=bool(wait_s))
-    if session.as_json:
-        session.show_json({"server": settings.place, "status": status.lower()})
-    else:
-        session.say(f"{settings.place} is {status.lower().replace('_', ' ')}")
+    text = f"{settings.place} is {status.lower().replace('_', ' ')}"
+    session.show_answer({"server": settings.place, "status": status.lower()}, text)
     return Exit.DONE if status == "SERVING" else Exit.UNAVAILABLE
-
-
-COMMAND = Command("health", "Say whether the service takes work; ends with 3 where it does not.", run, arguments)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import sys
+import click
+from click.shell_completion import CompletionItem
 
-from metaservice.cli.command import COMMAND_WORD, Arguments, Command, Parser
+from metaservice.cli.command import Group, command, find_context
+from metaservice.cli.failures import CommandError
 from metaservice.cli.output import Session
 
 
-def arguments(parser: Parser) -> None:
-    parser.add("words", nargs="*", metavar="CMD", help="The command.", completes=COMMAND_WORD)
+class CommandWord(click.ParamType[str, str]):
+    """A word of a command."""
+
+    name = "cmd"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            found = find_context(ctx.find_root(), ctx.params.get(param.name) or ())
+        except CommandError:
+            return []
+        return found.command.shell_complete(found, incomplete) if isinstance(found.command, Group) else []
 
 
-def run(session: Session, args: Arguments) -> None:
+@command("help")
+@click.argument("words", metavar="[CMD]...", nargs=-1, type=CommandWord(), help="Words of the command.")
+def run(session: Session, words: tuple[str, ...]) -> None:
+    """Show the help of a command."""
     del session
-    sys.stdout.write(args.root.find(args.words).format_help())
-
-
-COMMAND = Command("help", "Show the help of a command.", run, arguments)
+    click.echo(find_context(click.get_current_context().find_root(), words).get_help())

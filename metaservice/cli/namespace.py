@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from metaservice.cli.command import NAMESPACE, Arguments, Command, Parser, add_yes, pair
-from metaservice.cli.output import Column, Session
+import click
+
+from metaservice.cli.command import command, group
+from metaservice.cli.kinds import NAMESPACE
+from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.parameters import asks, property_option
 from metaservice.cli.values import properties_text, when
+from protos.laketx.v1 import catalog_pb2
 
 COLUMNS = (Column("name"), Column("made (UTC)", rank=1), Column("properties", rank=2, folds=True))
 
-
-def run_list(session: Session, args: Arguments) -> None:
-    del args
-    found = list(session.client.list_namespaces())
-    if session.as_json:
-        session.show_json(found)
-    else:
-        session.show_rows(
-            COLUMNS, [(each.name, when(each.create_time_us), properties_text(each.properties)) for each in found]
-        )
+GROUP = group("namespace", "List, show, make and drop namespaces.")
+name_argument = click.argument("name", type=NAMESPACE, help="Name of the namespace.")
 
 
-def name_argument(parser: Parser) -> None:
-    parser.add("name", metavar="NAME", help="The namespace.", completes=NAMESPACE)
+@command("list", GROUP)
+def run_list(session: Session) -> None:
+    """List the namespaces, by name."""
+    session.show_list(COLUMNS, session.client.list_namespaces(), row)
 
 
-def run_show(session: Session, args: Arguments) -> None:
-    namespace = session.client.get_namespace(args.name)
+def row(namespace: catalog_pb2.Namespace) -> Row:
+    return namespace.name, when(namespace.create_time_us), properties_text(namespace.properties)
+
+
+@command("show", GROUP)
+@name_argument
+def run_show(session: Session, name: str) -> None:
+    """Show a namespace."""
+    namespace = session.client.get_namespace(name)
     if session.as_json:
         session.show_json(namespace)
         return
@@ -40,54 +46,26 @@ def run_show(session: Session, args: Arguments) -> None:
     )
 
 
-def create_arguments(parser: Parser) -> None:
-    parser.add("name", metavar="NAME", help="Letters, digits and _, up to 128.")
-    parser.add(
-        "--property", action="append", type=pair, default=[], metavar="NAME=VALUE", help="A property, under user.…"
-    )
-    parser.add("--if-not-exists", action="store_true", help="No error where it is there; then it stays as it is.")
+@command("create", GROUP)
+@click.argument("name", help="Name of the new namespace: letters, digits and _, at most 128.")
+@property_option
+@click.option("--if-not-exists", is_flag=True, help="Keep a namespace that is there as it is, without an error.")
+def run_create(session: Session, name: str, properties: tuple[tuple[str, str], ...], if_not_exists: bool) -> None:
+    """Make a namespace.
+
+    laketx namespace create shop --property user.owner=ana
+    """
+    made = session.client.create_namespace(name, properties=dict(properties), if_not_exists=if_not_exists)
+    session.done(f"{made.name} is there", made)
 
 
-def run_create(session: Session, args: Arguments) -> None:
-    made = session.client.create_namespace(args.name, properties=dict(args.property), if_not_exists=args.if_not_exists)
-    if session.as_json:
-        session.show_json(made)
-    session.done(f"{made.name} is there")
-
-
-def drop_arguments(parser: Parser) -> None:
-    name_argument(parser)
-    add_yes(parser)
-
-
-def run_drop(session: Session, args: Arguments) -> None:
-    session.client.drop_namespace(args.name, validate_only=True)
-    if args.dry_run:
-        if session.as_json:
-            session.show_json({"namespace": args.name, "dropped": False})
-        else:
-            session.say(f"would drop namespace {args.name}")
-        return
-    session.confirm(f"Drop namespace {args.name}?", yes=args.yes)
-    session.client.drop_namespace(args.name)
-    if session.as_json:
-        session.show_json({"namespace": args.name, "dropped": True})
-    session.done(f"namespace {args.name} is dropped")
-
-
-COMMAND = Command(
-    "namespace",
-    "Look at namespaces, make and drop them.",
-    commands=(
-        Command("list", "List the namespaces, by name.", run_list),
-        Command("show", "Show a namespace.", run_show, name_argument),
-        Command(
-            "create",
-            "Make a namespace.",
-            run_create,
-            create_arguments,
-            details="laketx namespace create shop --property user.owner=ana",
-        ),
-        Command("drop", "Drop a namespace in which no table lives.", run_drop, drop_arguments),
-    ),
-)
+@command("drop", GROUP)
+@name_argument
+@asks
+def run_drop(session: Session, name: str, yes: bool, dry_run: bool) -> None:
+    """Drop a namespace that has no tables."""
+    session.client.drop_namespace(name, validate_only=True)
+    answer = {"namespace": name, "dropped": False}
+    if session.agreed("drop", f"namespace {name}", answer, yes=yes, dry_run=dry_run):
+        session.client.drop_namespace(name)
+        session.done(f"namespace {name} is dropped", {**answer, "dropped": True})

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self, TypeVar
 
 from google.protobuf.message import Message
 from rich.cells import cell_len, set_cell_size
@@ -21,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
+from metaservice.cli.settings import Settings, version
 from metaservice.cli.values import as_json
 from metaservice.client import MetaClient
 from metaservice.embedded import find_or_start, open_folder
@@ -31,6 +33,8 @@ GAP: Final = 2
 FOLDED_AT_LEAST: Final = 16
 ROWS_AT_ONCE: Final = 1_000
 Row = Sequence[object]
+Answer = Message | Mapping[str, object] | Sequence[object]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +47,30 @@ class Column:
     folds: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The options that all commands share."""
-
-    server: str
-    folder: str  # of an embedded service; empty: the server's address counts
-    user: str
-    client_name: str
-    as_json: bool
-    color: bool
-    width: int | None
-    timeout_s: float
-    quiet: bool
-
-    @property
-    def place(self) -> str:
-        """Where the service is, for people."""
-        return self.folder or self.server
-
-
 class Session:
     """What a command works with: a client, made when it is first asked for, and a place to print to."""
 
-    def __init__(
-        self, settings: Settings, now_us: Callable[[], int], environment: Mapping[str, str] | None = None
-    ) -> None:
-        self.settings = settings
-        self.environment = environment or {}
-        self.as_json = settings.as_json
+    def __init__(self, now_us: Callable[[], int], environment: Mapping[str, str]) -> None:
         self.now_us = now_us
+        self.environment = environment
+        self.settings = Settings(no_color=bool(environment.get("NO_COLOR")))
         self._client: MetaClient | None = None
-        self._console = build_console(settings)
-        self._notes = build_console(settings, stderr=True)
-        self.is_terminal = self._console.is_terminal
+
+    @cached_property
+    def _console(self) -> Console:
+        return build_console(self.settings)
+
+    @cached_property
+    def _notes(self) -> Console:
+        return build_console(self.settings, stderr=True)
+
+    @property
+    def as_json(self) -> bool:
+        return self.settings.as_json
+
+    @property
+    def is_terminal(self) -> bool:
+        return self._console.is_terminal
 
     @property
     def client(self) -> MetaClient:
@@ -91,13 +85,13 @@ class Session:
             return open_folder(
                 existing(settings.folder),
                 principal=settings.user,
-                client_name=settings.client_name,
+                client_name=f"laketx-cli/{version()}",
                 retry_budget_s=settings.timeout_s,
             )
         return MetaClient(
             settings.server,
             principal=settings.user,
-            client_name=settings.client_name,
+            client_name=f"laketx-cli/{version()}",
             call_timeout_s=settings.timeout_s,
             retry_budget_s=settings.timeout_s,
             use_session=use_session,
@@ -125,9 +119,19 @@ class Session:
         if not self.settings.quiet:
             self._notes.print(Text(printable(text)), style="dim", soft_wrap=not self._notes.is_terminal)
 
-    def done(self, text: str) -> None:
-        """What a command that changes something has done."""
-        if not self.as_json and not self.settings.quiet:
+    def done(self, text: str, answer: Answer | None = None) -> None:
+        """What a command that changes something has done; as JSON the answer, where there is one."""
+        if not self.as_json:
+            if not self.settings.quiet:
+                self.say(text)
+        elif answer is not None:
+            self.show_json(answer)
+
+    def show_answer(self, answer: Answer, text: str) -> None:
+        """As JSON the answer, for people the text."""
+        if self.as_json:
+            self.show_json(answer)
+        else:
             self.say(text)
 
     def show_pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
@@ -171,11 +175,18 @@ class Session:
             text = self._line(columns, widths, kept, _texts(row))
             self.write(_cut(text, self._console.width) if self.is_terminal else text)
 
-    def show_json(self, answer: Message | Sequence[Message] | dict[str, Any] | list[Any]) -> None:
+    def show_list(self, columns: Sequence[Column], items: Iterable[Item], row: Callable[[Item], Row]) -> None:
+        """As JSON one document, for people a row for each."""
+        if self.as_json:
+            self.show_json(list(items))
+        else:
+            self.show_rows(columns, map(row, items))
+
+    def show_json(self, answer: Answer) -> None:
         """One document."""
         self.write(json_text(_jsonable(answer), indent=2))
 
-    def show_json_lines(self, answers: Iterable[Message | dict[str, Any]]) -> None:
+    def show_json_lines(self, answers: Iterable[Answer]) -> None:
         """A document a line, each as soon as it is there."""
         for answer in answers:
             self.write(json_text(_jsonable(answer)))
@@ -192,6 +203,14 @@ class Session:
         show_failure(self._notes, failure)
 
     # ----------------------------------------------------------------------------------------------------------- ask
+
+    def agreed(self, verb: str, what: str, answer: Answer, *, yes: bool, dry_run: bool, warning: str = "") -> bool:
+        """Whether to go on: a dry run only says what would be done, else the user is asked."""
+        if dry_run:
+            self.show_answer(answer, f"would {verb} {what}")
+            return False
+        self.confirm(f"{verb[0].upper()}{verb[1:]} {what}?{warning}", yes=yes)
+        return True
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Goes on where the user says yes; fails where there is nobody to ask."""
@@ -267,7 +286,7 @@ class Paper(Console):
 
 def build_console(settings: Settings, *, stderr: bool = False) -> Console:
     console = Paper(
-        stderr=stderr, no_color=not settings.color, highlight=False, emoji=False, markup=False, width=settings.width
+        stderr=stderr, no_color=settings.no_color, highlight=False, emoji=False, markup=False, width=settings.width
     )
     if settings.width is None and not console.is_terminal:
         console.width = UNLIMITED
@@ -325,7 +344,7 @@ def _padded(text: str, width: int, *, right: bool = False) -> str:
     return room + text if right else text + room
 
 
-def _jsonable(answer: Any) -> Any:
+def _jsonable(answer: object) -> object:
     if isinstance(answer, Message):
         return as_json(answer)
     if isinstance(answer, list | tuple):

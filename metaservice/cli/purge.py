@@ -4,76 +4,53 @@ from __future__ import annotations
 
 from itertools import islice
 
-from metaservice.cli.command import TABLE, Arguments, Command, Parser, add_limit, add_yes
+import click
+
+from metaservice.cli.command import command, group
 from metaservice.cli.find import TABLE_ID, find_table, table_name
+from metaservice.cli.kinds import TABLE
 from metaservice.cli.output import Column, Session
+from metaservice.cli.parameters import asks, limit_option
 
 TABLES = (Column("table"), Column("id", rank=1))
 PATHS = (Column("path"),)
 
 
-def list_arguments(parser: Parser) -> None:
-    parser.add(
-        "table",
-        nargs="?",
-        metavar="TABLE",
-        help="Name or id; a dropped table by its id. Without it the tables that have something to purge.",
-        completes=TABLE,
-    )
-    add_limit(parser, default=1_000)
+GROUP = group("purge", "Look at what may be deleted from storage; release a purge that waits.")
 
 
-def run_list(session: Session, args: Arguments) -> None:
-    if args.table is None:
-        tables = [
-            {"table_id": table_id, "name": table_name(session.client, table_id)}
-            for table_id in islice(session.client.list_purgeable_tables(), args.limit)
-        ]
-        if session.as_json:
-            session.show_json(tables)
-        else:
-            session.show_rows(TABLES, [(each["name"], each["table_id"]) for each in tables])
+@command("list", GROUP)
+@click.argument(
+    "table",
+    required=False,
+    type=TABLE,
+    help="Name or id of a table (a dropped one by its id); default: list the tables that have something to purge.",
+)
+@limit_option(1_000)
+def run_list(session: Session, table: str | None, limit: int) -> None:
+    """List the tables that have something to purge, or the paths of one."""
+    if table is None:
+        ids = islice(session.client.list_purgeable_tables(), limit)
+        tables = [{"table_id": each, "name": table_name(session.client, each)} for each in ids]
+        session.show_list(TABLES, tables, lambda found: (found["name"], found["table_id"]))
         return
-    named = TABLE_ID.fullmatch(args.table)
-    table_id = args.table if named else find_table(session.client, args.table).table_id
-    paths = islice(session.client.list_purgeable(table_id), args.limit)
-    if session.as_json:
-        session.show_json(list(paths))
-    else:
-        session.show_rows(PATHS, ([path] for path in paths))
+    table_id = table if TABLE_ID.fullmatch(table) else find_table(session.client, table).table_id
+    session.show_list(PATHS, islice(session.client.list_purgeable(table_id), limit), lambda path: [path])
 
 
-def release_arguments(parser: Parser) -> None:
-    add_yes(parser)
+@command("release", GROUP)
+@asks
+def run_release(session: Session, yes: bool, dry_run: bool) -> None:
+    """Resume the purge, which waits since the store was restored.
 
-
-def run_release(session: Session, args: Arguments) -> None:
+    Release it only when nobody uses the history before the restore: its files lie in the same folders.
+    """
     reason = session.client.release_purge(validate_only=True)
     waits = f"it waits: {reason}" if reason else "it does not wait"
-    if args.dry_run or not reason:
-        if session.as_json:
-            session.show_json({"reason": reason, "released": False})
-        else:
-            session.say(f"would release the purge; {waits}" if reason else f"nothing to release: {waits}")
+    if dry_run or not reason:
+        text = f"would release the purge; {waits}" if reason else f"nothing to release: {waits}"
+        session.show_answer({"reason": reason, "released": False}, text)
         return
-    session.confirm(f"Release the purge, so that files are deleted? {waits[0].upper()}{waits[1:]}.", yes=args.yes)
+    session.confirm(f"Release the purge, so that files are deleted? {waits[0].upper()}{waits[1:]}.", yes=yes)
     session.client.release_purge()
-    if session.as_json:
-        session.show_json({"reason": reason, "released": True})
-    session.done("the purge goes on")
-
-
-COMMAND = Command(
-    "purge",
-    "Look at what may be deleted from storage; release a purge that waits.",
-    commands=(
-        Command("list", "List the tables that have something to purge, or the paths of one.", run_list, list_arguments),
-        Command(
-            "release",
-            "Let the purge begin again, which waits since the store was restored.",
-            run_release,
-            release_arguments,
-            details="Only when the history before the restore is out of use: its files lie in the same folders.",
-        ),
-    ),
-)
+    session.done("the purge goes on", {"reason": reason, "released": True})

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import sys
 
-from metaservice.cli.command import Arguments, Command
+from metaservice.cli.command import Passing, command
 from metaservice.cli.output import Session
 
 
-def run(session: Session, args: Arguments) -> int:
+@command("serve", kind=Passing)
+def run(session: Session, options: tuple[str, ...]) -> None:
+    """Run the service in the foreground; all options go to it."""
     del session
-    os.execv(sys.executable, [sys.executable, "-m", "metaservice", *args.rest])  # noqa: S606  # this Python, no shell
+    become("metaservice", *options)
 
 
-COMMAND = Command("serve", "Run the service in the foreground; all options go to it.", run, passes_on=True)
+def become(program: str, *words: str) -> None:
+    """This process runs a module of ours from now on: work on a folder is the service's part."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", program, *words])  # noqa: S606  # this Python, no shell

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from metaservice.cli.command import Arguments, Command, Parser, add_table
+from typing import Unpack
+
+import click
+
+from metaservice.cli.command import command
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.find import find_table, find_version
+from metaservice.cli.find import find_table
 from metaservice.cli.output import Session
+from metaservice.cli.parameters import AsOf, table_argument, version_options
 from metaservice.cli.values import partition_text, size_text, when, word
-from metaservice.cli.versioned import add_version
 from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 
-def arguments(parser: Parser) -> None:
-    add_table(parser)
-    add_version(parser)
-    parser.add("--no-totals", action="store_true", help="The commit alone: don't count the files that were live.")
+@command("show")
+@table_argument
+@version_options
+@click.option("--no-totals", is_flag=True, help="Show the commit only: don't count the files that were live.")
+def run(session: Session, table: str, no_totals: bool, **as_of: Unpack[AsOf]) -> None:
+    """Show a table at a version or time: the commit, and what was live.
 
-
-def run(session: Session, args: Arguments) -> None:
+    `live rows` counts the rows of the files as they are stored, upserts and hidden rows included.
+    """
     client = session.client
-    table = find_table(client, args.table)
-    number = find_version(session, table.table_id, args)
-    commit = find_commit(client, table, number)
-    totals = {} if args.no_totals else count_live(client, table.table_id, number)
+    found = find_table(client, table)
+    number = client.resolve_version(found.table_id, **as_of).version
+    commit = find_commit(client, found, number)
+    totals = {} if no_totals else count_live(client, found.table_id, number)
     if session.as_json:
-        session.show_json({"table": table.name, "commit": commit, **({"live": totals} if totals else {})})
+        session.show_json({"table": found.name, "commit": commit, **({"live": totals} if totals else {})})
         return
-    session.show_pairs([("table", table.name), *commit_pairs(commit), *live_pairs(totals)])
+    session.show_pairs([("table", found.name), *commit_pairs(commit), *live_pairs(totals)])
 
 
 def find_commit(client: MetaClient, table: catalog_pb2.Table, number: int) -> read_pb2.Version:
@@ -83,12 +89,3 @@ def count_live(client: MetaClient, table_id: str, version: int) -> dict[str, int
         else:
             totals["delete_sets"] += 1
     return {**totals, "partitions": len(partitions)}
-
-
-COMMAND = Command(
-    "show",
-    "Show a table at a version or time: the commit, and what was live.",
-    run,
-    arguments,
-    details="`live rows` are the rows of the files: upserts and hidden rows are counted as they are stored.",
-)

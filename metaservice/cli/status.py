@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metaservice.cli.command import Arguments, Command
+from metaservice.cli.command import command
 from metaservice.cli.output import Column, Session
 from metaservice.cli.values import duration_text, size_text, when
 from protos.laketx.v1 import admin_pb2
@@ -18,8 +18,13 @@ QUOTAS = (
 )
 
 
-def run(session: Session, args: Arguments) -> None:
-    del args
+@command("status")
+def run(session: Session) -> None:
+    """Show the service in numbers, what is used of its quotas, and whether something waits for an operator.
+
+    For each quota it shows what all principals use together, and what the largest user of it uses. Requests are counted
+    over the last second.
+    """
     status = session.client.get_status()
     if session.as_json:
         session.show_json(status)
@@ -61,12 +66,3 @@ def _quota_row(one: admin_pb2.QuotaUse) -> tuple[str, ...]:
         amount(one.principal_limit),
         one.principal,
     )
-
-
-COMMAND = Command(
-    "status",
-    "Show the service in numbers, what is used of its quotas, and whether something waits for an operator.",
-    run,
-    details="Of each quota it shows what all principals use together, and what the one uses that uses most of it. "
-    "Requests are those of the last second.",
-)

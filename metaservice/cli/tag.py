@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from metaservice.cli.command import TABLE, Arguments, Command, Parser, add_table, add_yes
+from typing import Unpack
+
+import click
+
+from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.find import find_table, find_version, table_name
-from metaservice.cli.output import Column, Session
+from metaservice.cli.find import Tables, find_table
+from metaservice.cli.kinds import TAG
+from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.parameters import AsOf, asks, comment_option, one_table, table_argument, version_options
 from metaservice.cli.values import when
-from metaservice.cli.versioned import add_version
+from protos.laketx.v1 import read_pb2
 
 COLUMNS = (
     Column("tag"),
@@ -19,82 +25,52 @@ COLUMNS = (
 )
 
 
-def name_argument(parser: Parser) -> None:
-    add_table(parser)
-    parser.add("name", metavar="TAG", help="Name of the tag: letters, digits, `_`, `-` and `.`.")
+GROUP = group("tag", "Give versions names; a version that has one stays readable.")
 
 
-def create_arguments(parser: Parser) -> None:
-    name_argument(parser)
-    add_version(parser)
-    parser.add("--comment", default="", metavar="TEXT", help="For people.")
-    parser.add("--move", action="store_true", help="Take the name from the version that has it.")
+@command("create", GROUP)
+@table_argument
+@click.argument("name", metavar="TAG", help="Name of the tag: letters, digits, `_`, `-` and `.`.")
+@version_options
+@comment_option
+@click.option("--move", is_flag=True, help="Take the name from the version that has it.")
+def run_create(session: Session, table: str, name: str, comment: str, move: bool, **as_of: Unpack[AsOf]) -> None:
+    """Name a version, the newest unless another is chosen.
+
+    laketx tag create shop.orders 2026-11 --version 41
+    """
+    found = find_table(session.client, table)
+    version = session.client.resolve_version(found.table_id, **as_of).version
+    made = session.client.create_tag(found.table_id, name, version=version, comment=comment, move=move)
+    session.done(f"{made.name} names {found.name}@{made.version}", made)
 
 
-def run_create(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
-    version = find_version(session, table.table_id, args)
-    made = session.client.create_tag(table.table_id, args.name, version=version, comment=args.comment, move=args.move)
-    if session.as_json:
-        session.show_json(made)
-    session.done(f"{made.name} names {table.name}@{made.version}")
+@command("list", GROUP)
+@one_table
+def run_list(session: Session, table: str | None) -> None:
+    """List tags, by table and name."""
+    table_id = find_table(session.client, table).table_id if table is not None else ""
+    tables = Tables(session.client)
+    session.show_list(COLUMNS, session.client.list_tags(table_id), lambda tag: row(tag, tables))
 
 
-def list_arguments(parser: Parser) -> None:
-    parser.add("table", nargs="?", metavar="TABLE", help="Only of this one, by name or id.", completes=TABLE)
+def row(tag: read_pb2.Tag, tables: Tables) -> Row:
+    table = tables.name(tag.table_id)
+    return tag.name, table, tag.version, tag.principal.name, when(tag.create_time_us), tag.comment
 
 
-def run_list(session: Session, args: Arguments) -> None:
-    table_id = find_table(session.client, args.table).table_id if args.table is not None else ""
-    tags = list(session.client.list_tags(table_id))
-    if session.as_json:
-        session.show_json(tags)
-        return
-    names = {each: table_name(session.client, each) for each in {tag.table_id for tag in tags}}
-    session.show_rows(
-        COLUMNS,
-        (
-            (tag.name, names[tag.table_id], tag.version, tag.principal.name, when(tag.create_time_us), tag.comment)
-            for tag in tags
-        ),
-    )
-
-
-def drop_arguments(parser: Parser) -> None:
-    name_argument(parser)
-    add_yes(parser)
-
-
-def run_drop(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
-    tag = next((each for each in session.client.list_tags(table.table_id) if each.name == args.name), None)
+@command("drop", GROUP)
+@table_argument
+@click.argument("name", metavar="TAG", type=TAG, help="Name of the tag.")
+@asks
+def run_drop(session: Session, table: str, name: str, yes: bool, dry_run: bool) -> None:
+    """Drop a tag."""
+    found = find_table(session.client, table)
+    tag = next((each for each in session.client.list_tags(found.table_id) if each.name == name), None)
     if tag is None:
-        facts = {"table": table.name, "name": args.name}
-        hint = f"laketx tag list {table.name}"
+        facts, hint = {"table": found.name, "name": name}, f"laketx tag list {found.name}"
         raise CommandError(Exit.NOT_FOUND, "TAG_UNKNOWN", "there is no such tag", facts, hint)
-    what = f"the tag {tag.name} of {table.name}@{tag.version}"
-    if args.dry_run:
-        session.show_json(tag) if session.as_json else session.say(f"would drop {what}")
-        return
-    session.confirm(f"Drop {what}? The version may go then.", yes=args.yes)
-    session.client.drop_tag(table.table_id, args.name)
-    if session.as_json:
-        session.show_json(tag)
-    session.done(f"{args.name} is gone")
-
-
-COMMAND = Command(
-    "tag",
-    "Give versions names; a version that has one stays readable.",
-    commands=(
-        Command(
-            "create",
-            "Name a version, the newest unless another is chosen.",
-            run_create,
-            create_arguments,
-            details="laketx tag create shop.orders 2026-11 --version 41",
-        ),
-        Command("list", "List tags, by table and name.", run_list, list_arguments),
-        Command("drop", "Drop a tag.", run_drop, drop_arguments),
-    ),
-)
+    what, warning = f"the tag {tag.name} of {found.name}@{tag.version}", " The version may go then."
+    if session.agreed("drop", what, tag, yes=yes, dry_run=dry_run, warning=warning):
+        session.client.drop_tag(found.table_id, name)
+        session.done(f"{name} is gone", tag)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from metaservice.cli.command import OPEN_TRANSACTION, TABLE, TRANSACTION, Arguments, Command, Parser, add_limit, add_yes
+import click
+
+from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.find import Tables, find_table, table_name
+from metaservice.cli.kinds import OPEN_TRANSACTION, OneOf
 from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.parameters import asks, limit_option, table_option, transaction_argument
 from metaservice.cli.values import typed_partition_text, types_of, when, word
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
@@ -30,22 +34,20 @@ TABLE_COLUMNS = (
 )
 
 
-def list_arguments(parser: Parser) -> None:
-    parser.add("--state", choices=STATES, help="Only in this state.")
-    parser.add("--table", metavar="TABLE", default="", help="Only of this table: its name or id.", completes=TABLE)
-    add_limit(parser)
+GROUP = group("txn", "List, show and abort transactions.")
 
 
-def run_list(session: Session, args: Arguments) -> None:
-    table_id = find_table(session.client, args.table).table_id if args.table else ""
-    wanted = transaction_pb2.TransactionState.Value(f"TRANSACTION_STATE_{(args.state or 'unspecified').upper()}")
-    pages = session.client.list_transactions(state=wanted, table_id=table_id, page_size=min(args.limit, 500))
-    listed = islice(pages, args.limit)
-    if session.as_json:
-        session.show_json(list(listed))
-    else:
-        tables = Tables(session.client)
-        session.show_rows(COLUMNS, (row(transaction, tables) for transaction in listed))
+@command("list", GROUP)
+@click.option("--state", type=OneOf(STATES), help="Only in this state.")
+@table_option
+@limit_option()
+def run_list(session: Session, state: str | None, table: str | None, limit: int) -> None:
+    """List transactions, newest first."""
+    table_id = find_table(session.client, table).table_id if table else ""
+    wanted = transaction_pb2.TransactionState.Value(f"TRANSACTION_STATE_{(state or 'unspecified').upper()}")
+    pages = session.client.list_transactions(state=wanted, table_id=table_id, page_size=min(limit, 500))
+    tables = Tables(session.client)
+    session.show_list(COLUMNS, islice(pages, limit), lambda transaction: row(transaction, tables))
 
 
 def row(transaction: transaction_pb2.Transaction, tables: Tables) -> Row:
@@ -60,12 +62,11 @@ def row(transaction: transaction_pb2.Transaction, tables: Tables) -> Row:
     )
 
 
-def txn_arguments(parser: Parser) -> None:
-    parser.add("txn_id", metavar="TXN", help="Id of the transaction.", completes=TRANSACTION)
-
-
-def run_show(session: Session, args: Arguments) -> None:
-    transaction = session.client.get_transaction(args.txn_id)
+@command("show", GROUP)
+@transaction_argument
+def run_show(session: Session, txn_id: str) -> None:
+    """Show all that is known of a transaction."""
+    transaction = session.client.get_transaction(txn_id)
     if session.as_json:
         session.show_json(transaction)
         return
@@ -100,8 +101,11 @@ def run_show(session: Session, args: Arguments) -> None:
     )
 
 
-def run_outcome(session: Session, args: Arguments) -> None:
-    transaction = session.client.get_transaction(args.txn_id)
+@command("outcome", GROUP)
+@transaction_argument
+def run_outcome(session: Session, txn_id: str) -> None:
+    """Say in one line how a transaction ended."""
+    transaction = session.client.get_transaction(txn_id)
     if session.as_json:
         session.show_json(transaction)
         return
@@ -110,37 +114,23 @@ def run_outcome(session: Session, args: Arguments) -> None:
     session.say(f"{state}: {outcome}" if outcome else state)
 
 
-def abort_arguments(parser: Parser) -> None:
-    parser.add("txn_id", metavar="TXN", help="Id of the transaction.", completes=OPEN_TRANSACTION)
-    parser.add("--reason", default="aborted by an operator", help="Shown to who asks what became of it.")
-    add_yes(parser)
-
-
-def run_abort(session: Session, args: Arguments) -> None:
+@command("abort", GROUP)
+@click.argument("txn_id", metavar="TXN", type=OPEN_TRANSACTION, help="Id of the transaction.")
+@click.option("--reason", default="aborted by an operator", help="Shown to whoever asks what became of it.")
+@asks
+def run_abort(session: Session, txn_id: str, reason: str, yes: bool, dry_run: bool) -> None:
+    """Abort an open transaction: nothing of it is committed."""
     client = session.client
-    transaction = client.get_transaction(args.txn_id)
+    transaction = client.get_transaction(txn_id)
     if transaction.state != transaction_pb2.TRANSACTION_STATE_OPEN:
         state = word(transaction_pb2.TransactionState.Name, transaction.state)
-        raise CommandError(
-            Exit.REFUSED,
-            "TRANSACTION_ENDED",
-            f"it is not open: it is {state}",
-            {"txn_id": args.txn_id},
-            f"laketx txn show {args.txn_id}",
-        )
+        facts, hint = {"txn_id": txn_id}, f"laketx txn show {txn_id}"
+        raise CommandError(Exit.REFUSED, "TRANSACTION_ENDED", f"it is not open: it is {state}", facts, hint)
     who = transaction.principal.name or "somebody"
-    what = f"transaction {args.txn_id} of {who}, with {transaction.registered_files} files"
-    if args.dry_run:
-        if session.as_json:
-            session.show_json(transaction)
-        else:
-            session.say(f"would abort {what}")
-        return
-    session.confirm(f"Abort {what}?", yes=args.yes)
-    client.abort(args.txn_id, args.reason)
-    if session.as_json:
-        session.show_json(client.get_transaction(args.txn_id))
-    session.done(f"{args.txn_id} is aborted")
+    what = f"transaction {txn_id} of {who}, with {transaction.registered_files} files"
+    if session.agreed("abort", what, transaction, yes=yes, dry_run=dry_run):
+        client.abort(txn_id, reason)
+        session.done(f"{txn_id} is aborted", client.get_transaction(txn_id) if session.as_json else None)
 
 
 def outcome_of(transaction: transaction_pb2.Transaction, tables: Tables) -> str:
@@ -168,15 +158,3 @@ def with_typed_partition(conflict: common_pb2.Conflict, table: catalog_pb2.Table
     in_words = f"in partition {conflict.partition}"
     readable.message = conflict.message.replace(in_words, f"in partition {readable.partition}")
     return readable
-
-
-COMMAND = Command(
-    "txn",
-    "Look at transactions and end them.",
-    commands=(
-        Command("list", "List transactions, newest first.", run_list, list_arguments),
-        Command("show", "Show all that is known of a transaction.", run_show, txn_arguments),
-        Command("outcome", "Say in one line how a transaction ended.", run_outcome, txn_arguments),
-        Command("abort", "End an open transaction without effect.", run_abort, abort_arguments),
-    ),
-)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from itertools import islice
+from typing import TypedDict, Unpack
 
-from metaservice.cli.command import Arguments, Command, Parser, add_limit, add_table, whole
+import click
+
+from metaservice.cli.command import command
 from metaservice.cli.find import find_table
+from metaservice.cli.kinds import TIME, VERSION, OneOf, Pair
 from metaservice.cli.output import Column, Row, Session
-from metaservice.cli.values import read_time_us, when, word
-from metaservice.cli.versioned import VERSION_MAX
+from metaservice.cli.parameters import limit_option, table_argument
+from metaservice.cli.values import when, word
 from protos.laketx.v1 import common_pb2, read_pb2
 
 OPERATIONS = [name.removeprefix("OPERATION_").lower() for name in common_pb2.Operation.keys()[1:]]
@@ -29,69 +32,74 @@ COLUMNS = (
 )
 
 
-def arguments(parser: Parser) -> None:
-    add_table(parser)
-    add_limit(parser)
-    parser.add("--by", default="", metavar="NAME", help="Only those that this user made.")
-    parser.add("--client", default="", metavar="NAME", help="Only those that this program made.")
-    parser.add(
-        "--operation", action="append", choices=OPERATIONS, default=[], help="Only of this kind; may stand repeatedly."
-    )
-    parser.add("--logical", action="store_true", help="Only those that changed data for a reader.")
-    parser.add("--message", "-m", default="", metavar="TEXT", help="Only with this in the message, whatever the case.")
-    parser.add(
-        "--property",
-        action="append",
-        type=named,
-        default=[],
-        metavar="NAME[=VALUE]",
-        help="Only with this property, of this or any value.",
-    )
-    number = whole(0, VERSION_MAX)
-    parser.add("--from", type=number, metavar="N", dest="from_version", help="From this version on.")
-    parser.add("--to", type=number, metavar="N", dest="to_version", help="Up to this version.")
-    parser.add("--since", metavar="TIME", help='From this time on: "2026-11-21 15:04:05" (UTC), "10m ago".')
-    parser.add("--until", metavar="TIME", help="Up to this time.")
+class Wanted(TypedDict):
+    """Options that leave out versions."""
+
+    by: str
+    client: str
+    operation: tuple[str, ...]
+    logical: bool
+    message: str
+    property: tuple[tuple[str, str], ...]
+    from_version: int | None
+    to_version: int | None
+    from_time_us: int | None
+    to_time_us: int | None
 
 
-def run(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
-    wanted = wanted_versions(session, args)
-    pages = session.client.list_versions(table.table_id, wanted=wanted, page_size=min(args.limit, 500))
-    listed = islice(pages, args.limit)
-    if session.as_json:
-        session.show_json(list(listed))
-    else:
-        session.show_rows(COLUMNS, map(row, listed))
+@command("versions")
+@table_argument
+@limit_option()
+@click.option("--by", default="", metavar="NAME", help="Only those that this user made.")
+@click.option("--client", default="", metavar="NAME", help="Only those that this program made.")
+@click.option(
+    "--operation",
+    multiple=True,
+    type=OneOf(OPERATIONS),
+    metavar="KIND",
+    help=f"Only of this kind: {', '.join(OPERATIONS)}; may be repeated.",
+)
+@click.option("--logical", is_flag=True, help="Only those that changed data for a reader.")
+@click.option("--message", "-m", default="", help="Only those whose message contains this, in any case.")
+@click.option(
+    "--property",
+    multiple=True,
+    type=Pair(value_may_lack=True),
+    help="Only those with this property, and with this value if you give one; may be repeated.",
+)
+@click.option("--from", "from_version", type=VERSION, help="From this version on.")
+@click.option("--to", "to_version", type=VERSION, help="Up to this version.")
+@click.option(
+    "--since", "from_time_us", type=TIME, help='From this time on: "2026-11-21 15:04:05" (UTC), "10m ago", "now".'
+)
+@click.option("--until", "to_time_us", type=TIME, help="Up to this time.")
+def run(session: Session, table: str, limit: int, **wanted: Unpack[Wanted]) -> None:
+    """List the versions of a table, newest first.
+
+    laketx versions shop.orders --by ana --operation overwrite --message monday --since "2d ago"
+    Every commit has an ID version; those that change data for a reader have a time version too. `rebased`
+    counts the commits of others that it was rebased over.
+    """
+    found = find_table(session.client, table)
+    pages = session.client.list_versions(found.table_id, wanted=version_filter(wanted), page_size=min(limit, 500))
+    session.show_list(COLUMNS, islice(pages, limit), row)
 
 
-def named(text: str) -> tuple[str, str]:
-    """NAME=VALUE, or NAME alone."""
-    name, _, value = text.partition("=")
-    if not name:
-        raise argparse.ArgumentTypeError(f"`{text}` is not NAME or NAME=VALUE")
-    return name, value
-
-
-def wanted_versions(session: Session, args: Arguments) -> read_pb2.VersionFilter | None:
+def version_filter(wanted: Wanted) -> read_pb2.VersionFilter | None:
     """None where every commit is wanted."""
-
-    def time_us(text: str | None) -> int | None:
-        return read_time_us(text, session.now_us()) if text is not None else None
-
-    wanted = read_pb2.VersionFilter(
-        principal=args.by,
-        client=args.client,
-        operations=[common_pb2.Operation.Value(f"OPERATION_{each.upper()}") for each in args.operation],
-        logical_only=args.logical,
-        message_contains=args.message,
-        properties=dict(args.property),
-        from_version=args.from_version,
-        to_version=args.to_version,
-        from_time_us=time_us(args.since),
-        to_time_us=time_us(args.until),
+    found = read_pb2.VersionFilter(
+        principal=wanted["by"],
+        client=wanted["client"],
+        operations=[common_pb2.Operation.Value(f"OPERATION_{each.upper()}") for each in wanted["operation"]],
+        logical_only=wanted["logical"],
+        message_contains=wanted["message"],
+        properties=dict(wanted["property"]),
+        from_version=wanted["from_version"],
+        to_version=wanted["to_version"],
+        from_time_us=wanted["from_time_us"],
+        to_time_us=wanted["to_time_us"],
     )
-    return wanted if wanted != read_pb2.VersionFilter() else None
+    return found if found != read_pb2.VersionFilter() else None
 
 
 def row(version: read_pb2.Version) -> Row:
@@ -109,16 +117,3 @@ def row(version: read_pb2.Version) -> Row:
         version.principal.client,
         version.commit_message,
     )
-
-
-COMMAND = Command(
-    "versions",
-    "List the versions of a table, newest first.",
-    run,
-    arguments,
-    details=(
-        'laketx versions shop.orders --by ana --operation overwrite --message monday --since "2d ago"\n'
-        "Every commit has an ID version; those that change data for a reader have a time version too.\n"
-        "`rebased` is how many commits of others it was moved over."
-    ),
-)

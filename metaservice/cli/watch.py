@@ -9,12 +9,15 @@ from contextlib import closing
 from itertools import islice
 from typing import Final
 
-from metaservice.cli.command import Arguments, Command, Parser, add_table, whole
+import click
+
+from metaservice.cli.command import command
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.find import find_table
+from metaservice.cli.kinds import VERSION_MAX, whole
 from metaservice.cli.output import Column, Row, Session
+from metaservice.cli.parameters import table_argument
 from metaservice.cli.values import as_json, when, word
-from metaservice.cli.versioned import VERSION_MAX
 from metaservice.terminal import json_text
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
@@ -32,26 +35,33 @@ COLUMNS: Final = (
 WIDTHS: Final = (7, 26, 13, 10, 6, 6, 9, 9, 10)
 
 
-def arguments(parser: Parser) -> None:
-    add_table(parser)
-    parser.add(
-        "--after",
-        type=whole(-1, VERSION_MAX),
-        metavar="N",
-        help="Begin after this version, -1: with the creation of the table; default: after the newest.",
-    )
-    parser.add("--count", "-c", type=whole(1, VERSION_MAX), metavar="N", help="End after so many commits.")
-    parser.add("--exec", metavar="CMD", help="Run this by the shell for each commit, one after the other.")
-    parser.add("--keep-going", action="store_true", help="Go on where --exec's command fails.")
+@command("watch")
+@table_argument
+@click.option(
+    "--after",
+    type=whole(-1, VERSION_MAX),
+    help="Begin after this version; -1 begins with the table's creation; default: after the newest.",
+)
+@click.option("--count", "-c", type=whole(1, VERSION_MAX), help="End after this many commits.")
+@click.option("--exec", "program", metavar="CMD", help="Run this in the shell for each commit, one after the other.")
+@click.option("--keep-going", is_flag=True, help="Go on when the command of --exec fails.")
+def run(
+    session: Session, table: str, after: int | None, count: int | None, program: str | None, keep_going: bool
+) -> None:
+    """Follow the commits of a table as they come, each once.
 
-
-def run(session: Session, args: Arguments) -> None:
-    table = find_table(session.client, args.table)
-    with closing(session.client.watch(table.table_id, after_version=args.after)) as stream:
-        commits = islice(stream, args.count)
-        if args.exec is not None:
+    laketx watch shop.orders --after 41 -o json
+    laketx watch shop.orders --exec 'laketx changes $LAKETX_TABLE --from $((LAKETX_VERSION - 1)) --to $LAKETX_VERSION'
+    The command of --exec gets LAKETX_TABLE, LAKETX_TABLE_ID, LAKETX_VERSION, LAKETX_OPERATION and LAKETX_TXN, and the
+    commit as JSON on stdin. If the service stops or restarts, the watch waits for it within --timeout. Ctrl-C ends the
+    watch; --after resumes it.
+    """
+    found = find_table(session.client, table)
+    with closing(session.client.watch(found.table_id, after_version=after)) as stream:
+        commits = islice(stream, count)
+        if program is not None:
             for commit in commits:
-                execute(session, table, commit, args.exec, keep_going=args.keep_going)
+                execute(session, found, commit, program, keep_going=keep_going)
         elif session.as_json:
             session.show_json_lines(commits)
         else:
@@ -113,19 +123,3 @@ def inherited(session: Session) -> dict[str, str]:
     return {
         name: value for name, value in session.environment.items() if name not in ("LAKETX_SERVER", "LAKETX_FOLDER")
     }
-
-
-COMMAND = Command(
-    "watch",
-    "Follow the commits of a table as they come, each once.",
-    run,
-    arguments,
-    details=(
-        "laketx watch shop.orders --after 41 -o json\n"
-        "laketx watch shop.orders --exec 'echo $LAKETX_VERSION; laketx changes $LAKETX_TABLE "
-        "--from $((LAKETX_VERSION - 1)) --to $LAKETX_VERSION'\n"
-        "--exec's command gets LAKETX_TABLE, LAKETX_TABLE_ID, LAKETX_VERSION, LAKETX_OPERATION and LAKETX_TXN, and the "
-        "commit as JSON on stdin.\n"
-        "A service that is stopped or restarted is waited for within --timeout. Ctrl-C ends the watch; --after goes on."
-    ),
-)

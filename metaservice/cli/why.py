@@ -7,9 +7,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from metaservice.cli.command import TRANSACTION, Arguments, Command, Parser
+from metaservice.cli.command import command
 from metaservice.cli.find import Tables, table_or_none
 from metaservice.cli.output import Session
+from metaservice.cli.parameters import transaction_argument
 from metaservice.cli.txn import outcome_of, with_typed_partition
 from metaservice.cli.values import when, word
 from metaservice.client import ErrorKind, MetaClient, MetaServiceError
@@ -29,12 +30,11 @@ ADVICE = {
 }
 
 
-def arguments(parser: Parser) -> None:
-    parser.add("txn_id", metavar="TXN", help="Id of the transaction.", completes=TRANSACTION)
-
-
-def run(session: Session, args: Arguments) -> None:
-    transaction = session.client.get_transaction(args.txn_id)
+@command("why")
+@transaction_argument
+def run(session: Session, txn_id: str) -> None:
+    """Explain how a transaction ended: the winner, the rule, the partition, what to do."""
+    transaction = session.client.get_transaction(txn_id)
     if session.as_json:
         session.show_json(transaction)
         return
@@ -43,9 +43,9 @@ def run(session: Session, args: Arguments) -> None:
         return
     state = word(transaction_pb2.TransactionState.Name, transaction.state)
     outcome = outcome_of(transaction, Tables(session.client))
-    session.say(f"{args.txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
+    session.say(f"{txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
     if transaction.state in MEANING:
-        session.say(MEANING[transaction.state].format(txn=args.txn_id))
+        session.say(MEANING[transaction.state].format(txn=txn_id))
 
 
 def show_conflict(session: Session, conflict: common_pb2.Conflict) -> None:
@@ -99,8 +99,3 @@ def facts(conflict: common_pb2.Conflict, table: str, winner: read_pb2.Version | 
         ("rule", word(common_pb2.ConflictRule.Name, conflict.rule)),
         ("what to do", ADVICE.get(conflict.advice, "")),
     ]
-
-
-COMMAND = Command(
-    "why", "Explain how a transaction ended: the winner, the rule, the partition, what to do.", run, arguments
-)

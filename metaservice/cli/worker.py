@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
-from metaservice.cli.command import Arguments, Command
+from metaservice.cli.command import Passing, command
 from metaservice.cli.output import Session
+from metaservice.cli.serve import become
 
 
-def run(session: Session, args: Arguments) -> int:
+@command("worker", kind=Passing)
+def run(session: Session, options: tuple[str, ...]) -> None:
+    """Run compactions that the service plans; needs Spark."""
     del session
-    os.execv(sys.executable, [sys.executable, "-m", "worker", *args.rest])  # noqa: S606  # this Python, no shell
-
-
-COMMAND = Command("worker", "Run compactions that the service plans; needs Spark.", run, passes_on=True)
+    become("worker", *options)

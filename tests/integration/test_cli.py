@@ -345,10 +345,10 @@ def test_transactions_are_filtered(lake: Lake, here: Run) -> None:
         ("files shop.orders --partition dya=1", Exit.USAGE, "did you mean `day`?"),
         ("table show zzz", Exit.NOT_FOUND, "laketx table list"),
         ("table", Exit.USAGE, "needs a command"),
-        ("versions", Exit.USAGE, "required: TABLE"),
+        ("versions", Exit.USAGE, "versions needs TABLE"),
         ("versions shop.orders --limit 0", Exit.USAGE, "from 1 to"),
         ("show shop.orders --version 99", Exit.REFUSED, "VERSION_IN_FUTURE"),
-        ("show shop.orders --version 1 --at now", Exit.USAGE, "not allowed with"),
+        ("show shop.orders --version 1 --at now", Exit.USAGE, "--version or --at, not both"),
         ("txn show 01a1fedb-56f3-7412-b463-0ac1e7daff9f", Exit.NOT_FOUND, "TRANSACTION_UNKNOWN"),
         ("txn abort LOST", Exit.REFUSED, "it is conflict"),
         ("table alter events", Exit.USAGE, "nothing to alter"),
@@ -447,6 +447,9 @@ def test_a_load_is_measured(lake: Lake, here: Run, kind: str) -> None:
         ("laketx --server 127.0.0.1:1 versions s", []),
         ("laketx nonsense ", []),
         ("laketx __", []),
+        ("laketx help pin", ["ping", "pins"]),
+        ("laketx show shop.orders --no-to", ["--no-totals"]),
+        ("laketx serve no", [":files"]),
     ],
 )
 def test_what_may_stand_at_the_cursor(lake: Lake, here: Run, line: str, offers: list[str]) -> None:

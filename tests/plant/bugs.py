@@ -290,4 +290,19 @@ BUGS = (
         "metaservice/rpc/plans.py",
         (("reads.meta_at(table, version) if request", "table.meta if request"),),
     ),
+    Bug(
+        "an option that stands where a value is missing is taken for the value",
+        "metaservice/cli/command.py",
+        (("isinstance(text, str) and text in names", "text is names"),),
+    ),
+    Bug(
+        "changes of columns are done in the order of their options",
+        "metaservice/cli/table.py",
+        (
+            (
+                'order = [each.partition("=")[0] for each in args]',
+                'order = sorted(each.partition("=")[0] for each in args)',
+            ),
+        ),
+    ),
 )

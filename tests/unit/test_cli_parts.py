@@ -5,14 +5,17 @@ import logging
 import re
 from datetime import UTC, date, datetime
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metaservice.cli import bench, registry
+from metaservice.cli import bench
 from metaservice.cli.columns import read_columns
+from metaservice.cli.command import find_context, paragraphs
 from metaservice.cli.failures import NEXT_OF_REASON, CommandError, nearest
 from metaservice.cli.files import typed_condition
+from metaservice.cli.kinds import Known
 from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, fit
 from metaservice.cli.values import as_json, duration_text, partition_text, read_time_us, typed_partition_text
 from metaservice.client import PROFILE_NAMES
@@ -20,7 +23,7 @@ from metaservice.core.table.meta import Profile
 from metaservice.core.table.partitions import Partitioning
 from metaservice.terminal import LineFormatter, json_text, printable
 from protos.laketx.v1 import common_pb2, read_pb2
-from tools.gen_cli_docs import walk
+from tools.gen_cli_docs import root_context, walk
 from tools.wire import ROOT
 
 NOW_US = 1_795_277_145_690_975
@@ -158,12 +161,24 @@ def test_a_percentile_has_its_share_at_or_below(took_ms: list[float], share: flo
 
 
 def test_every_command_has_help_with_its_options() -> None:
-    waiting = [registry.build_parser()]
-    while waiting:
-        parser = waiting.pop()
-        waiting += parser.commands.values()
-        text = parser.format_help()
-        assert parser.passes_on or all(name in text for name in parser.options())
+    for context in walk(root_context()):
+        text = context.get_help()
+        options = [each for each in context.command.params if isinstance(each, click.Option)]
+        assert all(name in text for each in options for name in each.opts)
+
+
+def test_a_help_keeps_examples_and_joins_what_belongs_together() -> None:
+    text = """Do it.
+
+    laketx do --this
+    laketx do --that
+    It is done
+    at once.
+
+    Later it is not.
+    """
+    examples = ["laketx do --this", "laketx do --that"]
+    assert paragraphs(text) == ["Do it.", *examples, "It is done at once.", "Later it is not."]
 
 
 def test_every_hint_is_for_a_reason_that_there_is() -> None:
@@ -173,20 +188,21 @@ def test_every_hint_is_for_a_reason_that_there_is() -> None:
 
 
 def test_commands_that_hints_name_are_there() -> None:
-    root = registry.build_parser()
+    root = root_context()
     for hint in NEXT_OF_REASON.values():
         for line in re.findall(r"`laketx ([a-z ]+?)(?: [A-Z].*| -.*)?`", hint):
-            assert root.find(line.split()).command is not None
+            assert find_context(root, line.split()).command.name == line.split()[-1]
 
 
 def test_names_and_paths_are_completed() -> None:
-    for parser in walk(registry.build_parser()):
-        for action in parser.actions():
-            if action.choices is None and parser.prog != "laketx backup":
-                metavar = str(action.metavar).partition("[")[0]
-                dropped = action.dest == "name" and parser.prog.endswith("drop") and metavar not in ("TAG", "CURSOR")
-                if metavar in ("TABLE", "PATH", "FILE") or dropped:
-                    assert action.dest in parser.completes, f"{parser.prog} {action.dest}"
+    for context in walk(root_context()):
+        for each in context.command.params:
+            word = each.make_metavar(context).strip("[].").partition("[")[0]
+            is_new = context.command_path in ("laketx backup", "laketx tag create", "laketx cursor create")
+            if word in ("TABLE", "TXN", "PIN", "TASK", "TAG", "CURSOR", "PATH", "FILE") and not (
+                is_new and each.name != "table"
+            ):
+                assert isinstance(each.type, Known | click.Path), f"{context.command_path} {each.name}"
 
 
 def test_days_and_times_of_a_condition_are_shown_as_such() -> None:

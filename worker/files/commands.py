@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from metaservice.cli.command import Arguments
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.find import TABLE_ID, find_table
 from metaservice.cli.output import Session
@@ -16,29 +15,28 @@ from worker.files.fsck import Fsck
 from worker.files.purge import Purge, Report
 
 
-def run_purge(session: Session, args: Arguments) -> Exit:
-    warehouse = warehouse_of(session, args)
+def run_purge(session: Session, table: str | None, warehouse: str | None, yes: bool, dry_run: bool) -> Exit:
+    place = warehouse_of(session, warehouse)
     table_id = ""
-    if args.table is not None:
-        is_id = TABLE_ID.fullmatch(args.table) is not None
-        table_id = args.table if is_id else find_table(session.client, args.table).table_id
+    if table is not None:
+        table_id = table if TABLE_ID.fullmatch(table) else find_table(session.client, table).table_id
     with told():  # before anybody is asked
-        check_warehouse(session.client, warehouse)
-    if not args.dry_run:
-        what = f"of {args.table}" if table_id else "of all tables"
-        session.confirm(f"Delete the files {what} in {warehouse} that nothing needs any more?", yes=args.yes)
+        check_warehouse(session.client, place)
+    if not dry_run:
+        what = f"of {table}" if table_id else "of all tables"
+        session.confirm(f"Delete the files {what} in {place} that nothing needs any more?", yes=yes)
 
     def say(what: str, path: str) -> None:
-        if args.dry_run and not session.as_json:
+        if dry_run and not session.as_json:
             session.say(f"{what} {path}")
 
     with told():
-        report = Purge(session.client, warehouse, dry_run=args.dry_run, say=say).run(table_id)
+        report = Purge(session.client, place, dry_run=dry_run, say=say).run(table_id)
     if session.as_json:
-        session.show_json({**counts(report), "failures": report.failures, "dry_run": args.dry_run})
+        session.show_json({**counts(report), "failures": report.failures, "dry_run": dry_run})
     for failure in report.failures:
         session.note(failure)
-    session.done(summary(report, would="would be " if args.dry_run else ""))
+    session.done(summary(report, would="would be " if dry_run else ""))
     return Exit.REFUSED if report.failed else Exit.DONE
 
 
@@ -55,15 +53,16 @@ def summary(report: Report, would: str) -> str:
     )
 
 
-def run_fsck(session: Session, args: Arguments) -> Exit:
-    table = find_table(session.client, args.table)
+def run_fsck(
+    session: Session, table: str, warehouse: str | None, every: bool, no_footers: bool, quarantine: bool
+) -> Exit:
     fsck = Fsck(
         session.client,
-        warehouse_of(session, args),
-        table,
-        footers=not args.no_footers,
-        all_versions=args.all,
-        quarantine=args.quarantine,
+        warehouse_of(session, warehouse),
+        find_table(session.client, table),
+        footers=not no_footers,
+        all_versions=every,
+        quarantine=quarantine,
     )
     found = 0
     with told():
@@ -79,21 +78,21 @@ def run_fsck(session: Session, args: Arguments) -> Exit:
     return Exit.CORRUPT if found else Exit.DONE
 
 
-def run_show_mark(session: Session, args: Arguments) -> Exit:
-    warehouse = warehouse_of(session, args)
+def run_show_mark(session: Session, warehouse: str | None) -> Exit:
+    place = warehouse_of(session, warehouse)
     with told():
-        mark = read_mark(warehouse)
+        mark = read_mark(place)
     known = session.client.get_warehouse()
     reason = ""
     try:
-        check_mark(mark, known, warehouse)
+        check_mark(mark, known, place)
     except InputError as error:
         reason = error.reason
     service = {"service_id": known.service_id, "history_epoch": known.history_epoch, "location": known.location}
     if session.as_json:
         session.show_json({"mark": asdict(mark) if mark is not None else None, "service": service, "reason": reason})
     else:
-        session.say(f"{warehouse} is marked by {describe(mark)}")
+        session.say(f"{place} is marked by {describe(mark)}")
         session.say(f"the service is {known.service_id}, history {known.history_epoch}")
         if known.location:
             session.say(f"its warehouse is {known.location}")
@@ -101,22 +100,21 @@ def run_show_mark(session: Session, args: Arguments) -> Exit:
     return Exit.REFUSED if reason else Exit.DONE
 
 
-def run_adopt(session: Session, args: Arguments) -> None:
-    warehouse = warehouse_of(session, args)
+def run_adopt(session: Session, warehouse: str | None, yes: bool, dry_run: bool) -> None:
+    place = warehouse_of(session, warehouse)
     try:
-        before = describe(read_mark(warehouse))
+        before = describe(read_mark(place))
     except InputError:
         before = "something else"
-    if args.dry_run:
-        session.say(f"would mark {warehouse}, which is marked by {before}")
+    if dry_run:
+        session.say(f"would mark {place}, which is marked by {before}")
         return
     session.confirm(
-        f"Mark {warehouse} as this service's, so that it deletes files there? It is marked by {before}.", yes=args.yes
+        f"Mark {place} as this service's, so that it deletes files there? It is marked by {before}.", yes=yes
     )
-    known = adopt(session.client, warehouse)
-    if session.as_json:
-        session.show_json({"service_id": known.service_id, "history_epoch": known.history_epoch, "before": before})
-    session.done(f"{warehouse} is the service's")
+    known = adopt(session.client, place)
+    answer = {"service_id": known.service_id, "history_epoch": known.history_epoch, "before": before}
+    session.done(f"{place} is the service's", answer)
 
 
 @contextmanager
@@ -128,11 +126,11 @@ def told() -> Iterator[None]:
         raise CommandError(Exit.REFUSED, error.reason, str(error).removeprefix(f"{error.reason}: ")) from error
 
 
-def warehouse_of(session: Session, args: Arguments) -> str:
+def warehouse_of(session: Session, given: str | None) -> str:
     """Where the data files lie: a folder with a service of its own is its own warehouse."""
-    named = args.warehouse or session.environment.get("LAKETX_WAREHOUSE", "") or session.settings.folder
+    named = given or session.environment.get("LAKETX_WAREHOUSE", "") or session.settings.folder
     if not named:
         raise usage_failure(
             "--warehouse says where the data files lie", next_step="such as: --warehouse s3://bucket/lake"
         )
-    return str(named)
+    return named
