@@ -1,4 +1,4 @@
-"""The grammar of column types, one for everybody who reads or writes them: the service, the workers, the client.
+"""The grammar of column types, shared by the service, the workers and the client.
 
     decimal( 10, 2 )                             -> decimal(10,2)
     struct<street: string, tags: array<string>>  -> struct<street:string,tags:array<string>>

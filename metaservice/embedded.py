@@ -1,21 +1,21 @@
-"""The service of a folder, without an operator: found where it runs, started where it doesn't.
+"""The service of a folder, without an operator: found if it runs, and started if it doesn't.
 
     with open_folder("lake") as client:
         table = client.get_table("sales")
 
-The server is a process of its own, never the caller's; whoever opens the folder first starts it, all others share it,
-and it ends by itself when nobody has needed it for a while, or when its socket was removed (cleaners of /tmp do that):
-then the next call starts another. All of it is the user's alone (0600, 0700). Below the folder:
+The server is a separate process, never the caller's. The first caller that opens the folder starts it, and all others
+share it. It stops when no client has needed it for a while, or when its socket was removed (cleaners of /tmp do that);
+then the next call starts another. Only the user can access its files (0600, 0700). Below the folder:
 
-    _laketx/server.lock     whoever holds it may be the server; it is free again when the process ends, however it does
-    _laketx/server.json     where the server listens, and which release it is
-    _laketx/server.sock     its socket (a long path, or one with odd letters: in a folder of the user's under /tmp)
-    _laketx/server.log      what it says
+    _laketx/server.lock     its holder is the server; the lock is free when the process ends, in any way
+    _laketx/server.json     the address and the release of the server
+    _laketx/server.sock     its socket (a long path, or one with unusual letters: in a folder of the user's under /tmp)
+    _laketx/server.log      its log
     _laketx/store           its store
 
-The caller that gets the lock starts the server and hands the lock on to it, as an open file: there is no moment at
-which neither holds it. Whoever doesn't get it waits until somebody listens. A client looks again for the server after a
-failed call, and so replaces one that was killed.
+The caller that gets the lock starts the server and passes the lock on as an open file, so one of them always holds it.
+Other callers wait until the server listens. After a failed call a client looks for the server again, and so replaces
+one that was killed.
 """
 
 from __future__ import annotations
@@ -103,7 +103,12 @@ def find_or_start(
             return served.address
         if time.monotonic() > deadline_s:
             facts = {"folder": str(home), "address": served.address if served is not None else ""}
-            _refuse("UNAVAILABLE", "SERVER_UNREACHABLE", "somebody serves the folder, but doesn't listen", **facts)
+            _refuse(
+                "UNAVAILABLE",
+                "SERVER_UNREACHABLE",
+                "a process serves the folder but doesn't listen: open the folder again",
+                **facts,
+            )
         time.sleep(LOOK_EVERY_S)
 
 
@@ -122,7 +127,12 @@ def looks_like_address(text: str) -> bool:
 
 def _home(folder: Path) -> Path:
     if (folder / "CURRENT").exists() and (folder / "IDENTITY").exists():
-        _refuse("BLOCKED", "FOLDER_IS_A_STORE", "it belongs to a service that was started by hand", folder=str(folder))
+        _refuse(
+            "BLOCKED",
+            "FOLDER_IS_A_STORE",
+            "the folder belongs to a service that was started by hand: connect to that service",
+            folder=str(folder),
+        )
     if looks_like_address(str(folder)) and not folder.exists():
         said = f"it looks like an address: say laketx://{folder}, or ./{folder} where it is to be a folder"
         _refuse("INVALID", "ADDRESS_INVALID", said, folder=str(folder))
@@ -222,7 +232,13 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
             said = _tail(log, said_from)
             _refuse("BLOCKED", "SERVER_FAILED", said, folder=str(home), log=str(log), exit=str(server.returncode))
         if time.monotonic() > deadline_s:
-            _refuse("UNAVAILABLE", "SERVER_SLOW", "it has started but doesn't listen", folder=str(home), log=str(log))
+            _refuse(
+                "UNAVAILABLE",
+                "SERVER_SLOW",
+                "the server has started but doesn't listen yet: open the folder again",
+                folder=str(home),
+                log=str(log),
+            )
         time.sleep(LOOK_EVERY_S)
     threading.Thread(target=server.wait, name="laketx-server-end", daemon=True).start()  # no zombie
     return served.address
@@ -235,7 +251,7 @@ def _socket_path(home: Path) -> Path:
     folder = Path(tempfile.gettempdir()) / f"laketx-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} is somebody else's")
+        raise PermissionError(f"{folder} belongs to another user")
     return folder / f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:32]}.sock"
 
 
@@ -288,7 +304,12 @@ def _release() -> str:
 def _check_wire(home: Path, served: Served) -> None:
     if served.wire != WIRE:
         facts = {"folder": str(home), "running": served.release, "mine": _release(), "pid": str(served.pid)}
-        _refuse("BLOCKED", "SERVER_OTHER_RELEASE", "it ends by itself when nobody uses it: then open again", **facts)
+        _refuse(
+            "BLOCKED",
+            "SERVER_OTHER_RELEASE",
+            "it stops by itself when no client uses it: open the folder again then",
+            **facts,
+        )
 
 
 def _refuse(kind: str, reason: str, message: str, **facts: str) -> NoReturn:

@@ -1,9 +1,9 @@
-"""What is done to a data folder while no service runs on it: restore it from a backup, check it.
+"""Work on a data folder while no service runs on it: restore it from a backup, check it.
 
     python -m metaservice restore --backup BACKUP --data DATA
     python -m metaservice check --data DATA
 
-Both end with 0, with 1 where they refuse or find something, with 74 where a folder can't be used.
+Both exit with 0, with 1 if they refuse or find something, and with 74 if a folder can't be used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXIT_REFUSED = 1
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A data folder made from a backup."""
+    """A data folder restored from a backup."""
 
     manifest: Manifest
     epoch: str
@@ -75,7 +75,7 @@ def run_check(arguments: Sequence[str]) -> int:
     parser.add_argument("--data", type=Path, required=True, help="the data folder")
     found = parser.parse_args(arguments)
     if not (found.data / "CURRENT").exists():
-        raise MetaError(ErrorKind.NOT_FOUND, "STORE_MISSING", "no data folder", path=found.data)
+        raise MetaError(ErrorKind.NOT_FOUND, "STORE_MISSING", path=found.data)
     with _opened(found.data) as store:
         problems, last = 0, None
         for last in StoreCheck(store.cursor(), _no_pause).run():
@@ -87,13 +87,13 @@ def run_check(arguments: Sequence[str]) -> int:
 
 
 def check_backup(backup: Path, data: Path) -> Manifest:
-    """The manifest of a backup that is whole and would find room. Raises BackupUnusable, MetaError."""
+    """The manifest of a complete backup that fits on the disk. Raises BackupUnusable, MetaError."""
     manifest = folders.read_manifest(backup)
     folders.check_files(backup, manifest)
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
-        raise MetaError(ErrorKind.ALREADY_EXISTS, "DATA_EXISTS", "restore into a folder that isn't there", path=data)
+        raise MetaError(ErrorKind.ALREADY_EXISTS, "DATA_EXISTS", "the target folder exists: name a new one", path=data)
     if _partial(data).exists():
-        raise MetaError(ErrorKind.BLOCKED, "RESTORE_PARTIAL", "remove what was left", path=_partial(data))
+        raise MetaError(ErrorKind.BLOCKED, "RESTORE_PARTIAL", path=_partial(data))
     if not data.parent.is_dir():
         raise MetaError(ErrorKind.NOT_FOUND, "FOLDER_MISSING", path=data.parent)
     needed, free = manifest.size_bytes + ROOM_TO_RESTORE_BYTES, folders.free_bytes(data.parent)
@@ -103,7 +103,7 @@ def check_backup(backup: Path, data: Path) -> Manifest:
 
 
 def restore(backup: Path, data: Path, ident: str, now_us: int, *, check: bool = True) -> Restored:
-    """Copy, begin a new history, check; the folder gets its name when all is done. The backup stays as it is."""
+    """Copies, begins a new history, and checks; the folder gets its name at the end. The backup is not changed."""
     data = data.resolve()
     manifest = check_backup(backup, data)
     partial = _partial(data)
@@ -151,7 +151,7 @@ def _partial(data: Path) -> Path:
 
 
 def _no_pause() -> None:
-    """Nobody else works on the folder."""
+    """Nothing else uses the folder, so there is nothing to yield to."""
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"restore": run_restore, "check": run_check}

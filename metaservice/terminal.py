@@ -1,7 +1,7 @@
-"""Others' text on its way to a terminal: nothing in it may steer one, or change the order in which it is read.
+"""Stored text for a terminal: it must not control the terminal, or change the order in which it is read.
 
-Names, messages and values are stored as they were given. What control characters (C0, C1, DEL, ESC), signs of direction
-and signs without width would do is shown as their codes instead.
+Names, messages and values are stored as given. Control characters (C0, C1, DEL, ESC), direction characters and
+characters without width are shown as their codes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7e]")
 
 
 def printable(text: str) -> str:
-    """On one line, and without what would steer a terminal."""
+    """The text on one line, without characters that control a terminal."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same line by line: a traceback has many."""
+    """The same line by line, for tracebacks."""
     return text if text.isprintable() else "\n".join(printable(line) for line in text.split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""Builds the service from real parts: the one place that reads the real clock and makes real randomness."""
+"""Builds the service from real parts: the only place with the real clock and real randomness."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class RealClocks:
 
 
 def read_uptime() -> tuple[str, int]:
-    """The machine's boot and the milliseconds since; without a name where the system doesn't say."""
+    """The machine's boot and the milliseconds since; without a name if the system doesn't report it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return boot, int(float(Path("/proc/uptime").read_text(encoding="ascii").split()[0]) * 1000)
@@ -96,15 +96,17 @@ def read_uptime() -> tuple[str, int]:
 
 
 def fail_stop(error: BaseException) -> None:
-    """The service contradicts itself: end at once; the next start reads the log, which is the truth."""
+    """Ends the process at once after a broken invariant; the next start reads the log, which is the truth."""
     event(BROKEN, error=repr(error), where=traceback.format_exception(error)[-3:])
     sys.stderr.flush()
     os._exit(EXIT_BROKEN)
 
 
 def end_process(code: int) -> NoReturn:
-    """At once: everything is closed. What is left is cleaned up by native libraries, whose threads may wait for each
-    other; and whoever waits for this process waits for the lock of its folder."""
+    """Ends the process at once; everything is closed.
+
+    A normal exit waits for native libraries, whose threads may wait for each other, and keeps the folder's lock.
+    """
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -190,12 +192,12 @@ def product_version() -> str:
 
 
 def fresh_history_id() -> str:
-    """What tells one history from every other one."""
+    """An id that distinguishes one history from every other one."""
     return uuid.uuid4().hex[:12]
 
 
 class OpenState:
-    """Opens the store and builds the state; after a failure it closes the old store and tries until there is room."""
+    """Opens the store and builds the state; after a failure it closes the old store and retries."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -228,18 +230,18 @@ class OpenState:
 
 
 def refuse_unfinished(data: Path) -> None:
-    """A backup or a restore that was cut off is not whole."""
+    """Refuses an interrupted backup or restore, which is incomplete."""
     if data.name.endswith(PARTIAL) and (data / "CURRENT").exists():
         raise StoreUnusable(STORE_IS_BACKUP, path=str(data), found="what an unfinished backup or restore left")
 
 
 def tune_interpreter() -> None:
     gc.set_threshold(100_000, 20, 50)  # short-lived messages by the thousand; what lives long is no garbage
-    sys.setswitchinterval(0.001)  # whoever returns from a sync waits that long for its turn, not five times as long
+    sys.setswitchinterval(0.001)  # how long a thread waits after a sync; by default five times as long
 
 
 def raise_descriptor_limit() -> int:
-    """As far as the system lets the process; what it is then."""
+    """Raises the limit as far as the system allows; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -249,7 +251,7 @@ def raise_descriptor_limit() -> int:
 
 
 def end_on_lost_thread() -> None:
-    """A thread that ends by an exception, gRPC's own among them, leaves a process that is alive and deaf: it ends."""
+    """Ends the process if a thread, gRPC's own included, ends with an exception: it would no longer answer."""
 
     def lost(given: threading.ExceptHookArgs) -> None:
         if given.exc_value is not None and not isinstance(given.exc_value, SystemExit):
@@ -302,7 +304,7 @@ def serve(settings: Settings) -> int:
 
 
 def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:
-    """Until a stop signal comes, nobody has needed the service for long enough, or nobody can find it any more."""
+    """Waits for a stop signal, for the service to be idle for long enough, or for its socket to be removed."""
     if not idle_exit_s:
         signal.sigwait(STOP_SIGNALS)
         return

@@ -63,7 +63,7 @@ class CatalogCalls(Caller):
         empties and redefines that table.
         """
         if if_not_exists and or_replace:
-            raise ValueError("if_not_exists or or_replace, not both")
+            raise ValueError("give only one of if_not_exists and or_replace")
         mode = catalog_pb2.CREATE_MODE_UNSPECIFIED
         if if_not_exists:
             mode = catalog_pb2.CREATE_MODE_IF_NOT_EXISTS

@@ -7,7 +7,7 @@ one frame; while that is being sent, the next frame gathers. A reader wakes each
     thread 2 ─ append ─┼─ one frame ─► service ───┼─ reply 2 ─ thread 2
     thread 3 ─ commit ─┘                          └─ reply 3 ─ thread 3
 
-A broken stream fails the calls under way as UNAVAILABLE; whoever repeats them opens another.
+A broken stream fails the calls under way as UNAVAILABLE; repeating them opens another.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Final
 
 from metaservice.core.errors import ErrorKind, MetaError
 
-FIRST_CALL_S: Final = 5.0  # whoever started the server, or waits for it, needs time to call
+FIRST_CALL_S: Final = 5.0  # the caller that started the server, or waits for it, needs time to call
 
 
 class Activity:
@@ -23,7 +23,7 @@ class Activity:
     def begin(self) -> None:
         with self._mutex:
             if self._closed:
-                raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor")
+                raise MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service is stopping: repeat the call")
             self._calls += 1
 
     def end(self) -> None:

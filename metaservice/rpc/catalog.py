@@ -34,12 +34,12 @@ class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
 
     def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.GetTableResponse:
         if bool(request.name) == bool(request.table_id):
-            raise invalid("TABLE_NOT_NAMED", "give a name or an id")
+            raise invalid("TABLE_NOT_NAMED", "give either a table name or a table id")
         table_id = wire.table_id(request.table_id) if request.table_id else ""
         table = self._calls.reads.get_table(name=request.name, table_id=table_id)
         by_schema, by_version = request.HasField("schema_version"), request.HasField("version")
         if by_schema and by_version:
-            raise invalid("VERSION_TWICE", "a schema version or an ID version")
+            raise invalid("VERSION_TWICE", "give either a schema version or an ID version")
         meta = None
         if by_schema:
             meta = self._calls.catalog.tables.at_schema_version(table, request.schema_version)

@@ -118,14 +118,14 @@ class Lanes:
         quota = self.quotas.get(lane.name)
         if lane.is_full():
             if quota is None:
-                raise MetaError(
-                    ErrorKind.EXHAUSTED, "TOO_MANY_CALLS", "all threads are taken: ask again", most=lane.most
-                )
+                raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_CALLS", most=lane.most)
             raise quotas.refusal(lane.name, quota.most)
         if quota is not None and lane.held[principal] >= quota.each:
             raise quotas.refusal(lane.name, quota.each, principal)
         if not lane.has_thread():
-            raise MetaError(ErrorKind.EXHAUSTED, "NO_THREAD", "the system gives the service no more threads: ask again")
+            raise MetaError(
+                ErrorKind.EXHAUSTED, "NO_THREAD", "the system gives the service no more threads: repeat the call later"
+            )
 
 
 class Edge(grpc.ServerInterceptor):
@@ -242,7 +242,7 @@ class Edge(grpc.ServerInterceptor):
         def one(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
             raw = self._streams.first(requests, context, lane)
             if raw is None:
-                raise invalid("REQUEST_MISSING", "the call holds one request")
+                raise invalid("REQUEST_MISSING", "the call ended without its request: send one")
             return parse(raw) if parse is not None else raw
 
         return one

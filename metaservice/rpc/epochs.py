@@ -74,7 +74,7 @@ def check_epoch(expected: str, epoch: str) -> None:
         raise MetaError(
             ErrorKind.STALE,
             HISTORY_CHANGED,
-            "the service tells another history: it was restored from a backup",
+            "the service has another history since a restore from a backup: begin again from the head",
             expected=expected,
             epoch=epoch,
         )

@@ -32,20 +32,22 @@ class PinMethods(Servicer):
 
 def pin_id(text: str) -> str:
     if not wire.UUID7.match(text):
-        raise invalid("PIN_ID_INVALID", "a UUIDv7 in lower case", pin_id=text[:64])
+        raise invalid("PIN_ID_INVALID", "the id is not a UUIDv7 in lower case", pin_id=text[:64])
     return text
 
 
 def pin_request(message: pb.PinVersionsRequest) -> PinRequest:
     identity = pin_id(message.pin_id)
     if not 1 <= len(message.tables) <= limits.TABLES_PER_TRANSACTION_MAX:
-        raise invalid("TABLES_INVALID", "between one table and the limit", count=len(message.tables))
+        raise invalid(
+            "TABLES_INVALID", "the number of tables is out of range: name at least one", count=len(message.tables)
+        )
     tables = tuple(
         (wire.table_id(one.table_id), wire.version(one.version) if one.HasField("version") else None)
         for one in message.tables
     )
     if len(set(tables)) != len(tables):
-        raise invalid("TABLE_TWICE", "a version of a table is pinned once", pin_id=identity)
+        raise invalid("TABLE_TWICE", "the pin names a version of a table twice: name each once", pin_id=identity)
     asked_ms = wire.count(message.lease_ms, "lease_ms")
     content = pb.PinVersionsRequest()
     content.CopyFrom(message)

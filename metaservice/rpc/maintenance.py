@@ -65,7 +65,7 @@ class TaskMethods(Servicer):
         groups = wire_tasks.own_groups(request.groups, meta)
         partitions = wire_tasks.partitions(request.partitions, meta)
         if groups and partitions:
-            raise invalid("PLAN_AMBIGUOUS", "partitions or a plan of one's own")
+            raise invalid("PLAN_AMBIGUOUS", "give either partitions or an explicit plan")
         wish = Wish(
             request_id=identity,
             digest=same,
@@ -102,7 +102,7 @@ class TaskMethods(Servicer):
     def RenewTask(self, request: pb.RenewTaskRequest, context: Context) -> pb.RenewTaskResponse:
         identity, fence = wire_tasks.task_id(request.task_id), wire.version(request.fence, "fence")
         if not (math.isfinite(request.progress) and 0 <= request.progress <= 1):
-            raise invalid("PROGRESS_INVALID", "between 0 and 1", progress=request.progress)
+            raise invalid("PROGRESS_INVALID", "the progress must be between 0 and 1", progress=request.progress)
         renewed = self._ask(lambda: self._calls.maintenance.renew(identity, fence, request.progress))
         return pb.RenewTaskResponse(
             lease_ms=renewed.lease_ms,

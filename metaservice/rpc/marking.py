@@ -50,7 +50,7 @@ class MarkMethods(Servicer):
     def AdvanceCursor(self, request: pb.AdvanceCursorRequest, context: Context) -> pb.AdvanceCursorResponse:
         request_id = request.request_id
         if not wire.CANONICAL_UUID.match(request_id):
-            raise invalid("REQUEST_ID_INVALID", "a UUID in lower case", request_id=request_id[:64])
+            raise invalid("REQUEST_ID_INVALID", "the id is not a UUID in lower case", request_id=request_id[:64])
         table_id, name = wire.table_id(request.table_id), wire.mark_name(request.name)
         expected = wire.version(request.expected_version, "expected_version")
         move = CursorMove(table_id, name, expected, wire.version(request.version), request_id)

@@ -95,7 +95,9 @@ def bound_start(token: str, call: str, *filters: str) -> bytes:
         return b""
     raw = _decode(token)
     if len(raw) <= _BINDING_BYTES or raw[:_BINDING_BYTES] != _binding(call, filters):
-        raise invalid("PAGE_TOKEN_INVALID", "a token belongs to the call and the filters that it came from")
+        raise invalid(
+            "PAGE_TOKEN_INVALID", "the page token is from another call or other filters: start at the first page"
+        )
     return raw[_BINDING_BYTES:]
 
 

@@ -188,7 +188,7 @@ def changes(
     if request.mode not in MODES:
         raise invalid("CHANGES_MODE_INVALID", mode=request.mode)
     if after > to:
-        raise invalid("RANGE_INVALID", "the range ends before it begins", after=after, to=to)
+        raise invalid("RANGE_INVALID", "the range ends before it begins: swap its ends", after=after, to=to)
     on_partitions = _on_partitions(request, reads, table, to)
     if request.mode == read_pb2.CHANGES_MODE_DIFFERENCE:
         found: Iterable[Increment] = [planning.difference(table, after, to, on_partitions)]

@@ -48,7 +48,7 @@ class TransactionServicer(Servicer, transaction_pb2_grpc.TransactionServiceServi
                 under_way.wait()
             under_way = self._calls.decider.ask(job)
         if under_way is None:
-            raise invalid("REGISTRATION_EMPTY", "the stream held nothing")
+            raise invalid("REGISTRATION_EMPTY", "the stream had no message: send at least one")
         return under_way.wait()
 
     def _register(self, part: pb.RegisterFilesRequest) -> Callable[[], pb.RegisterFilesResponse]:

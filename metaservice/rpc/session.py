@@ -70,7 +70,9 @@ class Sessions:
         stream.ring = talk.outbox.ring
         with self._starting:
             if not self._readers.has_thread():
-                raise MetaError(ErrorKind.EXHAUSTED, "NO_THREAD", "the system gives the service no more threads")
+                raise MetaError(
+                    ErrorKind.EXHAUSTED, "NO_THREAD", "the system gives the service no more threads: use unary calls"
+                )
             self._readers.submit(talk.read)
         try:
             while True:
@@ -186,7 +188,7 @@ class _Talk:
 
 
 def _refuse() -> object:
-    raise invalid("CALL_MISSING", "a session call holds one request")
+    raise invalid("CALL_MISSING", "the session call has no request: set one")
 
 
 def _frames(given: Iterable[tuple[Any, Any]]) -> Iterator[bytes]:

@@ -1,11 +1,11 @@
-"""The streams that are open, and the thread that ends those which are idle for too long or last for too long.
+"""Open streams, and the thread that ends streams that are idle too long or last too long.
 
-Idle is a stream on which nothing has come or gone: a client that sends nothing, or doesn't take what it is sent. A call
-with one request is idle until the request is there. What waits inside of gRPC is ended by cancelling the call; a
-stream that waits for events of the service ends by itself when its `over` is rung, and is cancelled where it doesn't.
+A stream is idle while no message comes or goes: its client sends nothing, or doesn't read. A unary call is idle until
+its request arrives. A stream that waits inside gRPC is ended by cancelling the call. A stream that waits for events of
+the service ends by itself when its `over` is rung, and is cancelled if it doesn't.
 
-Time counts only while the service runs: after a pause (a stopped process, a machine without a processor to spare) what
-clients have sent meanwhile is still to be received, and nobody was idle.
+Time counts only while the service runs: after a pause (a stopped process, an overloaded machine) messages that clients
+sent meanwhile are still to be received, so no stream was idle.
 """
 
 from __future__ import annotations

@@ -65,7 +65,12 @@ class SweepMethods(Servicer):
         table_id, paths = wire.table_id(request.table_id), _paths(request.paths, limits.PATHS_PER_CHECK_MAX)
         shown = sum(1 for _ in fitting(paths))
         if shown < len(paths):
-            raise invalid("TOO_MANY_PATHS", "an answer holds fewer of that length", count=len(paths), most=shown)
+            raise invalid(
+                "TOO_MANY_PATHS",
+                "the paths don't fit into one answer: send fewer at a time",
+                count=len(paths),
+                most=shown,
+            )
         needed, purgeable = self._calls.sweeping.check_paths(table_id, paths)
         return pb.CheckPathsResponse(needed=needed, purgeable=purgeable)
 

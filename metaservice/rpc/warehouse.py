@@ -19,7 +19,7 @@ class WarehouseMethods(Servicer):
 
     def SetWarehouse(self, request: pb.SetWarehouseRequest, context: Context) -> pb.SetWarehouseResponse:
         if not request.location:
-            raise invalid("PATH_INVALID", "a warehouse has a location")
+            raise invalid("PATH_INVALID", "the location is empty: name the warehouse's folder or URI")
         location = wire.text(request.location, "location", limits.PATH_CHARS_MAX)
         marked, replace = request.marked, request.replace
         known = self._ask(lambda: self._calls.warehouses.put(location, marked=marked, replace=replace))

@@ -54,7 +54,7 @@ def digest(message: Message) -> bytes:
 
 def txn_id(text: str) -> str:
     if not UUID7.match(text):
-        raise invalid("TRANSACTION_ID_INVALID", "a UUIDv7 in lower case", txn_id=text[:64])
+        raise invalid("TRANSACTION_ID_INVALID", "the id is not a UUIDv7 in lower case", txn_id=text[:64])
     return text
 
 
@@ -232,7 +232,7 @@ def reads(messages: Sequence[common_pb2.Read], meta: TableMeta) -> tuple[Read, .
     for message in messages:
         if message.partitions:
             if message.HasField("predicate"):
-                raise invalid("READ_INVALID", "a predicate or partitions, not both")
+                raise invalid("READ_INVALID", "give either a predicate or partitions")
             named = frozenset(partition(one, meta.partitioning) for one in message.partitions)
             found.append(Read(TRUE, named, not message.reads_no_files, None, message.changes_all))
         else:
@@ -258,7 +258,9 @@ def operation(number: int) -> Operation:
 def mark_name(name: str) -> str:
     """The name of a tag or a cursor."""
     if not MARK_NAME.match(name):
-        raise invalid("NAME_INVALID", "letters, digits, `_`, `-` and `.`, not first `-` or `.`", name=name[:64])
+        raise invalid(
+            "NAME_INVALID", "use letters, digits, `_`, `-` and `.`, not beginning with `-` or `.`", name=name[:64]
+        )
     return name
 
 
@@ -271,7 +273,7 @@ def bucket(number: int, meta: TableMeta) -> int:
 
 def table_name(name: str) -> str:
     if not TABLE_NAME.match(name):
-        raise invalid("NAME_INVALID", "letters, digits and _; at most one dot", name=name[:128])
+        raise invalid("NAME_INVALID", "use letters, digits and _, and at most one dot", name=name[:128])
     return name
 
 

@@ -47,7 +47,7 @@ def new_table(message: catalog_pb2.CreateTableRequest) -> TableMeta:
     if table.primary_key and not 1 <= table.buckets <= limits.BUCKETS_MAX:
         raise invalid("BUCKETS_INVALID", buckets=table.buckets, most=limits.BUCKETS_MAX)
     if not table.primary_key and table.buckets:
-        raise invalid("BUCKETS_INVALID", "an append table has none", buckets=table.buckets)
+        raise invalid("BUCKETS_INVALID", "an append table has no buckets: leave them out", buckets=table.buckets)
     bare = TableMeta(
         table_id=wire.table_id(message.request_id),
         name=table.name,
@@ -75,11 +75,11 @@ def new_namespace(message: catalog_pb2.CreateNamespaceRequest) -> Namespace:
     try:
         UUID(message.request_id)
     except ValueError:
-        raise invalid("REQUEST_ID_INVALID", "a UUID", request_id=message.request_id[:64]) from None
+        raise invalid("REQUEST_ID_INVALID", "the id is not a UUID", request_id=message.request_id[:64]) from None
     return Namespace(namespace_name(message.name), properties, digest=wire.digest(message))
 
 
 def namespace_name(name: str) -> str:
     if not wire.NAME.match(name):
-        raise invalid("NAME_INVALID", "letters, digits and _", name=name[:128])
+        raise invalid("NAME_INVALID", "use letters, digits and _", name=name[:128])
     return name

@@ -19,7 +19,9 @@ from protos.laketx.v1 import common_pb2, transaction_pb2
 def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, TableMeta]) -> Begin:
     identity = wire.txn_id(message.txn_id)
     if not 1 <= len(message.tables) <= limits.TABLES_PER_TRANSACTION_MAX:
-        raise invalid("TABLES_INVALID", "between one table and the limit", count=len(message.tables))
+        raise invalid(
+            "TABLES_INVALID", "the number of tables is out of range: name at least one", count=len(message.tables)
+        )
     intents = []
     for one in message.tables:
         meta = metas[one.table_id]
@@ -33,7 +35,7 @@ def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, 
             )
         )
     if len(intents) > 1 and len({intent.table_id for intent in intents}) != len(intents):
-        raise invalid("TABLE_TWICE", "a transaction holds one change for each table")
+        raise invalid("TABLE_TWICE", "a transaction holds one change per table")
     return Begin(
         identity,
         tuple(intents),
@@ -50,7 +52,7 @@ def app_versions(messages: Iterable[common_pb2.AppVersion]) -> tuple[tuple[str, 
     found: dict[str, int] = {}
     for one in messages:
         if not one.app_id or len(one.app_id) > 256 or one.app_id in found:
-            raise invalid("APP_ID_INVALID", "given, once, up to 256 characters", app_id=one.app_id[:64])
+            raise invalid("APP_ID_INVALID", app_id=one.app_id[:64])
         found[one.app_id] = wire.count(one.version, "app version")
     return tuple(found.items())
 
@@ -89,7 +91,7 @@ def changes(
             )
         )
     if len(found) > 1 and len({one.table_id for one in found}) != len(found):
-        raise invalid("TABLE_TWICE", "a transaction holds one change for each table")
+        raise invalid("TABLE_TWICE", "a transaction holds one change per table")
     return tuple(found), tuple(counts)
 
 
@@ -159,9 +161,9 @@ def _scope(message: common_pb2.Scope, partitioning: Partitioning) -> Scope:
 def alteration(message: common_pb2.Alteration) -> Alteration:
     set_properties = wire.table_properties(message.set_properties)
     if set(set_properties) & set(message.remove_properties):
-        raise invalid("ALTERATION_INVALID", "a property is set and removed")
+        raise invalid("ALTERATION_INVALID", "a property is both set and removed: choose one")
     if set(message.add_features) & set(message.remove_features):
-        raise invalid("ALTERATION_INVALID", "a feature is turned on and off")
+        raise invalid("ALTERATION_INVALID", "a feature is both turned on and off: choose one")
     found = Alteration(
         set_properties=set_properties,
         remove_properties=tuple(wire.properties(dict.fromkeys(message.remove_properties, ""))),

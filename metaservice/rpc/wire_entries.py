@@ -21,7 +21,7 @@ def check_path(path: str, txn: str) -> None:
         raise invalid("PATH_INVALID", path=path[:128])
     parts = path.split("/")
     if len(parts) < 2 or parts[0] != txn or any(part in ("", ".", "..") for part in parts) or "\\" in path:
-        raise invalid("PATH_OUTSIDE_TRANSACTION", "staged files lie in the transaction's own folder", path=path[:128])
+        raise invalid("PATH_OUTSIDE_TRANSACTION", "stage the file in the transaction's own folder", path=path[:128])
 
 
 def external_file(message: common_pb2.DataFile) -> tuple[str, common_pb2.DataFile]:
@@ -57,7 +57,7 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
         elif not plain:
             check_path(path, txn)
         if message.HasField("first_row_id"):
-            raise invalid("ROW_ID_SET", "first_row_id is the server's", path=path)
+            raise invalid("ROW_ID_SET", "only the server sets first_row_id: leave it unset", path=path)
         bucket_number, schema_version = message.bucket, message.schema_version
         if bucket_number and not 0 < bucket_number < buckets:
             raise invalid("BUCKET_OUT_OF_RANGE", path=path, bucket=bucket_number, buckets=buckets)
@@ -65,7 +65,7 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
         if kind is None:
             raise invalid("FILE_KIND_INVALID", path=path, kind=message.kind)
         if message.tombstones and not (kind is FileKind.DELTA and 0 < message.tombstones <= message.rows):
-            raise invalid("TOMBSTONES_INVALID", "a delta file's, at most its rows", path=path, count=message.tombstones)
+            raise invalid("TOMBSTONES_INVALID", path=path, count=message.tombstones)
         if not 0 <= schema_version <= newest:
             raise invalid("SCHEMA_VERSION_INVALID", path=path, asked=schema_version, newest=newest)
         is_placed = is_partitioned or message.HasField("partition")
@@ -109,7 +109,7 @@ def delete_set(message: common_pb2.DeleteSet, meta: TableMeta, txn: str, operati
     path = message.path
     check_path(path, txn)
     if meta.keyed:
-        raise invalid("DELETE_SET_NOT_ALLOWED", "primary-key tables hide rows by key", path=path)
+        raise invalid("DELETE_SET_NOT_ALLOWED", "primary-key tables have no delete sets: write tombstones", path=path)
     if message.bitmap:
         try:
             bitmap = BitMap64.deserialize(message.bitmap)
@@ -159,5 +159,5 @@ def entries(
     found = data_files(files, meta, txn, operation)
     found += [delete_set(one, meta, txn, operation) for one in delete_sets]
     if len(found) > 1 and len({entry.path for entry in found}) != len(found):
-        raise invalid("PATH_TWICE", "a path stands twice in one message")
+        raise invalid("PATH_TWICE", "a path is named twice in one message: name it once")
     return found

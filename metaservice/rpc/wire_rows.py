@@ -18,9 +18,9 @@ def key_sets(placed: Sequence[Placed]) -> tuple[KeySet, ...]:
         return ()
     keys = sum(len(message.hashes) for _, _, message in placed)
     if keys > limits.KEYS_EXACT_MAX:
-        raise invalid("TOO_MANY_KEYS", "leave the sets of some buckets out", count=keys, most=limits.KEYS_EXACT_MAX)
+        raise invalid("TOO_MANY_KEYS", count=keys, most=limits.KEYS_EXACT_MAX)
     if len({(partition, bucket) for partition, bucket, _ in placed}) != len(placed):
-        raise invalid("KEY_SET_TWICE", "one key set for each bucket")
+        raise invalid("KEY_SET_TWICE", "two key sets name one bucket: merge them")
     return tuple(KeySet(partition, bucket, array("q", message.hashes)) for partition, bucket, message in placed)
 
 
@@ -32,10 +32,14 @@ def check_ranges(message: common_pb2.DeleteSet, low: int, high: int) -> None:
     after = -1
     for span in spans:
         if not after < span.first <= span.last:
-            raise invalid("ROW_ID_RANGE_INVALID", "ranges are ascending and apart", path=message.path)
+            raise invalid("ROW_ID_RANGE_INVALID", "the ranges must ascend and not overlap", path=message.path)
         after = span.last
     if spans and (spans[0].first, spans[-1].last) != (low, high):
-        raise invalid("ROW_ID_RANGE_INVALID", "ranges hold the smallest and the largest id", path=message.path)
+        raise invalid(
+            "ROW_ID_RANGE_INVALID",
+            "the ranges must begin with the smallest id and end with the largest",
+            path=message.path,
+        )
 
 
 def named_path(path: str) -> str:

@@ -65,7 +65,11 @@ def _change(message: common_pb2.SchemaChange) -> SchemaChange:
             return Rename(_path(message.rename.path), message.rename.name)
         case "move":
             if not message.move.HasField("place"):
-                raise invalid("PLACE_INVALID", "where to", column=message.move.path[:128])
+                raise invalid(
+                    "PLACE_INVALID",
+                    "the new position is missing: say first, or after which column",
+                    column=message.move.path[:128],
+                )
             return Move(_path(message.move.path), _place(message.move.place))
         case "widen":
             return Widen(_path(message.widen.path), message.widen.type)
@@ -83,7 +87,7 @@ def _place(message: common_pb2.ColumnPlace) -> ColumnPlace:
 
 def _path(path: str) -> str:
     if len(path) > PATH_CHARS_MAX:
-        raise invalid("NAME_INVALID", "names joined by dots", name=path[:128])
+        raise invalid("NAME_INVALID", "not a path: join names with dots", name=path[:128])
     return path
 
 

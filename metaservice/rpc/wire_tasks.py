@@ -30,20 +30,20 @@ Inputs = Mapping[tuple[str, int], Sequence[Live]]
 
 def task_id(text: str) -> str:
     if not wire.UUID7.match(text):
-        raise invalid("TASK_ID_INVALID", "a UUIDv7 in lower case", task_id=text[:64])
+        raise invalid("TASK_ID_INVALID", "the id is not a UUIDv7 in lower case", task_id=text[:64])
     return text
 
 
 def request_id(text: str) -> str:
     if not wire.UUID7.match(text):
-        raise invalid("REQUEST_ID_INVALID", "a UUIDv7 in lower case", request_id=text[:64])
+        raise invalid("REQUEST_ID_INVALID", "the id is not a UUIDv7 in lower case", request_id=text[:64])
     return text
 
 
 def compaction(number: int) -> Operation:
     found = wire.OPERATIONS.get(number)
     if found not in COMPACTIONS or found is None:
-        raise invalid("OPERATION_INVALID", "minor, major or clustering", operation=number)
+        raise invalid("OPERATION_INVALID", "use minor compaction, major compaction or clustering", operation=number)
     return found
 
 
@@ -68,7 +68,11 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
     found = []
     for one in messages:
         if one.outputs:
-            raise invalid("GROUP_OUTPUT_INVALID", "a plan names inputs alone", path=one.outputs[0][:128])
+            raise invalid(
+                "GROUP_OUTPUT_INVALID",
+                "an explicit plan has inputs only: leave the rest out",
+                path=one.outputs[0][:128],
+            )
         partition = wire.partition(one.partition, meta.partitioning)
         if not 0 <= one.bucket < max(meta.buckets, 1):
             raise invalid("BUCKET_OUT_OF_RANGE", bucket=one.bucket, buckets=meta.buckets)
@@ -84,16 +88,16 @@ def options(message: pb.TaskOptions, meta: TableMeta) -> Options:
     columns = tuple(message.order_columns)
     if not message.order:
         if columns:
-            raise invalid("ROW_ORDER_INVALID", "columns without an order")
+            raise invalid("ROW_ORDER_INVALID", "columns are given without an order: choose one")
         return Options(target, otherwise.order, otherwise.order_columns)
     if message.order not in ORDERS:
         raise invalid("ROW_ORDER_INVALID", order=message.order)
     if meta.keyed:
-        raise invalid("ROW_ORDER_INVALID", "files of a table with a key are sorted by it")
+        raise invalid("ROW_ORDER_INVALID", "files of a primary-key table are sorted by the key: leave the order out")
     names = {folded(column.name): column.name for column in meta.columns}
     columns = tuple(names.get(folded(name), name) for name in columns)
     if not 1 <= len(columns) <= limits.ORDER_COLUMNS_MAX or len(set(columns)) != len(columns):
-        raise invalid("ROW_ORDER_INVALID", "each column once, one at least", columns=len(columns))
+        raise invalid("ROW_ORDER_INVALID", "name at least one column, and each only once", columns=len(columns))
     for name in columns:
         if folded(name) not in names:
             raise invalid("COLUMN_UNKNOWN", column=name[:128])

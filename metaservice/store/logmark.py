@@ -1,14 +1,14 @@
-"""The mark: a small file beside the database that says up to where the log was synced, and in which log file.
+"""The mark: a small file beside the database that records the synced log file and how far it was synced.
 
-It is written after every sync of the log and never synced itself, apart from openings and closings. It is mapped into
-memory: a write to it costs no call, and changes no file time that the next sync of the log would have to wait for. What
-it says was durable before it said so. So it can be behind the log, never ahead of it:
+It is written after every sync of the log and not synced itself, except at openings and closings. It is memory-mapped: a
+write needs no system call, and changes no file time that the next sync of the log would have to wait for. Its content
+was durable before it was written, so it can lag behind the log, but is never ahead of it:
 
     after kill -9      the kernel has it: it is exact
-    after a power cut  it says what had been true a short while before
+    after a power cut  it is a little behind
 
-An opening that finds less than the mark says has lost acknowledged writes. RocksDB itself sees a log missing that was
-closed (its manifest names these); the mark is for the one that was being written, whose loss leaves no other trace.
+An opening that finds less than the mark says has lost acknowledged writes. RocksDB itself detects a missing closed log
+(its manifest names these); the mark is for the log being written, whose loss leaves no other trace.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Writing and making durable are two steps, so that one `sync` can pay for many ba
 One thread writes, syncs and closes; any thread reads. A key's first byte is never zero: those keys are the store's own.
 
     StoreUnusable    what is on disk can't be opened or read; the reason is a word that stays
-    StoreFailed      a call failed half-way and nobody knows what it did: answer nothing, close, open again
+    StoreFailed      a call failed half-way and its effect is unknown: answer nothing, close, open again
     StoreGone        what was opened is no longer there: answer nothing and end
 """
 

@@ -1,13 +1,13 @@
 """The store on disk: RocksDB through rocksdict, in raw mode, with one column family.
 
-What rocksdict doesn't say, and this file relies on or works around:
+Undocumented behaviour of rocksdict that this file relies on or works around:
 
 - An iterator sees the database as of its creation, through any number of seeks; iterating over a `snapshot()` does not.
-- An iterator that meets damage ends as if it had reached the last key: only `status()` tells.
-- An iterator that is alive keeps the folder locked after `close()`.
-- `write(sync=True)` holds the GIL while the disk works; `flush_wal(True)` and `flush()` let it go.
+- An iterator that reaches damage ends as if it had reached the last key: only `status()` shows it.
+- A live iterator keeps the folder locked after `close()`.
+- `write(sync=True)` holds the GIL while the disk works; `flush_wal(True)` and `flush()` release it.
 - `close()` while another thread is inside a call raises RuntimeError ("Already borrowed") and closes nothing.
-- Whoever in this process opens the file LOCK and closes it gives up the lock (POSIX): a copy of the folder does.
+- Opening and closing the file LOCK in this process releases the lock (POSIX); copying the folder does that.
 """
 
 import contextlib

@@ -86,7 +86,7 @@ def test_what_nobody_writes_to_is_put_in_order_where_that_is_cheap(live: str, wa
     assert chosen(settled.major or settled.minor) == wanted
     if wanted:
         assert (Age.SETTLE, last) in written.waits
-        assert "nobody writes" in (settled.major or settled.minor).reason  # type: ignore[union-attr]
+        assert "no recent writes" in (settled.major or settled.minor).reason  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

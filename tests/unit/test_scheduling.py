@@ -174,7 +174,7 @@ def test_what_nobody_writes_to_is_tidied_up_soon(lake: Lake) -> None:
     lake.pass_time(HOUR_US // 120)
     lake.scheduler.round()
     (task,) = lake.tasks()
-    assert (task.operation, task.reason) == (Operation.MAJOR_COMPACT, "2 delta files, and nobody writes")
+    assert (task.operation, task.reason) == (Operation.MAJOR_COMPACT, "2 delta files, and no recent writes")
 
 
 def test_switched_off_nothing_is_planned(lake: Lake) -> None:

@@ -43,7 +43,7 @@ class Report:
     missing: int = 0  # on the list, and gone already
     swept: int = 0  # files in folders of ended transactions
     folders: int = 0  # of dropped tables
-    kept: int = 0  # files in folders of ended transactions that somebody needs
+    kept: int = 0  # files in folders of ended transactions that are still needed
     failed: int = 0
     failures: list[str] = field(default_factory=list)
 
@@ -166,7 +166,7 @@ class Purge:
             return
         folders = {parent for path in paths for parent in PurePosixPath(path).parents if parent.name}
         for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
-            with suppress(OSError):  # somebody else removes it too
+            with suppress(OSError):  # another process removes it too
                 _remove_if_empty(Path(self._root, table_id, folder))
 
     # -- folders -------------------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ def fitted(df: DataFrame, schema: t.StructType, exact: Collection[str] = ()) -> 
         as_is = (field.metadata or {}) == (wanted.metadata or {}) and not is_exact
         known.append(value if as_is else value.alias(field.name, metadata=wanted.metadata or {}))
     found = df.select(*known).to(schema)
-    _ = found.select("*").schema  # a Connect session says only now what is wrong; of `to` itself it asks nobody
+    _ = found.select("*").schema  # a Connect session reports errors only here; `to` itself asks no server
     return found
 
 

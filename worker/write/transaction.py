@@ -242,7 +242,7 @@ def _attempt(
         keeps_files = not applied
     except ConflictError as error:
         lost = _Lost(txn.txn_id, error.conflict, stages)
-        # Whoever adopts them needs them; those that nobody adopts the service sweeps.
+        # An adopter needs them; the service sweeps those that are not adopted.
         keeps_files = lost.adoptable and all(write.is_blind_insert for write in writes)
         raise lost from error
     except CommitOutcomeUnknownError:

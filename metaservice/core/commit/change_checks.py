@@ -33,18 +33,18 @@ def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
     operation = change.operation
     custom = operation is Operation.CUSTOM
     if custom and not meta.profile.is_delta:
-        raise invalid("CUSTOM_NOT_ALLOWED", "CUSTOM changes need a delta_… profile", profile=meta.profile)
+        raise invalid("CUSTOM_NOT_ALLOWED", profile=meta.profile)
     if operation is Operation.CREATE:
         raise invalid("OPERATION_INVALID", operation=operation.name)
     if change.removes and not custom:
-        raise invalid("REMOVES_NOT_ALLOWED", "only CUSTOM names files to remove", operation=operation.name)
+        raise invalid("REMOVES_NOT_ALLOWED", operation=operation.name)
     if (change.scope is not None) != (operation in SCOPED):
-        raise invalid("SCOPE_MISMATCH", "a scope belongs to OVERWRITE, TRUNCATE and RESTORE", operation=operation.name)
+        raise invalid("SCOPE_MISMATCH", operation=operation.name)
     if bool(change.groups) != (operation in COMPACTIONS):
-        raise invalid("GROUPS_MISMATCH", "groups belong to compactions, at least one", operation=operation.name)
+        raise invalid("GROUPS_MISMATCH", operation=operation.name)
     replaces = change.alteration is not None and change.alteration.replacement is not None
     if (operation is Operation.ALTER) != (change.alteration is not None) and not custom and not replaces:
-        raise invalid("ALTERATION_MISMATCH", "an alteration belongs to ALTER", operation=operation.name)
+        raise invalid("ALTERATION_MISMATCH", operation=operation.name)
     if operation in (Operation.TRUNCATE, Operation.RESTORE, Operation.ALTER) and change.adds:
         raise invalid("FILES_NOT_ALLOWED", operation=operation.name)
     if operation is Operation.RESTORE and not 0 <= change.restore_version <= change.read_version:
@@ -69,10 +69,10 @@ def _check_adds(change: Change, meta: TableMeta) -> None:
                 raise invalid("DELETE_SET_NOT_ALLOWED", operation=change.operation.name)
             continue
         if change.operation is Operation.MAJOR_COMPACT and meta.keyed and entry.kind is not FileKind.BASE:
-            raise invalid("FILE_KIND_INVALID", "a major compaction writes base files", path=entry.path)
+            raise invalid("FILE_KIND_INVALID", "a major compaction must write base files", path=entry.path)
         is_upsert = change.operation is Operation.INSERT or change.operation in ROW_CHANGES
         if is_upsert and meta.keyed and entry.kind is not FileKind.DELTA:
-            raise invalid("FILE_KIND_INVALID", "changes of rows write delta files", path=entry.path)
+            raise invalid("FILE_KIND_INVALID", "changes of rows must write delta files", path=entry.path)
 
 
 def _check_refs(change: Change, snapshots: Snapshots) -> None:
@@ -81,12 +81,14 @@ def _check_refs(change: Change, snapshots: Snapshots) -> None:
         if live is None or live.entry.is_delete_set:
             raise invalid("FILE_NOT_LIVE", path=ref.path, partition=ref.partition, read=change.read_version)
     if len({ref.path for ref in change.removes}) != len(change.removes):
-        raise invalid("PATH_TWICE", "a file is removed twice")
+        raise invalid("PATH_TWICE", "the change removes a file twice: name each file once")
     for entry in change.adds:
         for path in entry.touches:
             live = snapshots.find(change.read_version, entry.partition, 0, path)
             if live is None or live.entry.is_delete_set:
-                raise invalid("FILE_NOT_LIVE", "a delete set touches files live at the read version", path=path)
+                raise invalid(
+                    "FILE_NOT_LIVE", "the delete set touches a file that was not live at the read version", path=path
+                )
 
 
 def _check_groups(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
@@ -99,16 +101,20 @@ def _check_groups(change: Change, meta: TableMeta, snapshots: Snapshots) -> None
             raise invalid("GROUP_TWICE", partition=group.partition, bucket=group.bucket)
         places.add(place)
         if not group.inputs or len(set(group.inputs)) != len(group.inputs):
-            raise invalid("GROUP_INPUTS_INVALID", "a group has inputs, each once", partition=group.partition)
+            raise invalid("GROUP_INPUTS_INVALID", "a group needs inputs, each named once", partition=group.partition)
         for path in group.outputs:
             entry = by_path.get(path)
             if entry is None or path in outputs or (entry.partition, entry.bucket) != place:
-                raise invalid("GROUP_OUTPUT_INVALID", "an output is a file of the group's bucket", path=path)
+                raise invalid("GROUP_OUTPUT_INVALID", "an output must be a file of the group's bucket", path=path)
             outputs.add(path)
         check_inputs(change, meta, snapshots, group)
         check_digests(group, by_path, meta)
     if change.groups and outputs != by_path.keys():
-        raise invalid("GROUP_OUTPUT_INVALID", "every file of a compaction is an output", count=len(by_path))
+        raise invalid(
+            "GROUP_OUTPUT_INVALID",
+            "a file of the compaction belongs to no group: name it as an output",
+            count=len(by_path),
+        )
 
 
 def check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: Group) -> None:
@@ -124,13 +130,7 @@ def check_inputs(change: Change, meta: TableMeta, snapshots: Snapshots, group: G
     else:
         left_out = set()
     if left_out:
-        raise invalid(
-            "COMPACTION_INCOMPLETE",
-            "the inputs leave out a live file that belongs to them",
-            path=min(left_out),
-            partition=group.partition,
-            bucket=group.bucket,
-        )
+        raise invalid("COMPACTION_INCOMPLETE", path=min(left_out), partition=group.partition, bucket=group.bucket)
 
 
 def files_of(live: Iterable[Live]) -> dict[str, Live]:

@@ -21,7 +21,7 @@ def check_digests(group: Group, outputs: Mapping[str, Entry], meta: TableMeta) -
     given = (bool(group.input_digest), bool(group.output_digest))
     asked = meta.properties.get(VERIFY) == "true"
     if any(given) != all(given) or (asked and not all(given)):
-        raise invalid("COMPACTION_DIGEST_MISSING", "both digests, of what was read and written", **_facts(group))
+        raise invalid("COMPACTION_DIGEST_MISSING", **_facts(group))
     counted = all(count in (None, written) for count in (group.input_rows, group.output_rows))
     if not counted or group.input_digest != group.output_digest:
         raise _mismatch(group, written)
@@ -35,7 +35,10 @@ def _mismatch(group: Group, written: int) -> MetaError:
         "output_digest": group.output_digest.hex() or None,
     }
     facts = {**_facts(group), "rows": written, **{name: value for name, value in said.items() if value is not None}}
-    return invalid("COMPACTION_DIGEST_MISMATCH", "the outputs don't hold the rows that the inputs showed", **facts)
+    return invalid(
+        "COMPACTION_DIGEST_MISMATCH",
+        **facts,
+    )
 
 
 def _facts(group: Group) -> dict[str, object]:

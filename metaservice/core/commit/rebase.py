@@ -147,13 +147,17 @@ def _check_external(change: Change, swap: _Swap, snapshots: Snapshots) -> None:
             continue
         identity = identity_of(entry.path)
         if identity in given:
-            raise invalid("PATH_TWICE", "two entries name one file", path=entry.path, other=given[identity])
+            raise invalid(
+                "PATH_TWICE", "two entries name the same file: name it once", path=entry.path, other=given[identity]
+            )
         given[identity] = entry.path
     removed = {_place(live.entry) for live in swap.removed} if given else set()
     for path in given.values():
         for live in snapshots.find_imports(path):
             if _place(live.entry) not in removed:
-                raise invalid("PATH_LIVE", "the file is in the table already", path=path, live=live.entry.path)
+                raise invalid(
+                    "PATH_LIVE", "the file is already in the table: leave it out", path=path, live=live.entry.path
+                )
 
 
 def _place(entry: Entry) -> tuple[str, int, str]:

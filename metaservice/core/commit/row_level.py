@@ -394,7 +394,7 @@ def check_key_sets(change: Change, meta: TableMeta) -> None:
     if not change.key_sets:
         return
     if not meta.keyed or change.operation in COMPACTIONS:
-        raise invalid("KEY_SET_NOT_ALLOWED", "keys belong to changes of rows in primary-key tables")
+        raise invalid("KEY_SET_NOT_ALLOWED")
     rows: dict[Place, int] = {}
     for entry in change.adds:
         place = (entry.partition, entry.bucket)
@@ -403,7 +403,7 @@ def check_key_sets(change: Change, meta: TableMeta) -> None:
         written = rows.get((one.partition, one.bucket), 0)
         if len(one.hashes) != written:
             facts = {"partition": one.partition, "bucket": one.bucket, "keys": len(one.hashes), "rows": written}
-            raise invalid("KEY_SET_INCOMPLETE", "a key for each row written to the bucket", **facts)
+            raise invalid("KEY_SET_INCOMPLETE", **facts)
 
 
 def _first(paths: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ class TxnEvent(Enum):
     WIN = "the decision: it committed"
     LOSE = "the decision: a conflict"
     ABORT = "by its client; or its table was dropped, its claim lost, the service restored"
-    EXPIRE = "its lease ran out"
+    EXPIRE = "the transaction's lease ran out: begin a new one"
 
 
 NEXT: Final[Mapping[TxnState, Mapping[TxnEvent, TxnState]]] = {  # any other event is refused
@@ -131,21 +131,29 @@ def check_txn_age(txn_id: str, now_ms: int, keep_ms: int, forgotten_ms: int = 0)
     if time_ms < forgotten_ms:
         raise invalid(
             "TRANSACTION_ID_TOO_OLD",
-            "outcomes that old were forgotten; if this is a new id, look at the clocks",
+            "outcomes that old were forgotten; if the id is new, check the clocks of client and service",
             txn_id=txn_id,
             forgotten_before_ms=forgotten_ms,
         )
     if age_ms > keep_ms:
-        raise invalid("TRANSACTION_ID_TOO_OLD", "outcomes that old are no longer kept", txn_id=txn_id)
+        raise invalid("TRANSACTION_ID_TOO_OLD", "outcomes that old are no longer kept: use a new id", txn_id=txn_id)
     if -age_ms > limits.FUTURE_TXN_MS_MAX:
-        raise invalid("TRANSACTION_ID_IN_FUTURE", "the id's time lies ahead of the service's", txn_id=txn_id)
+        raise invalid(
+            "TRANSACTION_ID_IN_FUTURE",
+            "the time in the id is ahead of the service's clock: correct the client's clock",
+            txn_id=txn_id,
+        )
 
 
 def unknown_txn(txn_id: str, epoch: str, since_us: int) -> MetaError:
     """The refusal of an unknown id; an id older than this history can only belong to another one."""
     if txn_time_ms(txn_id) * 1000 < since_us:
         return MetaError(
-            ErrorKind.STALE, HISTORY_CHANGED, "the service was restored from a backup", txn_id=txn_id, epoch=epoch
+            ErrorKind.STALE,
+            HISTORY_CHANGED,
+            "the service was restored from a backup since: begin a new transaction",
+            txn_id=txn_id,
+            epoch=epoch,
         )
     return MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
 
@@ -169,7 +177,11 @@ def end(txn: Txn, event: TxnEvent, now_us: int) -> None:
 
 def _ended(txn: Txn) -> MetaError:
     if txn.state is TxnState.EXPIRED:
-        return MetaError(ErrorKind.STALE, "TRANSACTION_EXPIRED", "its lease ran out", txn_id=txn.txn_id)
+        return MetaError(
+            ErrorKind.STALE,
+            "TRANSACTION_EXPIRED",
+            txn_id=txn.txn_id,
+        )
     if txn.state is TxnState.ABORTED:
         known = txn.abort_reason in ("TABLE_DROPPED", HISTORY_CHANGED, CLAIM_LOST)
         reason = txn.abort_reason if known else "TRANSACTION_ABORTED"

@@ -67,7 +67,7 @@ def _append_hidden(look: Look, waits: list[Wait]) -> tuple[GroupPlan | None, Gro
     elif is_old(look, Age.MAJOR, oldest):
         reason = f"{gone} hidden rows, the oldest of age"
     elif look.is_settled and not is_much(size_of(file for file in files if file.path in hidden), 0, settled=True):
-        reason = f"{gone} hidden rows, and nobody writes"
+        reason = f"{gone} hidden rows, and no recent writes"
     else:
         waits += [(Age.MAJOR, oldest), *look.settling()]
         return None, None
@@ -102,7 +102,7 @@ def _append_small(look: Look, waits: list[Wait]) -> GroupPlan | None:
     elif is_old(look, Age.MINOR, oldest_of(small)):
         chosen, reason = small, f"{len(small)} small files, the oldest of age"
     elif look.is_settled and len(small) > SETTLE_FILES and len(left) > look.outputs(size_of(left)):
-        chosen, reason = left, f"{len(left)} small files, and nobody writes"
+        chosen, reason = left, f"{len(left)} small files, and no recent writes"
     else:
         waits.append((Age.MINOR, oldest_of(small)))
         if len(small) > SETTLE_FILES:
@@ -140,7 +140,7 @@ def _append_cluster(look: Look, waits: list[Wait]) -> GroupPlan | None:
             waits += [(Age.CLUSTER, oldest_of(chosen)), *look.settling()]
             return None
         astray = [file for file in left if not file.ordered]
-        chosen, reason = left, f"{len(left)} small files or files out of order, and nobody writes"
+        chosen, reason = left, f"{len(left)} small files or files out of order, and no recent writes"
     taken = _first_within(look, chosen)
     if not astray and len(taken) <= look.outputs(size_of(taken)):
         return None

@@ -59,7 +59,7 @@ def _run_of(look: Look, segment: list[list[PlanFile]], waits: list[Wait]) -> Gro
     elif is_old(look, Age.MINOR, oldest_of(everything)):
         reason = f"{len(everything)} delta files, the oldest of age"
     elif look.is_settled and len(everything) > SETTLE_FILES and len(flat(left)) > 1:
-        run, reason = left, f"{len(flat(left))} delta files, and nobody writes"
+        run, reason = left, f"{len(flat(left))} delta files, and no recent writes"
     else:
         waits.append((Age.MINOR, oldest_of(everything)))
         if len(everything) > SETTLE_FILES:
@@ -116,7 +116,7 @@ def _keyed_major(look: Look, minor: GroupPlan | None, waits: list[Wait]) -> Grou
     if not is_worth_settling(len(files), size_of(small)):
         return None
     if look.is_settled and not is_much(size_of(bases), size_of(deltas), settled=True):
-        return look.group(files, f"{len(deltas)} delta files, and nobody writes", rows)
+        return look.group(files, f"{len(deltas)} delta files, and no recent writes", rows)
     waits += look.settling()
     return None
 

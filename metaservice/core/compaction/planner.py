@@ -1,18 +1,18 @@
-"""What is worth compacting: pure, from the live entries of a bucket to tasks.
+"""Plans compactions: pure, from the live entries of a bucket to tasks.
 
-A bucket is looked at by itself (`plan_bucket`; in most, `quiet_waits` sees that nothing is due), then the buckets of a
-partition together (`plan_partition`): under `maxcompute` two tasks in one partition would make each other lose, so
-there is one; elsewhere there is one a bucket.
+Each bucket is planned by itself (`plan_bucket`; for most, `quiet_waits` finds that nothing is due), then the buckets of
+a partition together (`plan_partition`). Under `maxcompute` two tasks in one partition would conflict, so there is one
+per partition; under other profiles one per bucket.
 
-In a table with a key a minor takes a run: every file between two data versions, none of them a base file. Worked
+In a primary-key table a minor takes a run: every file between two data versions, none of them a base file. Worked
 example with `compaction.minor.files` 3, files by data version:
 
     b(4) d(5) d(6) d(7)       minor of d(5) d(6) d(7)
-    b(4) D(5) d(6) d(7) d(8)  D is large: minor of d(6) d(7) d(8), or what is written once more each time grows
+    b(4) D(5) d(6) d(7) d(8)  D is large: minor of d(6) d(7) d(8), so that D is not rewritten each time
     d(3) b(4) d(5) d(6)       nothing: no run of three
 
-What a task does makes the next plan smaller, so that plans come to an end: fewer files below the size aimed at, fewer
-deltas, fewer hidden rows, fewer files out of order.
+Every task makes the next plan smaller, so planning terminates: fewer files below the target size, fewer deltas, fewer
+hidden rows, fewer files out of order.
 """
 
 from __future__ import annotations

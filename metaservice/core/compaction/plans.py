@@ -14,7 +14,7 @@ from metaservice.core.table.model import Group, Operation
 OPEN_COST_BYTES: Final = 4 << 20  # what opening a file costs a scan, in bytes read
 SMALL_BYTES: Final = 1 << 20  # so little may be written again each time
 GROWTH: Final = 2  # an older file is written again with newer ones that have half its bytes
-SETTLE_BYTES: Final = 32 << 20  # the same for what nobody writes to any more
+SETTLE_BYTES: Final = 32 << 20  # the same for buckets that are no longer written to
 SETTLE_GROWTH: Final = 8
 SETTLE_FILES: Final = 3  # that many small ones may stay
 MINOR, MAJOR, CLUSTER = Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER

@@ -1,13 +1,13 @@
-"""The life of a task, pure: queued → claimed → done, and back to the queue after whatever goes wrong.
+"""The life of a task, pure: queued → claimed → done, and back to the queue after a failure.
 
     queued ──claim──► claimed ──commit──► done
       ▲                 │  │
       │   back-off      │  └──cancel, of no use any more──► cancelled
       └── fail, lost race, lease ran out
 
-A claim has a fence number that grows with every claim; whoever comes with an older one is refused. An attempt that ends
-without a commit backs off, longer each time; from `TASK_ATTEMPTS_ALARM` of them on the state is FAILED, which raises an
-alarm and is still handed out, at the longest back-off: a cause that goes away needs nobody.
+A claim has a fence number that grows with every claim; a worker with an older one is refused. After an attempt without
+a commit the task backs off, longer each time. After `TASK_ATTEMPTS_ALARM` of them its state is FAILED, which raises an
+alarm. It is still handed out, at the longest back-off, so it recovers by itself when the cause is gone.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def claim_lost(task_id: str, fence: int, current: int, state: TaskState) -> Meta
     return MetaError(
         ErrorKind.STALE,
         CLAIM_LOST,
-        "somebody else has the task, or it has ended: stop",
+        "another worker has the task, or it has ended: stop",
         task_id=task_id,
         fence=fence,
         current=current,

@@ -66,12 +66,12 @@ class Location:
 def locate(path: str) -> Location:
     """A path or URI, checked. A refusal never repeats text that may be a secret."""
     if not path or _CONTROL.search(path) or "\\" in path:
-        raise invalid("PATH_INVALID", "empty, or with a control character or backslash in it")
+        raise invalid("PATH_INVALID", "the path is empty, or contains a control character or backslash")
     if path.startswith("/"):
         return Location("", "", _resolved(path, path))
     uri = _URI.match(path)
     if uri is None:
-        raise invalid("PATH_INVALID", "an external file's path is absolute: /folder/file or s3://bucket/file")
+        raise invalid("PATH_INVALID", "an external file needs an absolute path: /folder/file or s3://bucket/file")
     scheme, rest = uri[1].lower(), uri[2]
     if scheme in WEB:
         raise invalid("PATH_INVALID", "a file on the web can't be imported: copy it to storage first", scheme=scheme)
@@ -80,19 +80,29 @@ def locate(path: str) -> Location:
         authority, slash, path_there = rest[2:].partition("/")
         path_there = slash + path_there
     if "@" in authority and not (scheme in CONTAINER_AT and authority.count("@") == 1 and ":" not in authority):
-        raise invalid("PATH_INVALID", "no user or password in a path: readers bring their own", scheme=scheme)
+        raise invalid(
+            "PATH_INVALID", "a path must not contain a user or password: readers have their own", scheme=scheme
+        )
     if "?" in rest or "#" in rest:
         raise invalid(
-            "PATH_INVALID", "no query or fragment in a path: signed links end, and are secrets", scheme=scheme
+            "PATH_INVALID",
+            "a path must not contain a query or fragment: signed links expire and are secrets",
+            scheme=scheme,
         )
     if not path_there.startswith("/") and (path_there or not authority):
-        raise invalid("PATH_INVALID", "an external file's path is absolute: scheme://place/file", scheme=scheme)
+        raise invalid("PATH_INVALID", "an external file needs an absolute path: scheme://place/file", scheme=scheme)
     if scheme == "file":
         if authority.lower() not in ("", "localhost"):
-            raise invalid("PATH_INVALID", "a file: path names no host, such as file:///folder/file", path=path[:128])
+            raise invalid(
+                "PATH_INVALID",
+                "a file: path must not name a host: use a form like file:///folder/file",
+                path=path[:128],
+            )
         return locate(unquote(path_there))
     if not authority:
-        raise invalid("PATH_INVALID", "a bucket or host is missing, such as s3://bucket/file", path=path[:128])
+        raise invalid(
+            "PATH_INVALID", "the path lacks a bucket or host: use a form like s3://bucket/file", path=path[:128]
+        )
     return Location(scheme, authority, _resolved(path_there, path))
 
 
@@ -101,7 +111,9 @@ def _resolved(path: str, whole: str) -> tuple[str, ...]:
     for part in path.split("/"):
         if part == "..":
             if not parts:
-                raise invalid("PATH_INVALID", "it leaves its root by ..", path=whole[:128])
+                raise invalid(
+                    "PATH_INVALID", "the path leaves its root through ..: name the file directly", path=whole[:128]
+                )
             parts.pop()
         elif part not in ("", "."):
             parts.append(part)
@@ -128,7 +140,7 @@ def canonical_file(path: str) -> str:
     """A file's path as it is stored."""
     found = locate(path)
     if not found.parts or path.endswith("/"):
-        raise invalid("PATH_INVALID", "it names a folder, not a file", path=path[:128])
+        raise invalid("PATH_INVALID", "the path names a folder: name a file", path=path[:128])
     return str(found)
 
 

@@ -28,7 +28,7 @@ def check_key_scope(
     """Checks the scope of a new table."""
     if not primary_key:
         if KEY_SCOPE in properties:
-            raise invalid("KEY_SCOPE_WITHOUT_KEY", "only a table with a primary key has a scope of it")
+            raise invalid("KEY_SCOPE_WITHOUT_KEY", "the table has no primary key: leave key.scope out, or give a key")
         return
     missing = [name for name in partition_columns if name not in primary_key]
     if missing and properties.get(KEY_SCOPE) != PARTITION:

@@ -120,9 +120,7 @@ class TableMeta:
             texts += [column.name, column.type, column.comment, *[path for path, _ in column.nested]]
         size = sum(len(text.encode()) for text in texts)
         if size > limits.TABLE_BYTES_MAX:
-            raise invalid(
-                "TABLE_TOO_LARGE", "shorten comments, types or properties", bytes=size, most=limits.TABLE_BYTES_MAX
-            )
+            raise invalid("TABLE_TOO_LARGE", bytes=size, most=limits.TABLE_BYTES_MAX)
 
     def features_after(self, change: Alteration) -> frozenset[str]:
         if change.replacement is not None:

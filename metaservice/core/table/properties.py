@@ -258,19 +258,19 @@ def check_property(name: str, value: str) -> None:
 def check_property_name(name: str) -> None:
     if name not in BY_NAME and not _USER_NAME.match(name):
         hint = did_you_mean(name, tuple(BY_NAME))
-        raise invalid("PROPERTY_UNKNOWN", "put your own under user.", property=name[:128], **hint)
+        raise invalid("PROPERTY_UNKNOWN", property=name[:128], **hint)
 
 
 def check_alterable(name: str) -> None:
     """Refuses a change of a property that is fixed at creation."""
     if name in BY_NAME and BY_NAME[name].is_fixed:
-        raise MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", "it is given when the table is made", property=name)
+        raise MetaError(ErrorKind.BLOCKED, "PROPERTY_FIXED", property=name)
 
 
 def check_user_property(name: str) -> None:
     """Accepts only users' properties, for objects without known ones."""
     if not _USER_NAME.match(name):
-        raise invalid("PROPERTY_UNKNOWN", "put your own under user.", property=name[:128])
+        raise invalid("PROPERTY_UNKNOWN", property=name[:128])
 
 
 def integer_property(properties: Mapping[str, str], name: str) -> int:

@@ -118,7 +118,7 @@ def _parts(text: str) -> list[str]:
 
 def _entry(words: list[str]) -> ScheduleEntry:
     if len(words) != len(_BOUNDS) + 1 or words[-1] not in WORK:
-        raise ValueError("five fields and what is to be done")
+        raise ValueError("an entry needs five time fields and an operation")
     minutes, hours, month_days, months, weekdays = (
         _numbers(word, low, high) for word, (low, high) in zip(words, _BOUNDS, strict=False)
     )
@@ -153,15 +153,15 @@ def _numbers(word: str, low: int, high: int) -> frozenset[int]:
 def _window(text: str) -> Window:
     match = _WINDOW.match(text)
     if match is None:
-        raise ValueError("a window is HH:MM-HH:MM, perhaps after a day or days")
+        raise ValueError("a window has the form HH:MM-HH:MM, optionally after a day or days")
     first, last, *clock = match.groups()
     start, end = int(clock[0]) * 60 + int(clock[1]), int(clock[2]) * 60 + int(clock[3])
     if max(int(clock[1]), int(clock[3])) > 59 or start >= DAY_MINUTES or end > DAY_MINUTES or start == end:
-        raise ValueError("no time of the day")
+        raise ValueError("not a time of the day")
     if first is None:
         return Window(frozenset(range(7)), start, end)
     if first not in DAYS or (last or first) not in DAYS:
-        raise ValueError("no day of the week")
+        raise ValueError("not a day of the week")
     begin, count = DAYS.index(first), (DAYS.index(last or first) - DAYS.index(first)) % 7 + 1
     return Window(frozenset((begin + step) % 7 for step in range(count)), start, end)
 

@@ -170,7 +170,7 @@ def replace_schema(before: Schema, wanted: Schema) -> Schema:
         raise MetaError(
             ErrorKind.BLOCKED,
             "REPLACE_CHANGES_LAYOUT",
-            "partition columns, key and their types stay; drop the table and create it to change them",
+            "partition columns, key and their types can't change: drop the table and create it again",
             partition_columns=",".join(before.partition_columns),
             primary_key=",".join(before.primary_key),
         )
@@ -241,7 +241,7 @@ class _Draft:
                 self._edit(parts, lambda struct, name: _changed(struct, name, nullable=True))
             case Comment():
                 if not top:
-                    raise invalid("COMMENT_NESTED", "only columns carry comments", column=change.path[:128])
+                    raise invalid("COMMENT_NESTED", column=change.path[:128])
                 self._edit(parts, lambda struct, name: _changed(struct, name, comment=change.comment))
 
     def _as_written(self, parts: Sequence[str]) -> tuple[str, ...]:
@@ -272,7 +272,7 @@ class _Draft:
 
     def _added(self, struct: Struct, name: str, change: Add) -> Struct:
         if not change.nullable:
-            raise invalid("COLUMN_NOT_NULLABLE", "rows that are there have no value for it", column=change.path[:128])
+            raise invalid("COLUMN_NOT_NULLABLE", column=change.path[:128])
         if any(folded(one.name) == folded(name) for one in struct.fields):
             raise MetaError(ErrorKind.ALREADY_EXISTS, "COLUMN_EXISTS", column=change.path[:128])
         fresh = self.numbered(Field(name, parse_type(change.type), True, 0, change.comment))
@@ -305,24 +305,34 @@ def check_schema(schema: Schema, root: Struct) -> None:
     """Checks the rules of every schema of a table."""
     columns = root.fields
     if not 1 <= len(columns) <= limits.COLUMNS_MAX:
-        raise invalid("COLUMNS_INVALID", "at least one column", count=len(columns), most=limits.COLUMNS_MAX)
+        raise invalid("COLUMNS_INVALID", count=len(columns), most=limits.COLUMNS_MAX)
     if count_fields(root) > limits.FIELDS_MAX:
-        raise invalid("TOO_MANY_FIELDS", "columns and nested fields", count=count_fields(root), most=limits.FIELDS_MAX)
+        raise invalid("TOO_MANY_FIELDS", count=count_fields(root), most=limits.FIELDS_MAX)
     check_unique(one.name for one in columns)
     by_name = {one.name: one for one in columns}
     for names, what in ((schema.partition_columns, "partition"), (schema.primary_key, "key")):
         if len(set(names)) != len(names):
-            raise invalid("COLUMN_TWICE", "named twice", what=what)
+            raise invalid("COLUMN_TWICE", "a column is named twice: name each once", what=what)
         for name in names:
             if name not in by_name:
                 raise _unknown(name, root)
             if wire_kind(type_text(by_name[name].kind)) is None:
-                raise invalid("TYPE_NOT_ALLOWED", "has no order", what=what, column=name)
+                raise invalid(
+                    "TYPE_NOT_ALLOWED",
+                    "its values have no order: choose another type",
+                    what=what,
+                    column=name,
+                )
     for name in schema.primary_key:
         if by_name[name].nullable:
-            raise invalid("KEY_NULLABLE", "key columns are not nullable", column=name)
+            raise invalid("KEY_NULLABLE", "a key column is nullable: declare it NOT NULL", column=name)
         if type_text(by_name[name].kind) in NO_KEY:
-            raise invalid("TYPE_NOT_ALLOWED", "equal numbers of different bits", what="key", column=name)
+            raise invalid(
+                "TYPE_NOT_ALLOWED",
+                "equal numbers may have different bits: choose another type",
+                what="key",
+                column=name,
+            )
 
 
 def _field_of(column: Column) -> Field:
@@ -339,7 +349,7 @@ def _check_column_name(name: str) -> None:
     """Checks a new column's name. Older tables keep theirs."""
     check_name(name)
     if name.lower() in RESERVED or name.lower().startswith(RESERVED_PREFIX):
-        raise invalid("COLUMN_RESERVED", "taken by the files and reads of workers", column=name)
+        raise invalid("COLUMN_RESERVED", "files and reads of workers use that name: choose another", column=name)
 
 
 def _replaced(kind: Type, parts: Sequence[str], path: str, change: Callable[[Type], Type]) -> Type:
@@ -381,7 +391,7 @@ def _as_struct(kind: Type, path: str) -> Struct:
 def _dropped(struct: Struct, name: str) -> Struct:
     at = _find(struct, name, name)
     if len(struct.fields) == 1:
-        raise invalid("COLUMNS_INVALID", "the last one stays", column=name)
+        raise invalid("COLUMNS_INVALID", "the last column or field can't be dropped", column=name)
     return Struct(struct.fields[:at] + struct.fields[at + 1 :])
 
 
@@ -407,7 +417,7 @@ def _moved(struct: Struct, name: str, place: ColumnPlace) -> Struct:
     others = Struct(tuple(other for other in struct.fields if other is not one))
     after = split_path(place.after)[-1] if place.after else ""
     if folded(after) == folded(name):
-        raise invalid("PLACE_INVALID", "behind itself", column=name)
+        raise invalid("PLACE_INVALID", "a column can't be moved behind itself", column=name)
     at = _find(others, after, place.after) + 1 if after else 0
     return Struct((*others.fields[:at], one, *others.fields[at:]))
 
@@ -421,13 +431,7 @@ def _widened(before: Type, after: Type, path: str, partitioned: bool) -> Type:
             case _:
                 allowed = isinstance(before, Decimal)
     if not allowed:
-        raise invalid(
-            "TYPE_NOT_WIDER",
-            "values, partition names or hashes would change",
-            column=path[:128],
-            before=type_text(before)[:64],
-            after=type_text(after)[:64],
-        )
+        raise invalid("TYPE_NOT_WIDER", column=path[:128], before=type_text(before)[:64], after=type_text(after)[:64])
     return after
 
 

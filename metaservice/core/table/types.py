@@ -50,7 +50,7 @@ def parse_type(text: str) -> Type:
             raise invalid("TYPE_TOO_DEEP", most=limits.TYPE_DEPTH_MAX, type=text[:64]) from None
         word = re.split(r"[^a-z_]", text.strip().lower(), maxsplit=1)[0]
         near = did_you_mean(word, ATOMIC | {"decimal", "array", "map", "struct"})
-        raise invalid("TYPE_UNKNOWN", "a type in Spark's words", type=text[:64], **near) from None
+        raise invalid("TYPE_UNKNOWN", type=text[:64], **near) from None
     _check(kind)
     return kind
 
@@ -108,7 +108,7 @@ def check_name(name: str) -> None:
     if not name or len(name) > limits.NAME_CHARS_MAX or not is_clean:
         raise invalid(
             "NAME_INVALID",
-            "a column's name has no control characters",
+            "a column's name must not contain control characters",
             name=name[: limits.NAME_CHARS_MAX],
             most=limits.NAME_CHARS_MAX,
         )
@@ -121,7 +121,11 @@ def split_path(path: str) -> tuple[str, ...]:
     while not ends:
         found = _STEP.match(path, at)
         if found is None:
-            raise invalid("NAME_INVALID", "names joined by dots, odd ones in backticks", name=path[:128])
+            raise invalid(
+                "NAME_INVALID",
+                "not a path: join names with dots, and quote unusual ones with backticks",
+                name=path[:128],
+            )
         names.append(found[2] if found[1] is None else found[1].replace("``", "`"))
         at, ends = found.end(), not found[3]
     return tuple(names)
@@ -186,5 +190,5 @@ def check_unique(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if folded(name) in seen:
-            raise invalid("COLUMN_TWICE", "names are unique, whatever their case", column=name)
+            raise invalid("COLUMN_TWICE", "two names differ only in case: choose another name", column=name)
         seen.add(folded(name))

@@ -23,11 +23,11 @@ def adopt(state: State, txn: Txn, old_id: str, limits: Mapping[str, Quota]) -> N
     if race is not None and race.rule in METADATA_RULES and are_inserts:
         raise _metadata_changed(race.table_id, race.winner)
     if old.state is not TxnState.CONFLICT or not old.adoptable:
-        raise MetaError(ErrorKind.BLOCKED, "NOT_ADOPTABLE", "only a blind INSERT that lost is", txn_id=old_id)
+        raise MetaError(ErrorKind.BLOCKED, "NOT_ADOPTABLE", txn_id=old_id)
     if old.adopted_by:
         raise MetaError(ErrorKind.BLOCKED, "ALREADY_ADOPTED", txn_id=old_id, by=old.adopted_by)
     if set(old.tables) != set(txn.tables) or any(t.operation is not Operation.INSERT for t in txn.tables.values()):
-        raise invalid("ADOPTION_MISMATCH", "the same tables, each with INSERT", txn_id=old_id)
+        raise invalid("ADOPTION_MISMATCH", "begin with the same tables, each with INSERT", txn_id=old_id)
     state.load_staged(old)
     try:
         _take_over(state, txn, old, limits)

@@ -40,13 +40,7 @@ class Imports:
                 )
         if self._allowed and not any(file.lies_in(place) for place in self._allowed):
             allowed = ", ".join(map(str, self._allowed))
-            raise MetaError(
-                ErrorKind.BLOCKED,
-                "PATH_NOT_ALLOWED",
-                "files may be imported from the service's --external-locations alone",
-                path=file,
-                allowed=allowed[:500],
-            )
+            raise MetaError(ErrorKind.BLOCKED, "PATH_NOT_ALLOWED", path=file, allowed=allowed[:500])
 
     def _is_known(self, table_id: str) -> bool:
         state = self._decider.state

@@ -28,7 +28,9 @@ def refuse_live(state: State, txn_id: str, table_id: str, entries: Sequence[Entr
     raw = state.get_table(table_id).raw_id
     for entry in seek:
         if state.store.get(keys.live_key(raw, entry.partition, entry.bucket, entry.path)) is not None:
-            raise invalid("PATH_LIVE", "the file is in the table already: it was committed before", path=entry.path)
+            raise invalid(
+                "PATH_LIVE", "the file is already in the table: its transaction committed earlier", path=entry.path
+            )
 
 
 def give_row_ids(state: State, table_id: str, entries: Sequence[Entry]) -> None:

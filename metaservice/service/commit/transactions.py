@@ -107,7 +107,7 @@ class Transactions:
         if found is None:
             check_txn_age(txn_id, self._clocks.now_us() // 1000, self._keep_ms, state.forgotten_ms)
         elif found.begin_digest != digest:
-            raise invalid("TRANSACTION_ID_REUSED", "the id names a transaction of other content", txn_id=txn_id)
+            raise invalid("TRANSACTION_ID_REUSED", txn_id=txn_id)
         return found
 
     def _new(self, request: Begin, tables: dict[str, TxnTable]) -> Txn:
@@ -156,7 +156,7 @@ class Transactions:
             if known is None:
                 fresh.append(entry)
             elif known.payload != entry.payload:
-                raise invalid("PATH_REUSED", "registered before with other content", path=entry.path)
+                raise invalid("PATH_REUSED", path=entry.path)
         if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
         size = check_staged(state, txn, fresh, self._quotas)
@@ -172,7 +172,7 @@ class Transactions:
         txn = state.get_txn(request.txn_id)
         if next_state(txn, TxnEvent.COMMIT) is not TxnState.OPEN:
             if txn.commit_digest != request.digest:
-                raise invalid("TRANSACTION_ID_REUSED", "it ended with other content", txn_id=txn.txn_id)
+                raise invalid("TRANSACTION_ID_REUSED", txn_id=txn.txn_id)
             return txn
         self.check_room()
         progress = self._complete(txn, request)
@@ -210,14 +210,14 @@ class Transactions:
 
     def _complete_with_files(self, txn: Txn, request: CommitRequest, progress: CommitProgress) -> None:
         if {c.table_id for c in request.changes} != txn.tables.keys() or len(request.changes) != len(txn.tables):
-            raise invalid("CHANGES_MISMATCH", "one change for each table of the transaction", txn_id=txn.txn_id)
+            raise invalid("CHANGES_MISMATCH", "send one change for each table of the transaction", txn_id=txn.txn_id)
         for change, own, (files, rows) in zip(request.changes, progress.own, request.counts, strict=True):
             mine = txn.tables[change.table_id]
             staged = list(mine.staged.values())
             if files is not None and files != len(staged):
-                raise invalid("REGISTRATION_INCOMPLETE", "files are missing", expected=files, registered=len(staged))
+                raise invalid("REGISTRATION_INCOMPLETE", expected=files, registered=len(staged))
             if rows is not None and rows != mine.staged_rows:
-                raise invalid("REGISTRATION_INCOMPLETE", "rows are missing", expected=rows)
+                raise invalid("REGISTRATION_INCOMPLETE", expected=rows)
             for entry in own:
                 if entry.path in mine.staged:
                     raise invalid("PATH_TWICE", path=entry.path)
@@ -440,12 +440,10 @@ class Transactions:
             self._room_checked_ms = now_ms
             self._room = self._state.store.free_bytes() > self._reserve_bytes
         if not self._room:
-            raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full")
+            raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full: make room")
 
 
 def _check_features(lacking: frozenset[str]) -> None:
     needed = {name for name in lacking if not name.startswith("test_")}
     if needed:
-        raise MetaError(
-            ErrorKind.BLOCKED, "CLIENT_TOO_OLD", "the table needs features that the client lacks", lacks=needed
-        )
+        raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks=needed)

@@ -156,7 +156,7 @@ class Layout:
         return {one for waiting, version in zip(self.waits, self.ages, strict=True) for one in waiting.take(version)}
 
     def best(self, count: int, busy: Busy, look: Callable[[str], None]) -> list[TaskPlan]:
-        """The best plans that nobody works on; where there are guesses, the best of those that could be looked at."""
+        """The best plans that no task works on; with guesses, the best of those that could be examined."""
         found: list[TaskPlan] = []
         seen: list[tuple[float, str, int, int]] = []
         looks = LOOKS_MAX
@@ -221,7 +221,7 @@ class Layouts:
         return self._layouts.get(table_id)
 
     def best(self, table: TableView, now_us: int, count: int, busy: Busy) -> tuple[list[TaskPlan], bool]:
-        """The best plans that nobody works on, and whether there may be more."""
+        """The best plans that no task works on, and whether there may be more."""
         layout = self._refresh(table, now_us)
         with layout.lock:
             found = layout.best(count, busy, self._looking(layout, table))

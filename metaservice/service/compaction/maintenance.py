@@ -210,7 +210,7 @@ class Maintenance:
     def finish(self, task_id: str, fence: int, txn_id: str, error: str, *, give_back: bool) -> Task:
         """Ends an attempt; a repeat finds it recorded."""
         if sum((bool(txn_id), bool(error), give_back)) != 1:
-            raise invalid("FINISH_EMPTY", "a transaction, an error, or that the task is given back", task_id=task_id)
+            raise invalid("FINISH_EMPTY", task_id=task_id)
         task = self.get(task_id)
         if task.fence != fence:
             raise claim_lost(task_id, fence, task.fence, task.state)
@@ -271,11 +271,18 @@ class Maintenance:
         check_claim(task, fence)
         mine = request.tables[0]
         if len(request.tables) != 1 or (mine.table_id, mine.operation) != (task.table_id, task.operation):
-            raise invalid("TASK_MISMATCH", "the task's table and operation alone", task_id=task_id)
+            raise invalid(
+                "TASK_MISMATCH", "the transaction must have only the task's table and operation", task_id=task_id
+            )
         if mine.read_version is None:
             mine.read_version = task.read_version
         if mine.read_version != task.read_version:
-            raise invalid("TASK_MISMATCH", "the task's read version", task_id=task_id, read=task.read_version)
+            raise invalid(
+                "TASK_MISMATCH",
+                "the transaction must begin at the task's read version",
+                task_id=task_id,
+                read=task.read_version,
+            )
         txn = self._transactions.begin(request)
         before = task.txn_id
         self._book.put(replace(task, txn_id=txn.txn_id), self._state.batch)
@@ -296,14 +303,16 @@ class Maintenance:
         for change in request.changes:
             for group in change.groups:
                 if group.place not in places:
-                    raise invalid("TASK_MISMATCH", "a bucket that the task doesn't name", partition=group.partition)
+                    raise invalid(
+                        "TASK_MISMATCH",
+                        "the transaction changes a bucket that the task doesn't name",
+                        partition=group.partition,
+                    )
             wanted = task.options.row_order
             staged = txn.tables[change.table_id].staged if change.table_id in txn.tables else {}
             for entry in [*staged.values(), *change.adds] if wanted else []:
                 if row_order_of(entry) != wanted:
-                    raise invalid(
-                        "ROW_ORDER_MISSING", "the task's files say how they are ordered", path=entry.path, wanted=wanted
-                    )
+                    raise invalid("ROW_ORDER_MISSING", path=entry.path, wanted=wanted)
 
     # -- looking, and housekeeping -------------------------------------------------------------------------------------
 

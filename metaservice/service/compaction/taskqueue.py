@@ -108,7 +108,7 @@ class TaskQueue:
         """The tasks that an earlier call of the request created."""
         known = [self._get(task_id) for task_id in self._book.of_request(request_id)]
         if any(task.request_digest != digest for task in known):
-            raise invalid("REQUEST_ID_REUSED", "the id names a request of other content", request_id=request_id)
+            raise invalid("REQUEST_ID_REUSED", request_id=request_id)
         return known
 
     def _queue(
@@ -164,13 +164,7 @@ class TaskQueue:
                 raise invalid("GROUP_TWICE", partition=group.partition, bucket=group.bucket)
             places.add(place)
             if (group.partition, -1 if policy.by_partition else group.bucket) in busy:
-                raise MetaError(
-                    ErrorKind.BLOCKED,
-                    "PARTITION_BUSY",
-                    "a task waits or runs there",
-                    partition=group.partition,
-                    bucket=group.bucket,
-                )
+                raise MetaError(ErrorKind.BLOCKED, "PARTITION_BUSY", partition=group.partition, bucket=group.bucket)
             if len(group.inputs) > limits.TASK_FILES_MAX:
                 raise invalid("TASK_TOO_LARGE", files=len(group.inputs), most=limits.TASK_FILES_MAX)
             plans.append(
@@ -182,7 +176,7 @@ class TaskQueue:
                 )
             )
         if len({group.partition for group in wish.groups}) > 1 and policy.by_partition:
-            raise invalid("TASK_SPANS_PARTITIONS", "one task for each partition under this profile")
+            raise invalid("TASK_SPANS_PARTITIONS", "this profile allows one task per partition: send one plan for each")
         return TaskPlan(wish.operation, tuple(plans))
 
 

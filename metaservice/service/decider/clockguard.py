@@ -1,14 +1,14 @@
-"""Whether the wall clock is believed. While it isn't, nothing is forgotten, retired or purged: that can't be undone.
+"""Decides whether the wall clock is trusted. While it isn't, nothing is forgotten, retired or purged: that is final.
 
-The clock is compared with what it said when it was last believed: in this run by the monotonic clock, across a restart
-of the service by the time since the machine's boot. Where the machine was booted in between nobody knows how long it
-was off: more than a day, or less than nothing, is taken for a jump.
+The clock is compared with its last trusted value: within a run by the monotonic clock, across a restart of the service
+by the time since the machine's boot. If the machine was booted in between, the time it was off is unknown: more than a
+day, or a negative time, counts as a jump.
 
     held     from the jump until the clocks agree again, an operator confirms the clock, or the service has run for a
-             day (of running time: a pause doesn't count); outlives restarts
-    ahead    commit times that lie ahead of the clock, since they never go back: an alarm of its own
+             day (of running time: a pause doesn't count); survives restarts
+    ahead    commit times that are ahead of the clock, because they never go back: an alarm of its own
 
-Ticks on the decider's thread; any thread may look.
+Ticks on the decider's thread; any thread can read it.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Decider:
     def submit(self, jobs: Sequence[Job]) -> None:
         """Submits jobs. Every job is answered, with a refusal when the service stops."""
         if not self._inbox.put(jobs):
-            _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service ends: ask its successor"))
+            _refuse(jobs, MetaError(ErrorKind.UNAVAILABLE, "STOPPING", "the service is stopping: repeat the call"))
 
     def ask(self, run: Callable[[], T]) -> Asked[T]:
         """Submits one job; the jobs of one thread run in order."""
@@ -201,7 +201,9 @@ class Decider:
 
     def _after_failure(self, jobs: list[Job]) -> None:
         """After a failed write its effect is unknown: every caller is told to ask again."""
-        lost = MetaError(ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store failed and is opened again: ask again")
+        lost = MetaError(
+            ErrorKind.UNAVAILABLE, "STORE_FAILED", "the store failed and is being reopened: ask again under the same id"
+        )
         _refuse(jobs, lost)
         self._unfinished = []
         self.state = self._reopen()

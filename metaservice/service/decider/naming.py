@@ -36,7 +36,9 @@ def check_renames(state: State, commits: Sequence[TableCommit]) -> None:
             name = commit.meta.name
             check_free(state, name, table_id)
             if name.lower() in taken or table_name_in(state, name) != name:
-                raise invalid("NAME_INVALID", "one table a name, and its namespace as it is written", name=name)
+                raise invalid(
+                    "NAME_INVALID", "the name is given twice, or its namespace in another case: correct it", name=name
+                )
             taken.add(name.lower())
 
 
@@ -46,6 +48,4 @@ def check_free(state: State, name: str, table_id: str = "") -> None:
     there = None if written is None else state.names[written]
     if state.names.is_taken(name) and there != table_id:
         known = {} if written is None else {"known_as": written}
-        raise MetaError(
-            ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", "names differ by more than their case", name=name, **known
-        )
+        raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", name=name, **known)

@@ -1,5 +1,4 @@
-"""The tasks of a state: which there are, and who holds which until when. Changed on the decider's thread, looked at by
-any.
+"""The tasks of a state, with their holders and leases. The decider's thread changes it; any thread can read it.
 
 Tasks are durable, their leases are not: these start anew with the service. What a transaction's end means for its task
 is written in the same batch, so that a task is done exactly where its transaction committed.

@@ -70,7 +70,7 @@ class Backups:
     def backup(self, path: str, request_id: str, *, validate_only: bool) -> Done:
         """Makes a backup; the same request again returns the same answer."""
         if not self._one.acquire(blocking=False):
-            raise MetaError(ErrorKind.EXHAUSTED, "BACKUP_RUNNING", "one backup at a time")
+            raise MetaError(ErrorKind.EXHAUSTED, "BACKUP_RUNNING", "another backup is running: wait until it ends")
         try:
             target = self._target(path)
             try:
@@ -98,9 +98,11 @@ class Backups:
         except (OSError, RuntimeError) as error:
             raise invalid("BACKUP_PATH_INVALID", path=path, error=error) from error
         if target == root or not target.is_relative_to(root):
-            raise invalid("BACKUP_PATH_OUTSIDE", "backups go below the service's backup root", path=path, root=root)
+            raise invalid("BACKUP_PATH_OUTSIDE", path=path, root=root)
         if target.name.endswith(folders.PARTIAL):
-            raise invalid("BACKUP_PATH_INVALID", "that is how unfinished backups are called", path=path)
+            raise invalid(
+                "BACKUP_PATH_INVALID", "the name is reserved for unfinished backups: choose another", path=path
+            )
         return target
 
     def _made_before(self, target: Path, request_id: str) -> Done | None:
@@ -117,7 +119,7 @@ class Backups:
             raise MetaError(ErrorKind.ALREADY_EXISTS, "BACKUP_EXISTS", path=target)
         partial = _partial(target)
         if partial.exists():
-            raise MetaError(ErrorKind.BLOCKED, "BACKUP_PARTIAL", "remove what an unfinished backup left", path=partial)
+            raise MetaError(ErrorKind.BLOCKED, "BACKUP_PARTIAL", path=partial)
         if target.parent != self._place.root.resolve() and not target.parent.is_dir():
             raise MetaError(ErrorKind.NOT_FOUND, "BACKUP_FOLDER_MISSING", path=target.parent)
 

@@ -46,12 +46,7 @@ def difference(cursor: StoreCursor, table: TableView, after: int, to: int, on_pa
         _move(_removed(cursor, table.raw_id, version), matches, added, removed)
         _move(added_by(cursor, table.raw_id, version, raw), matches, removed, added)
         if len(added) + len(removed) > limits.DIFFERENCE_ENTRIES_MAX:
-            raise MetaError(
-                ErrorKind.EXHAUSTED,
-                "DIFFERENCE_TOO_LARGE",
-                "plan fewer versions or partitions at a time",
-                most=limits.DIFFERENCE_ENTRIES_MAX,
-            )
+            raise MetaError(ErrorKind.EXHAUSTED, "DIFFERENCE_TOO_LARGE", most=limits.DIFFERENCE_ENTRIES_MAX)
     return Increment(None, list(added.values()), list(removed.values()))
 
 
@@ -92,7 +87,13 @@ def logical_before(cursor: StoreCursor, raw_id: bytes, head: int, count: int) ->
         left -= at - idle
         at = logical
     if left > at:
-        raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", "the table has fewer commits", oldest=0, commits_ago=count)
+        raise MetaError(
+            ErrorKind.GONE,
+            "VERSION_RETIRED",
+            "the table has fewer logical commits: ask for fewer",
+            oldest=0,
+            commits_ago=count,
+        )
     return at - left
 
 

@@ -37,7 +37,7 @@ class Planning:
             raise MetaError(
                 ErrorKind.GONE,
                 "VERSION_RETIRED",
-                "what followed the version is no longer kept",
+                "the commits after that version are no longer kept: start at a newer version",
                 version=version,
                 oldest=oldest,
             )

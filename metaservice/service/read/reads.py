@@ -70,7 +70,7 @@ class Reads:
             raise MetaError(
                 ErrorKind.GONE,
                 "VERSION_RETIRED",
-                "the table keeps no version that old",
+                "the table keeps no version that old: ask for a newer time",
                 oldest=(oldest := state.views.oldest(table)),
                 oldest_time_us=self.commit(table, oldest).footprint.time_us,
             )

@@ -128,7 +128,13 @@ def _has(properties: Mapping[str, str], name: str, value: str) -> bool:
 
 
 def _retired(version: int, oldest: int) -> MetaError:
-    return MetaError(ErrorKind.GONE, "VERSION_RETIRED", "the log begins later", version=version, oldest=oldest)
+    return MetaError(
+        ErrorKind.GONE,
+        "VERSION_RETIRED",
+        "the log begins at a later version: ask for a newer one",
+        version=version,
+        oldest=oldest,
+    )
 
 
 def _range(cursor: StoreCursor, raw_id: bytes, wanted: VersionFilter) -> tuple[int, int]:

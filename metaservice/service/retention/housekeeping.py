@@ -1,19 +1,19 @@
-"""Retention and what follows from it, in steps of bounded size between the decider's groups.
+"""Retention, in steps of bounded size between the decider's groups.
 
-A round moves the horizon of each table, and makes that durable before anything below it dies. Then it sweeps: entries
-that no kept version holds go to the purge list, which a confirmed deletion empties. More seldom it trims: outcomes,
-staged files of lost races, commits that nobody can ask for any more.
+A round moves the horizon of each table, and makes that durable before anything below it is retired. Then it sweeps:
+entries that no kept version holds go to the purge list, which a confirmed deletion empties. More rarely it trims:
+outcomes, staged files of lost races, commits that no request can read any more.
 
-    horizon      the version that was current `data.retain.hours` ago, or an older one after which a cursor goes on;
-                 versions from it on are kept for everybody
-    held         versions below it that a pin, a tag or an open transaction holds: they stay whole, their neighbours go
-    floor        the oldest version that is kept or held, or whose successors judge a race that may be taken up again
+    horizon      the version that was current `data.retain.hours` ago, or an older one that a cursor needs;
+                 versions from it on are kept for everyone
+    held         versions below it that a pin, a tag or an open transaction holds: they stay complete
+    floor        the oldest version that is kept or held, or whose successors an adoption would be judged against
 
-A round is a generator: each `yield` is a place where it may pause, and it does when the tick's room is used up. Between
-two steps jobs run, so nothing that they change is remembered across a `yield`, apart from what only shrinks: who holds
-a version below the horizon. It starts from scratch when the store was opened again.
+A round is a generator: at each `yield` it can pause, and it does when the tick's room is used up. Jobs run between two
+steps, so nothing that they change is kept across a `yield`, except the holders of versions below the horizon, which
+only become fewer. A round starts from scratch after the store was reopened.
 
-Rounds decide by the wall clock. None runs while that is not believed, or shortly after a start.
+Rounds use the wall clock. None runs while the clock is not trusted, or shortly after a start.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Housekeeping:
         yield from self._move_horizons(this.now_us)
         held = who_holds(
             self._state
-        )  # whoever comes later holds a version from the horizon on, or one that is held here
+        )  # a later holder can only hold a version from the horizon on, or one that is held here
         for table_id in list(self._state.tables):
             yield from self._sweep(table_id, held.get(table_id, []), this.now_us)
         yield from self._purge_dropped(this.now_us)
@@ -375,7 +375,7 @@ class Housekeeping:
                 self._state.batch.delete(key)
             yield
 
-    # -- records that nobody can ask for -------------------------------------------------------------------------------
+    # -- records that no request can read ------------------------------------------------------------------------------
 
     def _trim(self, table_id: str, held: list[int], floors: Mapping[str, int]) -> Steps:
         """Removes commits, times and metadata below the floor. Commits go first: the rest shows where the floor was."""

@@ -56,7 +56,7 @@ class Marks:
             return known
         if known is not None and not move:
             facts = {"table_id": request.table_id, "name": request.name, "version": known.version}
-            raise MetaError(ErrorKind.ALREADY_EXISTS, "TAG_EXISTS", "it names another version", **facts)
+            raise MetaError(ErrorKind.ALREADY_EXISTS, "TAG_EXISTS", **facts)
         self._check_room()
         if known is None:
             book = state.marks
@@ -155,13 +155,18 @@ def check_moves(state: State, moves: Iterable[CursorMove]) -> None:
             raise _unknown(move.table_id, move.name)
         check_epoch(state, cursor)
         if (move.table_id, move.name) in seen:
-            raise invalid("CURSOR_TWICE", "a commit moves a cursor once", table_id=move.table_id, name=move.name)
+            raise invalid("CURSOR_TWICE", table_id=move.table_id, name=move.name)
         seen.add((move.table_id, move.name))
         if cursor.version != move.expected:
             facts = {"name": move.name, "expected": move.expected, "version": cursor.version}
-            raise MetaError(ErrorKind.STALE, "CURSOR_MOVED", "somebody else moved it", **facts)
+            raise MetaError(ErrorKind.STALE, "CURSOR_MOVED", **facts)
         if move.version < move.expected:
-            raise invalid("RANGE_INVALID", "a cursor goes on, never back", after=move.expected, to=move.version)
+            raise invalid(
+                "RANGE_INVALID",
+                "a cursor can't move back: drop it and create it at a version",
+                after=move.expected,
+                to=move.version,
+            )
         if move.version > table.head:
             raise invalid("VERSION_IN_FUTURE", table_id=move.table_id, version=move.version, head=table.head)
         if move.version < table.oldest:
@@ -184,7 +189,12 @@ def apply_moves(state: State, moves: Iterable[CursorMove], now_us: int) -> list[
 def check_epoch(state: State, cursor: Cursor) -> Cursor:
     if cursor.epoch != state.history.epoch:
         facts = {"table_id": cursor.table_id, "name": cursor.name, "epoch": state.history.epoch}
-        raise MetaError(ErrorKind.STALE, HISTORY_CHANGED, "the cursor is of another history: drop it", **facts)
+        raise MetaError(
+            ErrorKind.STALE,
+            HISTORY_CHANGED,
+            "the cursor belongs to another history: drop it and create a new one",
+            **facts,
+        )
     return cursor
 
 

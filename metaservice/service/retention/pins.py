@@ -74,7 +74,7 @@ class Pins:
         known = state.pins.pins.get(request.pin_id)
         if known is not None:
             if known.digest != request.digest:
-                raise invalid("PIN_ID_REUSED", "the id names a pin of other content", pin_id=request.pin_id)
+                raise invalid("PIN_ID_REUSED", pin_id=request.pin_id)
             return known, self.renew(request.pin_id, request.lease_ms)
         self._check_room()
         state.usage.check(self._quotas, quotas.PINS, request.principal.name)
@@ -107,8 +107,10 @@ class Pins:
         if pin is None:
             history = self._state.history
             if txn_time_ms(pin_id) * 1000 < history.since_us:
-                raise MetaError(ErrorKind.STALE, HISTORY_CHANGED, "it holds no version of this history", pin_id=pin_id)
-            raise MetaError(ErrorKind.NOT_FOUND, "PIN_UNKNOWN", "it was ended, or ran out", pin_id=pin_id)
+                raise MetaError(
+                    ErrorKind.STALE, HISTORY_CHANGED, "the pin belongs to another history: pin again", pin_id=pin_id
+                )
+            raise MetaError(ErrorKind.NOT_FOUND, "PIN_UNKNOWN", pin_id=pin_id)
         granted_ms = self._granted(lease_ms, pin.lease_ms)
         self._state.pins.lease(pin_id, self._clocks.mono_ms() + granted_ms)
         return granted_ms

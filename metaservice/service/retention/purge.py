@@ -68,9 +68,7 @@ class PurgeList:
 def check_purge(state: State, *, halted: bool) -> None:
     """Refuses calls that lead to deletions while nothing may be deleted."""
     if halted:
-        raise MetaError(
-            ErrorKind.BLOCKED, "CLOCKS_DISAGREE", "the wall clock jumped: nothing is purged until it is confirmed"
-        )
+        raise MetaError(ErrorKind.BLOCKED, "CLOCKS_DISAGREE")
     why = read_purge_hold(state.store)
     if why:
-        raise MetaError(ErrorKind.BLOCKED, "PURGE_HELD", "the purge waits for an operator", why=why)
+        raise MetaError(ErrorKind.BLOCKED, "PURGE_HELD", why=why)

@@ -1,14 +1,14 @@
-"""Folders that may be swept: of transactions that ended without a commit, and of tables that are gone for good.
+"""Folders that can be swept: of transactions that ended without a commit, and of permanently dropped tables.
 
-What is dead is told by the metadata, never by a listing of storage. But a writer leaves files that it never registered,
-so the folders of transactions that ended long enough ago are named here; before a file in one of them is deleted, its
-path is asked about. A path is needed where
+The metadata decides which files are dead, never a listing of storage. But a writer may leave files that it never
+registered, so this module names the folders of transactions that ended long enough ago. Before a file in one of them is
+deleted, the worker asks about its path. A path is needed if
 
-    an entry of the table's index names it, live or past, or an external one of any table
-    it was staged by a transaction that is open, or whose files may yet be taken over, or was handed on to such a one
-    the transaction ended a short while ago, or is not known and could still begin (one-call appends stage first)
+    an entry of the table's index names it, live or past, or an external entry of any table
+    it was staged by a transaction that is open or adoptable, or was adopted by such a transaction
+    its transaction ended a short while ago, or is unknown and could still begin (one-call appends stage first)
 
-Everything but the confirmation runs on the caller's thread, over a cursor.
+Everything except the confirmation runs on the caller's thread, over a cursor.
 """
 
 from __future__ import annotations
@@ -115,7 +115,11 @@ class Sweeping:
         """Confirms a sweep. Runs on the decider's thread."""
         state, raw = self._decider.state, keys.uuid_bytes(settled)
         if txn_time_ms(settled) * 1000 > self._ended_by_us():
-            raise invalid("TRANSACTION_ID_IN_FUTURE", "no transaction that young is settled", txn_id=settled)
+            raise invalid(
+                "TRANSACTION_ID_IN_FUTURE",
+                "the grace of that transaction is not over: confirm what a listing called settled",
+                txn_id=settled,
+            )
         state.flush()
         if raw > (state.store.get(SWEPT) or b""):
             state.batch.put(SWEPT, raw)

@@ -211,7 +211,7 @@ class Catalog:
             raise MetaError(
                 ErrorKind.GONE,
                 "RETENTION_OVER",
-                "the table was dropped too long ago",
+                "the table was dropped too long ago to be undropped: create it again",
                 table_id=table_id,
                 drop_time_us=dropped.drop_us,
                 undrop_until_us=dropped.until_us,
@@ -238,7 +238,9 @@ class Catalog:
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
         dropped = None if state.is_purge_begun(raw_id) else self.tables.find_dropped(raw_id, raw)
         if dropped is None:
-            raise MetaError(ErrorKind.GONE, "RETENTION_OVER", "nothing is left of the table", table_id=table_id)
+            raise MetaError(
+                ErrorKind.GONE, "RETENTION_OVER", "nothing is left of the table: create it again", table_id=table_id
+            )
         return dropped
 
 
@@ -248,7 +250,7 @@ def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
         raise MetaError(
             ErrorKind.BLOCKED,
             "REPLACE_CHANGES_LAYOUT",
-            "buckets stay; drop the table and create it to change them",
+            "the number of buckets can't change: drop the table and create it again",
             buckets=before.buckets,
         )
     scope = key_scope(before.primary_key, before.partitioning.names, before.properties)
@@ -256,7 +258,7 @@ def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
         raise MetaError(
             ErrorKind.BLOCKED,
             "REPLACE_CHANGES_LAYOUT",
-            "the scope of the key stays; drop the table and create it to change it",
+            "the key's scope can't change: drop the table and create it again",
             key_scope=scope,
         )
     kept = {name: value for name, value in before.properties.items() if name == KEY_SCOPE}
