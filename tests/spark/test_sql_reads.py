@@ -16,6 +16,7 @@ from tests.spark.lab_tables import COLUMNS, WIDE, Alike, SetsInFiles, WrongSizes
 from tests.spark.reading import LabLake, Row, expected, open_lab, shown
 from tests.spark.sql import SqlReads
 from tests.spark.typed_rows import SCHEMA, frame, row_of, texts
+from worker.base.session import with_settings
 from worker.read import scan
 
 
@@ -333,6 +334,26 @@ def test_what_is_not_needed_is_not_read(lab: LabLake, sql: SqlReads) -> None:
     assert sql("SELECT count(*) FROM {lake}.pruned").collect()[0][0] == 15
     assert sql("SELECT * FROM {lake}.pruned LIMIT 3").count() == 3
     assert "RelationV2[id" in str(sql("SELECT id FROM {lake}.pruned")._jdf.queryExecution().optimizedPlan().toString())
+
+
+def test_a_join_prunes_partitions_while_it_runs(lab: LabLake, sql: SqlReads) -> None:
+    table = lab.create("facts", {"id": "bigint", "day": "string"}, partition_by=["day"])
+    for day in ("a", "b", "c", None):
+        table.insert([{"id": number, "day": day} for number in range(4)])
+    names = lab.create("names", {"day": "string", "name": "string"})
+    names.insert([{"day": day, "name": day * 2} for day in "abc"])
+    statement = "SELECT f.id FROM {lake}.facts f JOIN {lake}.names n ON f.day = n.day WHERE n.name = 'bb'"
+    wanted = {
+        "spark.sql.optimizer.dynamicPartitionPruning.fallbackFilterRatio": "100",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    with with_settings(lab.spark, wanted):
+        found = sql(statement)
+        assert shown(found) == [(number,) for number in range(4)]
+        leaves = found._jdf.queryExecution().executedPlan().collectLeaves()
+        scans = [leaves.apply(at) for at in range(leaves.size()) if "BatchScan" in leaves.apply(at).nodeName()]
+        read = [one.metrics().apply("numOutputRows").value() for one in scans]
+    assert max(read) == 4, "one partition of the large table, or all rows of the small one"
 
 
 def test_a_table_tells_how_large_it_is(lab: LabLake, sql: SqlReads) -> None:

@@ -25,6 +25,7 @@ from laketx import ConflictError, InputError, Lake, Table, connect
 from protos.laketx.v1 import common_pb2
 from tests.spark.sessions import SMALL, small_session
 from worker.base.session import counting, is_classic
+from worker.base.spark_jar import jar_setting
 from worker.base.table_view import TableView
 from worker.read import merge_on_read
 from worker.write.staging import WRITE_SETTINGS, Stage, Staged
@@ -45,7 +46,7 @@ def main(master: str, folder: Path, names: list[str]) -> None:
 
 
 def play(lake: Lake, folder: Path, names: Sequence[str]) -> None:
-    for part in (keyed, appended, several_tables, refusals, conflicts, in_and_out, compacted, cancelled, seen):
+    for part in (keyed, appended, several_tables, refusals, conflicts, in_and_out, in_sql, compacted, cancelled, seen):
         if names and part.__name__ not in names:
             continue
         begun_s = time.monotonic()
@@ -56,7 +57,7 @@ def play(lake: Lake, folder: Path, names: Sequence[str]) -> None:
 def connect_session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     own = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.progress.reportInterval": "50ms"}
-    return SparkSession.builder.remote("local[2]").config(map={**SMALL, **own}).getOrCreate()
+    return SparkSession.builder.remote("local[2]").config(map={**SMALL, **jar_setting(), **own}).getOrCreate()
 
 
 def rows_of(frame: DataFrame) -> Rows:
@@ -184,6 +185,23 @@ def in_and_out(lake: Lake, folder: Path) -> None:
     assert sorted(pq.read_table(folder / "out").column("item").to_pylist()) == [1, 2, 3]
     table.export(folder / "out", where="item = 1", overwrite=True)
     assert lake.import_parquet(folder / "out", "sales.imported").read().count() == 1
+
+
+def in_sql(lake: Lake, folder: Path) -> None:
+    """The catalog's reader runs in the executors; its rows are those of Python's."""
+    name = lake.as_catalog("by_sql")
+    assert lake.as_catalog("by_sql") == name
+    for kind, keys in (("keyed", ["word", "id"]), ("appended", [])):
+        table = lake.create_table(f"sql.{kind}", "id bigint, word string, v int", primary_key=keys)
+        for v, step in ((1, 1), (2, 3)):
+            table.insert(lake.spark.range(0, 300, step).selectExpr("id", "concat('w', id % 7) word", f"{v} v"))
+        table.delete("id % 10 = 4")
+        table.update({"v": "9"}, where="id = 7")
+        for where in ("true", "v = 2", "word = 'w3' and id < 100"):
+            found = lake.spark.sql(f"SELECT * FROM {name}.sql.{kind} WHERE {where}")
+            assert rows_of(found) == rows_of(table.read().where(where)) != [], (kind, where)
+        old = lake.spark.sql(f"SELECT count(*) n FROM {name}.sql.{kind} VERSION AS OF 1")
+        assert rows_of(old) == [(300,)]
 
 
 def compacted(lake: Lake, folder: Path) -> None:

@@ -10,17 +10,21 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.OptionalLong;
+import java.util.Set;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeFiltering;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 
 /** A read of a snapshot. It is planned once, when Spark first asks how large it is or what to do. */
-public final class LakeScan implements Scan, Batch, SupportsReportStatistics {
+public final class LakeScan implements Scan, Batch, SupportsReportStatistics, SupportsRuntimeFiltering {
   private static final long NO_LIMIT = Long.MAX_VALUE;
   private static final long ROW_OVERHEAD_BYTES = 8;
 
@@ -32,6 +36,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics {
   private final long limit;
   private List<LiveEntry> entries;
   private PlannedScan planned;
+  private volatile RuntimeFilters atRuntime;
 
   LakeScan(String table, Snapshot snapshot, StructType whole, StructType required, Filter[] filters, long limit) {
     this.table = table;
@@ -101,9 +106,28 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public InputPartition[] planInputPartitions() {
-    List<Unit> units = planned().units();
+    List<Unit> units = new ArrayList<>();
+    for (PlannedScan.Placed one : planned().units()) {
+      if (atRuntime == null || atRuntime.mayMatch(one.partition())) units.add(one.unit());
+    }
     if (limit != NO_LIMIT) units = enough(units);
     return Tasks.of(units);
+  }
+
+  /** Partition columns that are read. */
+  @Override
+  public NamedReference[] filterAttributes() {
+    Set<String> read = Set.of(required.fieldNames());
+    return snapshot.meta().getPartitionColumnsList().stream()
+        .filter(read::contains)
+        .map(name -> Expressions.column("`" + name.replace("`", "``") + "`"))
+        .toArray(NamedReference[]::new);
+  }
+
+  /** Asked between two looks at the partitions: the second one leaves out what can't match. */
+  @Override
+  public void filter(Filter[] known) {
+    atRuntime = new RuntimeFilters(required, known);
   }
 
   /** As many as show so many rows for sure. */

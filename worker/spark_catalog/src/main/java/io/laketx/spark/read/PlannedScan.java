@@ -36,7 +36,7 @@ final class PlannedScan {
 
   private final Snapshot snapshot;
   private final Shapes shapes;
-  private final List<Unit> units = new ArrayList<>();
+  private final List<Placed> units = new ArrayList<>();
 
   PlannedScan(Snapshot snapshot, StructType required, Filter[] filters, List<LiveEntry> entries) {
     this.snapshot = snapshot;
@@ -45,8 +45,15 @@ final class PlannedScan {
     else addAppended(entries);
   }
 
-  List<Unit> units() {
+  /** A unit, and the partition that all its rows are of. */
+  record Placed(Unit unit, Partition partition) {}
+
+  List<Placed> units() {
     return units;
+  }
+
+  private void add(LiveEntry one, Unit unit) {
+    units.add(new Placed(unit, one.getFile().getPartition()));
   }
 
   Shape[] shapes() {
@@ -73,7 +80,7 @@ final class PlannedScan {
       if (!one.hasFile()) continue;
       Map<String, Value> key = sets.isEmpty() ? null : keyOf(one.getFile().getPartition());
       if (key != null && sets.containsKey(key)) hiding.computeIfAbsent(key, none -> new ArrayList<>()).add(one);
-      else units.add(clean(one, NOTHING));
+      else add(one, clean(one, NOTHING));
     }
     hiding.forEach((key, files) -> hide(files, sets.get(key)));
   }
@@ -89,7 +96,7 @@ final class PlannedScan {
         hidden.addAll(idsOf(waiting.poll().getDeleteSet()));
       }
       FileTask task = one.getFile().getCarriesRowIds() ? withoutIds(one, hidden) : withoutPositions(one, hidden);
-      if (task != null) units.add(task);
+      if (task != null) add(one, task);
     }
   }
 
@@ -147,7 +154,7 @@ final class PlannedScan {
       // within one version no key comes twice
       for (LiveEntry one : files) {
         boolean isDelta = one.getFile().getKind() == FileKind.FILE_KIND_DELTA;
-        units.add(isDelta ? task(one, EnumSet.of(Beside.OP), null, null, 0) : clean(one, NOTHING));
+        add(one, isDelta ? task(one, EnumSet.of(Beside.OP), null, null, 0) : clean(one, NOTHING));
       }
       return;
     }
@@ -163,7 +170,7 @@ final class PlannedScan {
         newerKeys.add(task(one, EnumSet.of(Beside.KEYS_ALONE), null, null, 0));
       }
     }
-    units.add(new BucketTask(newer, newerKeys, lowestFiles));
+    add(files.get(0), new BucketTask(newer, newerKeys, lowestFiles));
   }
 
   // -- one file
