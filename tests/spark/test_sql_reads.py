@@ -61,10 +61,23 @@ def test_a_primary_key_table_shows_every_version(lab: LabLake, sql: SqlReads) ->
     table.delete([(number,) for number in (1, 55, 99)])
     table.insert([row(99, 3.0), row(200), row(0, 4.0), row(-1, 4.0)])
     table.minor()
+    before = table.head
     table.delete([(200,)])
     table.compact()
     table.insert([row(7, 9.0)])
     sql.check(table)
+    for columns, where in [
+        (["count(*) as n"], "true"),
+        (["count(*) as n"], "id < 60 AND status = 'new'"),
+        (["amount"], "id >= 50"),
+        (["status", "id"], "amount > 1"),
+        (["max(id) as m"], "id IN (1, 7, 55, 99)"),
+    ]:
+        for version in (before, table.head):
+            said = f"SELECT {', '.join(columns)} FROM {{lake}}.keyed VERSION AS OF {version} WHERE {where}"
+            wanted = scan.read(table.view, version=version).where(where).selectExpr(*columns)
+            assert sql.rows(said) == shown(wanted), (said, version)
+    assert sql("SELECT id FROM {lake}.keyed LIMIT 70").count() == 70
 
 
 @pytest.mark.parametrize("keyed", [False, True])
