@@ -257,7 +257,7 @@ class Pin(_message.Message):
     """Remaining lease."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who holds it."""
+        """The holder."""
 
     def __init__(
         self,

@@ -264,7 +264,7 @@ class CreateTableRequest(_message.Message):
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who makes the call."""
+        """The caller."""
 
     def __init__(
         self,
@@ -560,7 +560,7 @@ class AlterTableRequest(_message.Message):
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who makes the call."""
+        """The caller."""
 
     def __init__(
         self,
@@ -623,7 +623,7 @@ class DropTableRequest(_message.Message):
     """Validate only; change nothing."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who makes the call."""
+        """The caller."""
 
     def __init__(
         self,

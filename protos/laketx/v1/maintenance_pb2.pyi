@@ -474,7 +474,7 @@ class RequestTaskRequest(_message.Message):
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who makes the request."""
+        """The caller."""
 
     def __init__(
         self,

@@ -200,7 +200,7 @@ class Version(_message.Message):
     """Bytes in the files removed."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who made the commit."""
+        """The author of the commit."""
 
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -757,7 +757,7 @@ class PinVersionsRequest(_message.Message):
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who holds it."""
+        """The holder."""
 
     def __init__(
         self,
@@ -964,7 +964,7 @@ class Tag(_message.Message):
     """When it was created or moved."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who created or moved it."""
+        """The user who created or moved it."""
 
     def __init__(
         self,
@@ -1008,7 +1008,7 @@ class CreateTagRequest(_message.Message):
     """Moves an existing tag of that name that names another version. If false, the call is refused then."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who makes the call."""
+        """The caller."""
 
     def __init__(
         self,
@@ -1193,7 +1193,7 @@ class Cursor(_message.Message):
     """How long it will still keep, if it stays unused."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who created it."""
+        """The user who created it."""
 
     def __init__(
         self,
@@ -1240,7 +1240,7 @@ class CreateCursorRequest(_message.Message):
     """Only return an existing cursor; create none."""
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who makes the call."""
+        """The caller."""
 
     def __init__(
         self,

@@ -146,7 +146,7 @@ class BeginTransactionRequest(_message.Message):
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who begins it."""
+        """The caller."""
 
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -459,7 +459,7 @@ class AppendRequest(_message.Message):
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who appends."""
+        """The caller."""
 
     @_builtins.property
     def app_versions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AppVersion]:
@@ -748,7 +748,7 @@ class Transaction(_message.Message):
 
     @_builtins.property
     def principal(self) -> _common_pb2.Principal:
-        """Who began it."""
+        """The principal that began it."""
 
     @_builtins.property
     def committed(self) -> _common_pb2.Committed:
