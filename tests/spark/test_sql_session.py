@@ -185,14 +185,3 @@ def test_a_version_is_pinned_while_a_plan_reads_it(lab: LabLake, sql: SqlReads) 
         jvm.System.gc()
         time.sleep(0.05)
     assert held() == []
-
-
-# -- how it refuses ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("statement", ["ALTER TABLE {lake}.refused ADD COLUMN x int", "DROP TABLE {lake}.refused"])
-def test_what_it_does_not_know_it_says(lab: LabLake, sql: SqlReads, statement: str) -> None:
-    if "refused" not in [one.name for one in lab.client.list_tables()]:
-        lab.create("refused", COLUMNS)
-    with pytest.raises(PySparkException, match="is not known to this catalog: use "):
-        sql(statement)

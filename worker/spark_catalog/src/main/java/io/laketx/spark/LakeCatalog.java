@@ -1,45 +1,47 @@
 package io.laketx.spark;
 
+import io.laketx.spark.define.AlterRefused;
+import io.laketx.spark.define.Alterations;
+import io.laketx.spark.define.Namespaces;
+import io.laketx.spark.define.NewTables;
+import io.laketx.spark.define.Tables;
 import io.laketx.spark.metadata.MetadataKind;
 import io.laketx.spark.metadata.MetadataTable;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeAddress;
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.spark.service.Service;
-import io.laketx.v1.GetNamespaceRequest;
-import io.laketx.v1.GetTableRequest;
-import io.laketx.v1.ListNamespacesRequest;
-import io.laketx.v1.ListNamespacesResponse;
-import io.laketx.v1.ListTablesRequest;
-import io.laketx.v1.ListTablesResponse;
-import io.laketx.v1.Namespace;
 import io.laketx.v1.ResolveVersionRequest;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A lake's tables in Spark SQL. It asks MetaService for everything and decides nothing; see {@link LakeAddress}. */
 public final class LakeCatalog implements TableCatalog, SupportsNamespaces {
-  private static final int PAGE = 1_000;
-
   private String catalog;
   private Service service;
+  private Namespaces namespaces;
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     catalog = name;
     service = Service.of(LakeAddress.of(name, options));
+    namespaces = new Namespaces(service);
   }
 
   @Override
@@ -51,20 +53,12 @@ public final class LakeCatalog implements TableCatalog, SupportsNamespaces {
 
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
-    if (namespace.length > 1) throw new NoSuchNamespaceException(namespace);
-    if (namespace.length == 1) loadNamespace(namespace);
-    ListTablesRequest.Builder request = ListTablesRequest.newBuilder().setPageSize(PAGE);
-    if (namespace.length == 1) request.setNamespace(namespace[0]);
+    String name = namespaces.load(namespace).getName();
     List<Identifier> found = new ArrayList<>();
-    do {
-      ListTablesRequest page = request.build();
-      ListTablesResponse answer = service.ask(stubs -> stubs.catalog().listTables(page));
-      for (Table one : answer.getTablesList()) {
-        Identifier ident = TableNames.identifier(one.getName());
-        if (ident.namespace().length == namespace.length) found.add(ident);
-      }
-      request.setPageToken(answer.getNextPageToken());
-    } while (!request.getPageToken().isEmpty());
+    for (Table one : Tables.list(service, name, false)) {
+      Identifier ident = TableNames.identifier(one.getName());
+      if (ident.namespace().length == namespace.length) found.add(ident);
+    }
     return found.toArray(Identifier[]::new);
   }
 
@@ -93,10 +87,10 @@ public final class LakeCatalog implements TableCatalog, SupportsNamespaces {
   /** `at` is null for the newest version. */
   private org.apache.spark.sql.connector.catalog.Table load(Identifier ident, ResolveVersionRequest.Builder at)
       throws NoSuchTableException {
-    Table newest = find(TableNames.ofTable(ident));
+    Table newest = Tables.find(service, TableNames.ofTable(ident));
     if (newest != null) return new LakeTable(catalog + "." + ident, snapshot(newest, at));
     MetadataKind kind = MetadataKind.find(ident.name());
-    Table parent = kind == null ? null : find(TableNames.ofParent(ident));
+    Table parent = kind == null ? null : Tables.find(service, TableNames.ofParent(ident));
     if (parent == null) throw new NoSuchTableException(ident);
     return new MetadataTable(catalog + "." + ident, kind, snapshot(parent, at));
   }
@@ -108,95 +102,122 @@ public final class LakeCatalog implements TableCatalog, SupportsNamespaces {
     return Snapshot.at(service, newest, version);
   }
 
-  /** The table of that name; null where there is none, or none can be. */
-  private Table find(String name) {
-    if (name == null) return null;
+  /** Metadata tables don't count: a table may be made in their place. */
+  @Override
+  public boolean tableExists(Identifier ident) {
+    return Tables.find(service, TableNames.ofTable(ident)) != null;
+  }
+
+  @Override
+  public Set<TableCatalogCapability> capabilities() {
+    return Set.of(TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
+  }
+
+  @Override
+  public org.apache.spark.sql.connector.catalog.Table createTable(Identifier ident, TableInfo info)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    String name = TableNames.ofTable(ident);
+    if (name == null) throw new NoSuchNamespaceException(ident.namespace());
     try {
-      GetTableRequest request = GetTableRequest.newBuilder().setName(name).build();
-      return service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
+      Table made = Tables.create(service, NewTables.of(name, info));
+      return new LakeTable(catalog + "." + ident, Snapshot.newest(service, made));
     } catch (LakeException error) {
-      if (cannotBe(error)) return null;
+      if (error.reason().equals("TABLE_EXISTS")) throw new TableAlreadyExistsException(ident);
+      if (error.reason().equals("NAMESPACE_UNKNOWN")) throw new NoSuchNamespaceException(ident.namespace());
       throw error;
     }
   }
 
-  /** Whether there is nothing of that name: neither now, nor ever, by its letters. */
-  private static boolean cannotBe(LakeException error) {
-    return error.reason().equals("TABLE_UNKNOWN")
-        || error.reason().equals("NAMESPACE_UNKNOWN")
-        || error.kind() == RefusalKind.INVALID;
+  /** Columns, key and partitions of the other table, and its properties. */
+  @Override
+  public org.apache.spark.sql.connector.catalog.Table createTableLike(
+      Identifier ident, TableInfo info, org.apache.spark.sql.connector.catalog.Table like)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    return createTable(ident, like instanceof LakeTable ? NewTables.like(info, like.properties()) : info);
   }
 
   @Override
-  public org.apache.spark.sql.connector.catalog.Table alterTable(Identifier ident, TableChange... changes) {
-    throw notHere("ALTER TABLE", "Table.alter in Python, or laketx table alter");
+  public org.apache.spark.sql.connector.catalog.Table alterTable(Identifier ident, TableChange... changes)
+      throws NoSuchTableException {
+    Table found = get(ident);
+    try {
+      // Spark passes on no change for a type that the column has, or a column that IF EXISTS doesn't find
+      Table altered = changes.length == 0 ? found : Tables.alter(service, found, Alterations.of(changes)).getTable();
+      return new LakeTable(catalog + "." + ident, Snapshot.newest(service, altered));
+    } catch (LakeException refusal) {
+      throw AlterRefused.of(refusal);
+    }
   }
 
   @Override
   public boolean dropTable(Identifier ident) {
-    throw notHere("DROP TABLE", "Lake.drop_table in Python, or laketx table drop");
+    Table found = Tables.find(service, TableNames.ofTable(ident));
+    if (found != null) Tables.drop(service, found);
+    return found != null;
   }
 
   @Override
-  public void renameTable(Identifier from, Identifier to) {
-    throw notHere("RENAME", "Lake.rename_table in Python, or laketx table rename");
+  public boolean purgeTable(Identifier ident) {
+    throw LakeException.invalid(
+        "PURGE_REFUSED",
+        "a dropped table can come back for as long as its property data.retain.hours says, then the purge takes its"
+            + " files: leave PURGE out");
   }
 
-  private static UnsupportedOperationException notHere(String what, String instead) {
-    return new UnsupportedOperationException(what + " is not known to this catalog: use " + instead);
+  @Override
+  public void renameTable(Identifier from, Identifier to) throws NoSuchTableException, TableAlreadyExistsException {
+    String[] parts = to.namespace();
+    boolean isWhole = parts.length == 2 && parts[0].equalsIgnoreCase(catalog);
+    Identifier target = isWhole ? Identifier.of(new String[] {parts[1]}, to.name()) : to;
+    String name = TableNames.ofTable(target);
+    if (name == null) throw LakeException.invalid("NAME_INVALID", to + ": a table's new name is table or namespace.table");
+    try {
+      Tables.rename(service, get(from), name);
+    } catch (LakeException error) {
+      if (error.reason().equals("TABLE_EXISTS")) throw new TableAlreadyExistsException(target);
+      throw error;
+    }
+  }
+
+  private Table get(Identifier ident) throws NoSuchTableException {
+    Table found = Tables.find(service, TableNames.ofTable(ident));
+    if (found == null) throw new NoSuchTableException(ident);
+    return found;
   }
 
   // -- namespaces
 
   @Override
   public String[][] listNamespaces() {
-    ListNamespacesRequest.Builder request = ListNamespacesRequest.newBuilder().setPageSize(PAGE);
-    List<String[]> found = new ArrayList<>();
-    do {
-      ListNamespacesRequest page = request.build();
-      ListNamespacesResponse answer = service.ask(stubs -> stubs.catalog().listNamespaces(page));
-      answer.getNamesList().forEach(name -> found.add(new String[] {name}));
-      request.setPageToken(answer.getNextPageToken());
-    } while (!request.getPageToken().isEmpty());
-    return found.toArray(String[][]::new);
+    return namespaces.list();
   }
 
   @Override
   public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
     if (namespace.length == 0) return listNamespaces();
-    loadNamespace(namespace);
+    namespaces.load(namespace);
     return new String[0][];
   }
 
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
-    return new HashMap<>(loadNamespace(namespace).getPropertiesMap());
-  }
-
-  private Namespace loadNamespace(String[] namespace) throws NoSuchNamespaceException {
-    if (namespace.length == 0) return Namespace.getDefaultInstance(); // tables may be in none
-    if (namespace.length > 1) throw new NoSuchNamespaceException(namespace);
-    try {
-      GetNamespaceRequest request = GetNamespaceRequest.newBuilder().setName(namespace[0]).build();
-      return service.ask(stubs -> stubs.catalog().getNamespace(request)).getNamespace();
-    } catch (LakeException error) {
-      if (cannotBe(error)) throw new NoSuchNamespaceException(namespace);
-      throw error;
-    }
+    return namespaces.metadata(namespace);
   }
 
   @Override
-  public void createNamespace(String[] namespace, Map<String, String> metadata) {
-    throw notHere("CREATE NAMESPACE", "laketx namespace create");
+  public void createNamespace(String[] namespace, Map<String, String> metadata) throws NamespaceAlreadyExistsException {
+    namespaces.create(namespace, metadata);
   }
 
   @Override
   public void alterNamespace(String[] namespace, NamespaceChange... changes) {
-    throw notHere("ALTER NAMESPACE", "laketx namespace");
+    throw LakeException.invalid(
+        "ALTERATION_INVALID", "a namespace keeps what it was made with: drop it while it is empty, and make it anew");
   }
 
   @Override
-  public boolean dropNamespace(String[] namespace, boolean cascade) {
-    throw notHere("DROP NAMESPACE", "laketx namespace drop");
+  public boolean dropNamespace(String[] namespace, boolean cascade)
+      throws NoSuchNamespaceException, NonEmptyNamespaceException {
+    return namespaces.drop(namespace, cascade);
   }
 }

@@ -1,5 +1,6 @@
 package io.laketx.spark;
 
+import io.laketx.spark.define.NewTables;
 import io.laketx.spark.read.LakeScanBuilder;
 import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
@@ -71,13 +72,15 @@ public final class LakeTable implements Table, SupportsRead, SupportsMetadataCol
         snapshot.meta().getPrimaryKeyList().stream()
             .map(column -> Expressions.column(quoted(column)))
             .toArray(NamedReference[]::new);
-    return new Constraint[] {Constraint.primaryKey("primary_key", key).enforced(true).build()};
+    return new Constraint[] {Constraint.primaryKey("primary_key", key).enforced(false).rely(true).build()};
   }
 
   @Override
   public Map<String, String> properties() {
     Map<String, String> found = new HashMap<>(snapshot.meta().getPropertiesMap());
     found.put(TableCatalog.PROP_PROVIDER, "laketx");
+    found.put(NewTables.PROFILE, snapshot.meta().getProfile());
+    if (snapshot.isKeyed()) found.put(NewTables.BUCKETS, Integer.toString(snapshot.meta().getBuckets()));
     if (!snapshot.meta().getComment().isEmpty()) found.put(TableCatalog.PROP_COMMENT, snapshot.meta().getComment());
     return found;
   }

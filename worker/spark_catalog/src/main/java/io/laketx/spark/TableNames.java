@@ -3,11 +3,11 @@ package io.laketx.spark;
 import org.apache.spark.sql.connector.catalog.Identifier;
 
 /** Names of tables: "table" or "namespace.table" to the service, a name in a namespace of one part or none to Spark. */
-final class TableNames {
+public final class TableNames {
   private TableNames() {}
 
   /** Null where no table can have that name. */
-  static String ofTable(Identifier ident) {
+  public static String ofTable(Identifier ident) {
     return switch (ident.namespace().length) {
       case 0 -> ident.name();
       case 1 -> ident.namespace()[0] + "." + ident.name();
@@ -15,14 +15,14 @@ final class TableNames {
     };
   }
 
-  static Identifier identifier(String name) {
+  public static Identifier identifier(String name) {
     int dot = name.indexOf('.');
     if (dot < 0) return Identifier.of(new String[0], name);
     return Identifier.of(new String[] {name.substring(0, dot)}, name.substring(dot + 1));
   }
 
   /** The table whose metadata table is meant, `shop.orders` in `shop.orders.history`; null where none can be. */
-  static String ofParent(Identifier ident) {
+  public static String ofParent(Identifier ident) {
     String[] namespace = ident.namespace();
     return namespace.length == 0 || namespace.length > 2 ? null : String.join(".", namespace);
   }

@@ -20,7 +20,7 @@ import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /** What happened to a table, newest first. */
-final class Commits {
+public final class Commits {
   private static final int PAGE = 1_000;
   private static final String OPERATION = "OPERATION_";
 
@@ -28,30 +28,32 @@ final class Commits {
 
   static List<InternalRow> history(Snapshot of) {
     List<InternalRow> found = new ArrayList<>();
-    for (Version one : versions(of)) {
-      found.add(
-          Rows.of(
-              one.getVersion(),
-              one.getCommitTimeUs(),
-              one.hasTimeVersionUs() ? one.getTimeVersionUs() : null,
-              Rows.word(one.getOperation(), OPERATION),
-              Rows.orNull(one.getTxnId()),
-              Rows.orNull(one.getPrincipal().getName()),
-              Rows.orNull(one.getPrincipal().getClient()),
-              Rows.orNull(one.getCommitMessage()),
-              one.getReadVersion(),
-              one.getRebasedOver(),
-              one.getFilesAdded(),
-              one.getFilesRemoved(),
-              one.getRowsAdded(),
-              one.getRowsRemoved(),
-              one.getBytesAdded(),
-              one.getBytesRemoved(),
-              one.getDeleteSetsAdded(),
-              one.getDeleteSetsRemoved(),
-              one.getPropertiesMap()));
-    }
+    for (Version one : versions(of)) found.add(row(one));
     return found;
+  }
+
+  /** In `history`. */
+  public static InternalRow row(Version one) {
+    return Rows.of(
+        one.getVersion(),
+        one.getCommitTimeUs(),
+        one.hasTimeVersionUs() ? one.getTimeVersionUs() : null,
+        Rows.word(one.getOperation(), OPERATION),
+        Rows.orNull(one.getTxnId()),
+        Rows.orNull(one.getPrincipal().getName()),
+        Rows.orNull(one.getPrincipal().getClient()),
+        Rows.orNull(one.getCommitMessage()),
+        one.getReadVersion(),
+        one.getRebasedOver(),
+        one.getFilesAdded(),
+        one.getFilesRemoved(),
+        one.getRowsAdded(),
+        one.getRowsRemoved(),
+        one.getBytesAdded(),
+        one.getBytesRemoved(),
+        one.getDeleteSetsAdded(),
+        one.getDeleteSetsRemoved(),
+        one.getPropertiesMap());
   }
 
   static List<InternalRow> snapshots(Snapshot of) {
@@ -72,16 +74,18 @@ final class Commits {
 
   static List<InternalRow> tags(Snapshot of) {
     List<InternalRow> found = new ArrayList<>();
-    for (Tag one : listTags(of)) {
-      found.add(
-          Rows.of(
-              one.getName(),
-              one.getVersion(),
-              Rows.orNull(one.getComment()),
-              Rows.orNull(one.getPrincipal().getName()),
-              one.getCreateTimeUs()));
-    }
+    for (Tag one : listTags(of)) found.add(row(one));
     return found;
+  }
+
+  /** In `tags`. */
+  public static InternalRow row(Tag one) {
+    return Rows.of(
+        one.getName(),
+        one.getVersion(),
+        Rows.orNull(one.getComment()),
+        Rows.orNull(one.getPrincipal().getName()),
+        one.getCreateTimeUs());
   }
 
   static List<InternalRow> transactions(Snapshot of) {
@@ -91,20 +95,21 @@ final class Commits {
     do {
       ListTransactionsRequest page = request.build();
       ListTransactionsResponse answer = of.service().ask(stubs -> stubs.transactions().listTransactions(page));
-      for (Transaction one : answer.getTransactionsList()) found.add(row(of, one));
+      for (Transaction one : answer.getTransactionsList()) found.add(row(of.tableId(), one));
       request.setPageToken(answer.getNextPageToken());
     } while (!request.getPageToken().isEmpty());
     return found;
   }
 
-  private static InternalRow row(Snapshot of, Transaction one) {
+  /** In a table's `transactions`. */
+  public static InternalRow row(String tableId, Transaction one) {
     String operation = null;
     for (TableIntent intent : one.getTablesList()) {
-      if (intent.getTableId().equals(of.tableId())) operation = Rows.word(intent.getOperation(), OPERATION);
+      if (intent.getTableId().equals(tableId)) operation = Rows.word(intent.getOperation(), OPERATION);
     }
     Long version = null;
     for (TableCommit commit : one.getCommitted().getTablesList()) {
-      if (commit.getTableId().equals(of.tableId())) version = commit.getVersion();
+      if (commit.getTableId().equals(tableId)) version = commit.getVersion();
     }
     String reason = one.hasConflict() ? one.getConflict().getMessage() : Rows.orNull(one.getAbortReason());
     return Rows.of(

@@ -48,7 +48,7 @@ public enum MetadataKind {
     return null;
   }
 
-  StructType schema() {
+  public StructType schema() {
     return schema;
   }
 

@@ -18,12 +18,12 @@ import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Rows of metadata tables as Spark keeps them. */
-final class Rows {
+/** Rows of metadata tables and procedures as Spark keeps them. */
+public final class Rows {
   private Rows() {}
 
   /** Of numbers, booleans, texts, lists and maps of texts; null: NULL. */
-  static InternalRow of(Object... values) {
+  public static InternalRow of(Object... values) {
     Object[] kept = new Object[values.length];
     for (int at = 0; at < values.length; at++) kept[at] = kept(values[at]);
     return new GenericInternalRow(kept);
@@ -41,12 +41,12 @@ final class Rows {
   }
 
   /** A word of the wire without what all its neighbours begin with: `insert`. */
-  static String word(Enum<?> one, String prefix) {
+  public static String word(Enum<?> one, String prefix) {
     String name = one.name();
     return (name.startsWith(prefix) ? name.substring(prefix.length()) : name).toLowerCase(Locale.ROOT);
   }
 
-  static String orNull(String text) {
+  public static String orNull(String text) {
     return text.isEmpty() ? null : text;
   }
 
