@@ -22,10 +22,10 @@ from benchmarks.peers.environment import ensure_delta_spark, ensure_python, ensu
 from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, interleaved, over, rows, session
 from laketx import Lake, Table, connect
 from metaservice.client import ConflictError, LakeTXError
-from protos.laketx.v1 import common_pb2
+from protos.laketx.v1 import common_pb2, maintenance_pb2
 from worker.compact.compaction import Inputs, Options, staged
 from worker.compact.daemon import Daemon
-from worker.compact.groups import plan_groups
+from worker.compact.groups import planned_groups
 from worker.compact.spark_tasks import Chunk, Settings
 
 BUCKETS = 16
@@ -256,7 +256,7 @@ def add_large_bucket_rows(bench: Benchmark) -> None:
         table = lake.create_table("bench.large", SCHEMA, primary_key=["id"], buckets=1)
         table.overwrite(rows(lake.spark, count))
         table.insert(rows(lake.spark, count // 100, step=100, files=2, edition=1))
-        group = plan_groups(table.meta, MAJOR, lake.client.list_files(table.table_id), 128 << 20)[0]
+        _, (group,) = planned_groups(table.view, MAJOR, (), maintenance_pb2.TaskOptions())
         settings = Settings(
             table.meta.SerializeToString(),
             table.folder,

@@ -29,11 +29,21 @@ class MaintenanceCalls(Caller):
         *,
         operation: common_pb2.Operation.ValueType = common_pb2.OPERATION_UNSPECIFIED,
         partitions: Sequence[common_pb2.Partition] = (),
+        options: pb.TaskOptions | None = None,
+        at_once: bool = False,
         page_size: int = PAGE_SIZE,
     ) -> Iterator[pb.PlanMaintenanceResponse]:
-        """Pages of the plan, highest score first: what the policy asks for, or what an operation would do now."""
+        """Pages of the plan, highest score first: what the policy asks for, or what an operation would do now.
+
+        With `at_once` everything for one transaction, regardless of tasks that wait or run.
+        """
         request = pb.PlanMaintenanceRequest(
-            table_id=table_id, operation=operation, partitions=partitions, page_size=page_size
+            table_id=table_id,
+            operation=operation,
+            partitions=partitions,
+            options=options,
+            at_once=at_once,
+            page_size=page_size,
         )
         yield from self._pages(self._maintenance.PlanMaintenance, request)
 

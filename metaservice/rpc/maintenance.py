@@ -35,7 +35,10 @@ class TaskMethods(Servicer):
         same = wire.digest(asked).hex()
         start = _place(bound_start(request.page_token, "PlanMaintenance", same))
         operation = wire_tasks.compaction(request.operation) if request.operation else None
-        found = self._calls.compactions.propose(table, operation, partitions)
+        options = None
+        if operation is not None and request.HasField("options"):
+            options = wire_tasks.options(request.options, meta, operation)
+        found = self._calls.compactions.propose(table, operation, partitions, options, at_once=request.at_once)
         page = (wire_tasks.plan_message(one, meta, found) for one in found.tasks[start:][:size])
         shown = list(fitting(page))
         following = start + len(shown)
@@ -61,7 +64,7 @@ class TaskMethods(Servicer):
         table = self._table(request.table_id)
         meta = table.meta
         operation = wire_tasks.compaction(request.operation)
-        options = wire_tasks.options(request.options, meta)
+        options = wire_tasks.options(request.options, meta, operation)
         groups = wire_tasks.own_groups(request.groups, meta)
         partitions = wire_tasks.partitions(request.partitions, meta)
         if groups and partitions:

@@ -80,7 +80,7 @@ def own_groups(messages: Sequence[common_pb2.CompactionGroup], meta: TableMeta) 
     return tuple(found)
 
 
-def options(message: pb.TaskOptions, meta: TableMeta) -> Options:
+def options(message: pb.TaskOptions, meta: TableMeta, operation: Operation) -> Options:
     """The requested options, or the table's."""
     otherwise = policy_of(meta).options
     target = wire.count(message.file_bytes_target, "file_bytes_target", limits.FILE_COUNT_MAX)
@@ -92,8 +92,10 @@ def options(message: pb.TaskOptions, meta: TableMeta) -> Options:
         return Options(target, otherwise.order, otherwise.order_columns)
     if message.order not in ORDERS:
         raise invalid("ROW_ORDER_INVALID", order=message.order)
-    if meta.keyed:
-        raise invalid("ROW_ORDER_INVALID", "files of a primary-key table are sorted by the key: leave the order out")
+    if meta.keyed and operation is not Operation.CLUSTER:
+        raise invalid(
+            "ROW_ORDER_INVALID", "files of a primary-key table are sorted by the key: only clustering takes an order"
+        )
     names = {folded(column.name): column.name for column in meta.columns}
     columns = tuple(names.get(folded(name), name) for name in columns)
     if not 1 <= len(columns) <= limits.ORDER_COLUMNS_MAX or len(set(columns)) != len(columns):

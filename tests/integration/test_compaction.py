@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,9 @@ from metaservice.client import BlockedError, InvalidError, MetaClient, NotFoundE
 from metaservice.client.maintenance import claim_of, intent_of
 from protos.laketx.v1 import common_pb2
 from protos.laketx.v1 import maintenance_pb2 as pb
+from protos.laketx.v1 import transaction_pb2 as wire
 from tests.integration.compacting import (
+    BASE,
     MAJOR,
     MINOR,
     begun,
@@ -21,6 +24,7 @@ from tests.integration.compacting import (
     overwrite,
     states_of,
     work,
+    written,
 )
 from tests.integration.service import Service, Stubs, day, service, wait_until
 
@@ -60,6 +64,36 @@ def test_a_plan_says_what_would_run_and_changes_nothing(client: MetaClient) -> N
     assert (task.gain.files_less, task.reason, task.table_name) == (2, "3 delta files", "plans")
     assert [one.operation for one in planned(client, table_id, operation=MAJOR)] == [MAJOR, MAJOR]
     assert states_of(client, table_id) == []
+
+
+def test_a_plan_for_one_transaction_takes_no_notice_of_tasks_and_their_bounds(client: MetaClient) -> None:
+    table_id = new_table(client, "at_once", task_files="2")
+    for where in ("1", "1", "1", "2", "2"):
+        insert(client, table_id, where)
+    client.request_tasks(table_id, MINOR, partitions=[day("1")])
+
+    def files(**asked: Any) -> list[int]:
+        pages = client.plan_maintenance(table_id, operation=MINOR, **asked)
+        return sorted(group.files for page in pages for task in page.tasks for group in task.groups)
+
+    assert files() == [2]
+    assert files(at_once=True) == [2, 3]
+
+
+def test_a_plan_of_a_clustering_asks_for_the_order_that_is_wanted(client: MetaClient) -> None:
+    table_id = new_table(client, "in_order")
+    txn = client.begin([wire.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_OVERWRITE)])
+    change = common_pb2.Change(table_id=table_id, files=[written(txn.txn_id, day("1"), 0, BASE)])
+    change.scope.all = True
+    client.commit(txn.txn_id, [change])
+    order = pb.TaskOptions(order=pb.ROW_ORDER_SORT, order_columns=["ID"])
+    assert planned(client, table_id, operation=common_pb2.OPERATION_CLUSTER) == []
+    (page,) = client.plan_maintenance(table_id, operation=common_pb2.OPERATION_CLUSTER, options=order)
+    assert [(task.reason, list(task.options.order_columns)) for task in page.tasks] == [
+        ("1 base files out of order", ["id"])
+    ]
+    with pytest.raises(InvalidError, match="ROW_ORDER_INVALID"):
+        list(client.plan_maintenance(table_id, operation=MAJOR, options=order))
 
 
 def test_under_maxcompute_a_partition_has_one_task_elsewhere_a_bucket(client: MetaClient) -> None:

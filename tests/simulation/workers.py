@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 
+from metaservice.core.compaction.policy import policy_of
 from metaservice.core.compaction.tasks import Task
 from metaservice.core.errors import MetaError
 from metaservice.core.table.model import Change, FileKind, Live, Operation, Principal
@@ -82,7 +83,7 @@ def ask(world: World, spec: Spec, operation: Operation) -> Request:
 
     def run() -> object:
         table = world.reads.get_table(table_id=spec.table_id)
-        plans = world.layouts.wanted(table, operation, (), frozenset(), None)
+        plans = world.layouts.wanted(table, policy_of(table.meta).wanting(operation), (), frozenset())
         wish = Wish(request_id, b"wish", spec.table_id, operation, WHO, 100, None)
         made, _ = world.maintenance.queue.request(wish, plans)
         return [task.task_id for task in made]

@@ -116,6 +116,26 @@ def test_a_curve_and_a_partition_alone(lake: Lake, new_name: NewName, spark: Spa
     assert sorted(map(tuple, table.read().collect())) == want
 
 
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "append"])
+def test_a_user_compacts_what_the_service_plans_and_no_more(
+    lake: Lake, new_name: NewName, spark: SparkSession, keyed: bool
+) -> None:
+    layout: dict[str, Any] = {"primary_key": ["id"], "buckets": 1} if keyed else {}
+    table = lake.create_table(new_name(), "id bigint, v string", **layout)
+    for _ in range(3):
+        table.insert(spark.range(9).selectExpr("id", "cast(-id as string) v").coalesce(1))
+    want = sorted(map(tuple, table.read().collect()))
+    waiting = lake.client.request_tasks(table.table_id, MINOR).tasks
+    assert len(waiting) == 1, "nobody works on it: that is no reason to wait for anybody"
+    assert table.compact("major") is not None
+    assert (table.compact("major"), table.compact("minor")) == (None, None)
+    assert table.compact("cluster", sort_by=["v"]) is not None
+    assert table.compact("cluster", sort_by=["v"]) is None
+    assert [entry.file.row_order for entry in live(table)] == ["sort(v)"]
+    assert sorted(map(tuple, table.read().collect())) == want
+    lake.client.cancel_task(waiting[0].task_id)
+
+
 def test_files_from_outside_are_compacted_into_own_ones(
     lake: Lake, new_name: NewName, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from metaservice.core.compaction.append import hidden_rows
 from metaservice.core.compaction.planner import plan_bucket, plan_partition
 from metaservice.core.compaction.plans import Ages, Bucket, GroupPlan, PlanFile, PlanSet, TaskPlan
-from metaservice.core.compaction.policy import Age, Policy
+from metaservice.core.compaction.policy import Age, Options, Policy, RowOrder
 from metaservice.core.table.model import Operation
 from tests.unit.buckets import KIB, MAJOR, MIB, MINOR, TARGET, files_of, policy, worlds
 
@@ -155,6 +155,27 @@ def test_small_base_files_are_clustered_with_what_lies_between() -> None:
     plan = plan_bucket(policy(), Ages(), Bucket("p", 0, files_of("b1 b2:100 b3 b4 d5")))
     assert chosen(plan.cluster) == "b1 b2:100 b3 b4"
     assert plan_bucket(policy(), Ages(), Bucket("p", 0, files_of("b1 d2 b3 b4"))).cluster is None
+
+
+@pytest.mark.parametrize(
+    ("live", "cluster"),
+    [
+        ("b1:100? d2", "b1:100"),
+        ("b1:100 b2:100? b3", "b2:100 b3"),
+        ("b1:100 b2:100", ""),
+        ("b1:100 d2?", ""),
+    ],
+)
+def test_base_files_out_of_the_order_that_is_asked_for_are_clustered(live: str, cluster: str) -> None:
+    asked = policy().wanting(Operation.CLUSTER, Options(TARGET, RowOrder.SORT, ("v",)))
+    assert chosen(plan_bucket(asked, Ages(), Bucket("p", 0, files_of(live))).cluster) == cluster
+
+
+def test_who_does_it_at_once_takes_more_than_a_task_does() -> None:
+    wanting = replace(policy(keyed=False), task_files=2, task_bytes=3 * MIB).wanting(MINOR)
+    files = files_of("a1 a2 a3:2 a4")
+    assert len(chosen(plan_bucket(wanting, Ages(), Bucket("p", 0, files)).minor).split()) == 2
+    assert len(chosen(plan_bucket(wanting.unbounded(), Ages(), Bucket("p", 0, files)).minor).split()) == 4
 
 
 def test_a_task_is_bounded() -> None:

@@ -6,7 +6,7 @@ So a column of any type and distribution has the same weight as the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, Literal
@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas import functions as pandas_functions
 
 from metaservice.column_types import quoted as quoted_if_odd
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2
 from worker.base.errors import InputError
 from worker.base.schema import FILE, PART, ROW_ID, quoted
 from worker.base.table_view import TableView
@@ -36,6 +36,10 @@ BITS_A_COLUMN: Final = 10
 COLUMNS_MAX: Final = 6
 PLACE: Final = "_laketx_place"
 HASH_KIND: Final = "spark"
+ORDERS: Final[Mapping[Literal["sort", "zorder"], maintenance_pb2.RowOrder.ValueType]] = {
+    "sort": maintenance_pb2.ROW_ORDER_SORT,
+    "zorder": maintenance_pb2.ROW_ORDER_ZORDER,
+}
 
 
 @dataclass(frozen=True)

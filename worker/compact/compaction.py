@@ -17,15 +17,14 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, LakeTXError, Transaction
-from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
 from worker.base.errors import lost_race
 from worker.base.table_view import TableView
 from worker.base.values import moment_of, python_value
 from worker.compact import clustering
 from worker.compact.file_io import InputFile
-from worker.compact.groups import Group, GroupOutcome, is_delta, plan_groups
+from worker.compact.groups import Group, GroupOutcome, is_delta, planned_groups
 from worker.compact.spark_tasks import RESULTS_DDL, Chunk, Result, Settings, run_in_batches
-from worker.read import scan
 from worker.read.frames import Frames
 from worker.write.staging import Stage
 from worker.write.transaction import Commit, told_when_doomed
@@ -45,6 +44,12 @@ class Options:
     order: clustering.Order | None = None
     message: str = ""
     verify: bool | None = None
+
+    def to_wire(self) -> maintenance_pb2.TaskOptions:
+        wanted = maintenance_pb2.TaskOptions(file_bytes_target=self.file_bytes_target)
+        if self.order is not None:
+            wanted.order, wanted.order_columns[:] = clustering.ORDERS[self.order.kind], self.order.columns
+        return wanted
 
 
 @dataclass
@@ -108,10 +113,15 @@ def staged(
     options: Options,
     begin: Callable[[transaction_pb2.TableIntent], Transaction] | None = None,
 ) -> Iterator[Compaction]:
-    """The outputs as files of an open transaction; if the block does not commit them, they are removed."""
+    """The outputs as files of an open transaction; if the block does not commit them, they are removed.
+
+    The groups are those of a task at its read version; if none are given, MetaService plans them now.
+    """
     table = table.refreshed()
     meta = table.meta
     table.lake.mark_warehouse()
+    if groups is None:
+        read_version, groups = planned_groups(table, operation, partitions, options.to_wire())
     intent = transaction_pb2.TableIntent(
         table_id=table.table_id, operation=operation, schema_version=meta.schema_version, read_version=read_version
     )
@@ -122,11 +132,10 @@ def staged(
     unknown = False
     try:
         with txn:
-            listed = _planned(table, found, partitions, options) if groups is None else list(groups)
-            if listed:
+            if groups:
                 with told_when_doomed(table.spark, txn, stops=True):
-                    found.outcomes = _outcomes(table, stage, operation, listed, options)
-                found.groups = listed
+                    found.outcomes = _outcomes(table, stage, operation, groups, options)
+                found.groups = groups
                 if found.is_verified:
                     _check(table, found)
             yield found
@@ -149,14 +158,6 @@ def verifies(meta: catalog_pb2.Table, options: Options) -> bool:
     if options.verify is not None:
         return options.verify
     return meta.properties.get("compaction.verify", "true") != "false"
-
-
-def _planned(
-    table: TableView, found: Compaction, partitions: Sequence[common_pb2.Partition], options: Options
-) -> list[Group]:
-    meta = table.meta
-    entries = scan.plan(table, found.read_version, None, partitions)
-    return plan_groups(meta, found.operation, entries, file_bytes_target(meta, options))
 
 
 def _outcomes(

@@ -21,7 +21,7 @@ from protos.laketx.v1 import common_pb2, maintenance_pb2
 from worker.base.connection import Connection
 from worker.base.session import cancel_jobs, job_group, job_tag, tagged_counts
 from worker.base.table_view import TableView
-from worker.compact.clustering import Order
+from worker.compact.clustering import ORDERS, Order
 from worker.compact.compaction import Options, staged
 from worker.compact.groups import OPERATIONS, Group
 from worker.read import scan
@@ -227,25 +227,18 @@ class Daemon:
 
 
 def groups_of(table: TableView, task: maintenance_pb2.MaintenanceTask) -> list[Group]:
-    return [Group(one.partition, one.bucket, one.inputs, _delete_sets(table, task, one)) for one in task.groups]
-
-
-def _delete_sets(
-    table: TableView, task: maintenance_pb2.MaintenanceTask, group: maintenance_pb2.TaskGroup
-) -> list[common_pb2.LiveEntry]:
-    if not group.delete_sets_left_out:
-        return list(group.delete_sets)
-    entries = scan.plan(table, task.read_version, None, [group.partition])
-    return [entry for entry in entries if entry.HasField("delete_set")]
+    """The groups, with the delete sets that did not fit into the answer."""
+    for group in task.groups:
+        if group.delete_sets_left_out:
+            entries = scan.plan(table, task.read_version, None, [group.partition])
+            group.delete_sets.extend(entry for entry in entries if entry.HasField("delete_set"))
+    return list(task.groups)
 
 
 def options_of(table: TableView, task: maintenance_pb2.MaintenanceTask) -> Options:
     """Options of a task. Files of a primary-key table are sorted by key; only its clustering uses another order."""
     wanted = task.options
     takes_order = not table.meta.primary_key or task.operation == common_pb2.OPERATION_CLUSTER
-    order: Order | None = None
-    if takes_order and wanted.order == maintenance_pb2.ROW_ORDER_SORT:
-        order = Order("sort", tuple(wanted.order_columns))
-    elif takes_order and wanted.order == maintenance_pb2.ROW_ORDER_ZORDER:
-        order = Order("zorder", tuple(wanted.order_columns))
+    kinds = [kind for kind, order in ORDERS.items() if takes_order and order == wanted.order]
+    order = Order(kinds[0], tuple(wanted.order_columns)) if kinds else None
     return Options(file_bytes_target=wanted.file_bytes_target, order=order, message=task.reason)

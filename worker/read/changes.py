@@ -15,7 +15,7 @@ and never appear. Neighbouring events of a row give the entries of the log; the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
@@ -48,7 +48,6 @@ VERSION: Final = "_laketx_version"
 GONE: Final = "_laketx_gone"
 BUCKET: Final = "_laketx_bucket"
 ROW: Final = "_laketx_row"
-PARTITIONS_MAX: Final = 1_000  # named in a plan; more of them and the whole table is planned
 BROADCAST_ROWS_MAX: Final = 1_000_000
 JSON: Final = {
     "ignoreNullFields": "false",
@@ -236,7 +235,7 @@ class _Reader:
             if commit.resets:
                 entries = [
                     one
-                    for one in self._plan(commit.version, commit.resets.values())
+                    for one in plan(self._table, commit.version, None, commit.resets.values())
                     if _bucket_of(one) in commit.resets
                 ]
                 found.append(self._state(entries, commit.version))
@@ -253,17 +252,12 @@ class _Reader:
             return None  # all of it was hidden
         return self._event(rows, sf.lit(False))
 
-    def _plan(self, version: int, partitions: Iterable[common_pb2.Partition]) -> list[common_pb2.LiveEntry]:
-        named = list({partition_key(one): one for one in partitions}.values())
-        named = named if self._meta.partition_columns and len(named) <= PARTITIONS_MAX else []
-        return plan(self._table, version, None, named)
-
     def _before(self) -> list[DataFrame]:
         """The rows at the begin of the range that a commit in it may have touched."""
         touched = self._touched_buckets()
         if not touched:
             return []
-        entries = self._plan(self._begin, touched.values())
+        entries = plan(self._table, self._begin, None, touched.values())
         whole = [one for one in entries if _bucket_of(one) in self._numbers]
         others = [one for one in entries if _bucket_of(one) in touched and _bucket_of(one) not in self._numbers]
         found = [self._state(whole, self._begin), self._touched_rows(others)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,8 +17,11 @@ from worker.base.errors import InputError
 from worker.base.pins import ReaderPins
 from worker.base.session import is_classic, session_zone
 from worker.base.table_view import TableView
-from worker.base.values import EPOCH, MICROSECOND
+from worker.base.values import EPOCH, MICROSECOND, partition_key
 from worker.read.frames import frame_of
+
+PARTITIONS_MAX: Final = 1_000  # named in a plan
+
 
 # -- the front ---------------------------------------------------------------------------------------------------------
 
@@ -144,14 +148,17 @@ def time_us_of(moment: str | datetime, spark: SparkSession) -> int:
 
 
 def plan(
-    table: TableView,
-    version: int,
-    where: str | None = None,
-    partitions: Sequence[common_pb2.Partition] = (),
+    table: TableView, version: int, where: str | None = None, partitions: Iterable[common_pb2.Partition] = ()
 ) -> list[common_pb2.LiveEntry]:
-    """The entries that a read of the version needs; the view has that version's schema, which `where` is about."""
+    """The entries that a read of the version needs; the view has that version's schema, which `where` is about.
+
+    With partitions those in them, or all where they are many.
+    """
     predicate = None if where is None else to_wire(where, table.meta, table.spark)
+    named = list({partition_key(one): one for one in partitions}.values())
+    if len(named) > PARTITIONS_MAX or not table.meta.partition_columns:
+        named = []
     parts = table.client.plan_scan(
-        table.table_id, version=version, predicate=predicate, partitions=partitions, without_stats=True
+        table.table_id, version=version, predicate=predicate, partitions=named, without_stats=True
     )
     return [entry for part in parts for entry in part.entries]

@@ -131,15 +131,17 @@ def _keyed_cluster(look: Look, waits: list[Wait]) -> GroupPlan | None:
         return not any(file.is_delta for file in group)
 
     for segment in segments_of(look, is_base):
-        small = [file for file in flat(segment) if look.is_small(file)]
-        if len(small) < 2:
+        astray = [file for file in flat(segment) if not file.ordered]
+        chosen = astray + [file for file in flat(segment) if file.ordered and look.is_small(file)]
+        if not astray and len(chosen) < 2:
             continue
-        versions = {file.data_version for file in small}
+        versions = {file.data_version for file in chosen}
         low, high = min(versions), max(versions)
         run = [file for file in flat(segment) if low <= file.data_version <= high]
-        if len(run) <= look.outputs(size_of(run)) or not look.fits(run, whole=low == high):
+        if (not astray and len(run) <= look.outputs(size_of(run))) or not look.fits(run, whole=low == high):
             continue
-        if len(small) >= look.policy.cluster_files or is_old(look, Age.CLUSTER, oldest_of(small)):
-            return look.group(run, f"{len(small)} small base files")
-        waits.append((Age.CLUSTER, oldest_of(small)))
+        if len(chosen) >= look.policy.cluster_files or is_old(look, Age.CLUSTER, oldest_of(chosen)):
+            what = f"{len(astray)} base files out of order" if astray else f"{len(chosen)} small base files"
+            return look.group(run, what)
+        waits.append((Age.CLUSTER, oldest_of(chosen)))
     return None

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from metaservice.column_types import quoted
+from metaservice.core import limits
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Operation
 from metaservice.core.table.properties import integer_property, parse_row_order, text_property
@@ -93,6 +94,10 @@ class Policy:
     def wanting(self, operation: Operation, options: Options | None = None) -> Policy:
         """The policy of an operator who asks for an operation now."""
         return replace(self, only=operation, minor_files=2, minor_bytes=0, options=options or self.options)
+
+    def unbounded(self) -> Policy:
+        """Without the bounds of a task."""
+        return replace(self, task_files=limits.COUNT_MAX, task_bytes=limits.COUNT_MAX)
 
 
 def policy_of(meta: TableMeta) -> Policy:

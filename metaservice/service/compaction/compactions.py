@@ -11,7 +11,7 @@ from metaservice.core.compaction.policy import Options, Policy, policy_of
 from metaservice.core.compaction.tasks import Task
 from metaservice.core.table.model import Operation
 from metaservice.core.table.schedule import is_open
-from metaservice.service.compaction.layouts import Layouts
+from metaservice.service.compaction.layouts import Busy, Layouts
 from metaservice.service.compaction.taskqueue import TaskQueue, Wish
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
@@ -38,13 +38,30 @@ class Compactions:
         self._queue = queue
         self._clocks = clocks
 
-    def propose(self, table: TableView, operation: Operation | None, partitions: Collection[str]) -> Proposal:
-        """The tasks of an operator's operation, or those of the policy; without partitions all of them."""
+    def propose(
+        self,
+        table: TableView,
+        operation: Operation | None,
+        partitions: Collection[str],
+        options: Options | None = None,
+        *,
+        at_once: bool = False,
+    ) -> Proposal:
+        """The tasks of an operator's operation, or those of the policy; without partitions all of them.
+
+        With `at_once` for a caller that commits them all as one transaction.
+        """
         policy, version = policy_of(table.meta), table.head
-        tasks = self._plans(table, policy, operation, partitions)
-        if operation is not None:
-            return Proposal(version, tasks, policy.options, limits.TASK_PRIORITY_REQUESTED, "")
-        return Proposal(version, tasks, policy.options, policy.priority, self._held_back(policy))
+        busy = self._busy(table, policy)
+        if operation is None:
+            found = self._layouts.all_tasks(table, self._clocks.now_us(), busy)
+            tasks = [one for one in found if not partitions or one.groups[0].partition in partitions]
+            return Proposal(version, tasks, policy.options, policy.priority, self._held_back(policy))
+        wanting = policy.wanting(operation, options)
+        if at_once:
+            wanting, busy = wanting.unbounded(), frozenset()
+        tasks = self._layouts.wanted(table, wanting, partitions, busy)
+        return Proposal(version, tasks, wanting.options, limits.TASK_PRIORITY_REQUESTED, "")
 
     def of_request(self, request_id: str, digest: bytes) -> list[Task]:
         """The tasks that an earlier call of the request created, even if its table has changed since."""
@@ -53,22 +70,13 @@ class Compactions:
     def request(self, table: TableView, wish: Wish, partitions: Collection[str]) -> tuple[list[Task], int]:
         """Queues an operator's request; returns the tasks, and how many did not fit."""
         policy = policy_of(table.meta)
-        plans = [] if wish.groups else self._plans(table, policy, wish.operation, partitions, wish.options)
+        wanting = policy.wanting(wish.operation, wish.options)
+        busy = self._busy(table, policy)
+        plans = [] if wish.groups else self._layouts.wanted(table, wanting, partitions, busy)
         return self._decider.call(lambda: self._queue.request(wish, plans))
 
-    def _plans(
-        self,
-        table: TableView,
-        policy: Policy,
-        operation: Operation | None,
-        partitions: Collection[str],
-        options: Options | None = None,
-    ) -> list[TaskPlan]:
-        busy = self._decider.state.tasks.busy(table.meta.table_id, by_partition=policy.by_partition)
-        if operation is not None:
-            return self._layouts.wanted(table, operation, partitions, busy, options)
-        found = self._layouts.all_tasks(table, self._clocks.now_us(), busy)
-        return [one for one in found if not partitions or one.groups[0].partition in partitions]
+    def _busy(self, table: TableView, policy: Policy) -> Busy:
+        return self._decider.state.tasks.busy(table.meta.table_id, by_partition=policy.by_partition)
 
     def _held_back(self, policy: Policy) -> str:
         if not policy.enabled:

@@ -21,11 +21,10 @@ from itertools import islice
 from metaservice.core import limits
 from metaservice.core.compaction.planner import by_gain, plan_bucket, plan_partition, without
 from metaservice.core.compaction.plans import Ages, Bucket, BucketPlan, TaskPlan, Wait
-from metaservice.core.compaction.policy import Age, Options, Policy, policy_of
+from metaservice.core.compaction.policy import Age, Policy, policy_of
 from metaservice.core.compaction.quiet import NEVER, Counts, likely_score, quiet_waits
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import TableMeta
-from metaservice.core.table.model import Operation
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import load_commit_footprint
 from metaservice.service.decider.views import TableView
@@ -331,11 +330,8 @@ class Layouts:
         plans = {one.bucket: plan_bucket(layout.policy, layout.ages, one) for one in buckets}
         layout.look_at(buckets[0].partition if buckets else partition, plans)
 
-    def wanted(
-        self, table: TableView, operation: Operation, partitions: Collection[str], busy: Busy, options: Options | None
-    ) -> list[TaskPlan]:
-        """The plans of an operator's request, regardless of thresholds; without partitions all of them."""
-        policy = policy_of(table.meta).wanting(operation, options)
+    def wanted(self, table: TableView, policy: Policy, partitions: Collection[str], busy: Busy) -> list[TaskPlan]:
+        """The plans of a policy for one operation, regardless of thresholds; without partitions all of them."""
         cursor, version = self._decider.state.store.cursor(), table.head
         found: list[TaskPlan] = []
         order = policy.options.row_order

@@ -367,6 +367,8 @@ class PlanMaintenanceRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    AT_ONCE_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     operation: _common_pb2.Operation.ValueType
@@ -375,9 +377,17 @@ class PlanMaintenanceRequest(_message.Message):
     """The most items to return; 0: 100."""
     page_token: _builtins.str
     """The token of the previous answer."""
+    at_once: _builtins.bool
+    """For a caller that commits all of it at once, without tasks: also where a task waits or runs, and beyond the bounds of
+    a task. Only with an operation.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
         """Only these partitions; empty: all."""
+
+    @_builtins.property
+    def options(self) -> Global___TaskOptions:
+        """How to write the outputs of the operation; its order says which files are out of order."""
 
     def __init__(
         self,
@@ -387,10 +397,12 @@ class PlanMaintenanceRequest(_message.Message):
         partitions: _abc.Iterable[_common_pb2.Partition] | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        options: Global___TaskOptions | None = ...,
+        at_once: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "page_size", b"page_size", "page_token", b"page_token", "partitions", b"partitions", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "operation", b"operation", "options", b"options", "page_size", b"page_size", "page_token", b"page_token", "partitions", b"partitions", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
