@@ -7,6 +7,7 @@ import io.laketx.spark.define.NewTables;
 import io.laketx.spark.define.Tables;
 import io.laketx.spark.metadata.MetadataKind;
 import io.laketx.spark.metadata.MetadataTable;
+import io.laketx.spark.procedures.Procedures;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeAddress;
 import io.laketx.spark.service.LakeException;
@@ -24,24 +25,28 @@ import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A lake's tables in Spark SQL. It asks MetaService for everything and decides nothing; see {@link LakeAddress}. */
-public final class LakeCatalog implements TableCatalog, SupportsNamespaces {
+public final class LakeCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog {
   private String catalog;
   private Service service;
   private Namespaces namespaces;
+  private Procedures procedures;
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     catalog = name;
     service = Service.of(LakeAddress.of(name, options));
     namespaces = new Namespaces(service);
+    procedures = new Procedures(name, service);
   }
 
   @Override
@@ -219,5 +224,17 @@ public final class LakeCatalog implements TableCatalog, SupportsNamespaces {
   public boolean dropNamespace(String[] namespace, boolean cascade)
       throws NoSuchNamespaceException, NonEmptyNamespaceException {
     return namespaces.drop(namespace, cascade);
+  }
+
+  // -- procedures
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier ident) {
+    return procedures.get(ident);
+  }
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    return procedures.list(namespace);
   }
 }
