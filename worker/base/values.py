@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -17,6 +17,7 @@ EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 FLOATS: Final = frozenset({"float", "double"})
 TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
+EXACT: Final = Context(prec=38)  # the usual one rounds to 28 digits
 TEXT_CHARS_MAX: Final = 64  # longer ones are cut in statistics
 
 PartitionKey = tuple[tuple[str, bytes], ...]
@@ -83,7 +84,7 @@ def _day(value: Any) -> date:
 def _decimal(value: Any, type_name: str) -> Decimal:
     found = Decimal(str(value))
     scale = int(type_name.rstrip(")").partition(",")[2] or 0)
-    if not found.is_finite() or found != round(found, scale):
+    if not found.is_finite() or found != found.quantize(Decimal((0, (1,), -scale)), context=EXACT):
         raise ValueError(value)
     return found
 
@@ -151,7 +152,7 @@ def raw_value(raw: Any, type_name: str, *, is_max: bool) -> tuple[common_pb2.Val
     if type_name.startswith("decimal"):
         unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
         scale = int(type_name.rstrip(")").partition(",")[2])
-        return common_pb2.Value(decimal=format(Decimal(unscaled).scaleb(-scale), "f")), False
+        return common_pb2.Value(decimal=format(Decimal(unscaled).scaleb(-scale, EXACT), "f")), False
     return None, False
 
 
