@@ -12,6 +12,7 @@ import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeAddress;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
+import io.laketx.spark.write.Buckets;
 import io.laketx.v1.ResolveVersionRequest;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
@@ -19,10 +20,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -30,12 +33,13 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A lake's tables in Spark SQL. It asks MetaService for everything and decides nothing; see {@link LakeAddress}. */
-public final class LakeCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog {
+public final class LakeCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private String catalog;
   private Service service;
   private Namespaces namespaces;
@@ -236,5 +240,19 @@ public final class LakeCatalog implements TableCatalog, SupportsNamespaces, Proc
   @Override
   public Identifier[] listProcedures(String[] namespace) {
     return procedures.list(namespace);
+  }
+
+  // -- functions, by which Spark spreads rows that are written
+
+  @Override
+  public Identifier[] listFunctions(String[] namespace) {
+    return new Identifier[0];
+  }
+
+  @Override
+  public UnboundFunction loadFunction(Identifier ident) throws NoSuchFunctionException {
+    UnboundFunction found = ident.namespace().length == 0 ? Buckets.function(ident.name()) : null;
+    if (found == null) throw new NoSuchFunctionException(ident);
+    return found;
   }
 }

@@ -4,25 +4,43 @@ import io.laketx.spark.define.NewTables;
 import io.laketx.spark.read.LakeScanBuilder;
 import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.write.LakeWriteBuilder;
+import io.laketx.spark.write.RowChanges;
+import io.laketx.spark.write.Truncation;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
-import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A version of a table, as a statement sees it. */
-public final class LakeTable implements Table, SupportsRead, SupportsMetadataColumns {
+public final class LakeTable
+    implements SupportsRead, SupportsWrite, SupportsMetadataColumns, SupportsRowLevelOperations, TruncatableTable {
+  private static final Set<TableCapability> CAPABILITIES =
+      Set.of(
+          TableCapability.BATCH_READ,
+          TableCapability.BATCH_WRITE,
+          TableCapability.TRUNCATE,
+          TableCapability.OVERWRITE_BY_FILTER,
+          TableCapability.OVERWRITE_DYNAMIC);
+
   private final String name;
   private final Snapshot snapshot;
   private final StructType schema;
@@ -87,7 +105,7 @@ public final class LakeTable implements Table, SupportsRead, SupportsMetadataCol
 
   @Override
   public Set<TableCapability> capabilities() {
-    return Set.of(TableCapability.BATCH_READ);
+    return CAPABILITIES;
   }
 
   @Override
@@ -98,6 +116,22 @@ public final class LakeTable implements Table, SupportsRead, SupportsMetadataCol
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     return new LakeScanBuilder(name, snapshot, schema);
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new LakeWriteBuilder(snapshot);
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    return () -> new RowChanges(name, snapshot, schema, info.command());
+  }
+
+  @Override
+  public boolean truncateTable() {
+    Truncation.run(snapshot);
+    return true;
   }
 
   private static String quoted(String column) {

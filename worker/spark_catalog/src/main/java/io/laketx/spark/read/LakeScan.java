@@ -35,6 +35,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   private final Filter[] filters;
   private final long limit;
   private List<LiveEntry> entries;
+  private boolean isTarget;
   private PlannedScan planned;
   private volatile RuntimeFilters atRuntime;
 
@@ -114,9 +115,16 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
     return Tasks.of(units);
   }
 
+  /** The same, for rows that a statement changes: Spark would leave out partitions of NULL by what it finds at runtime. */
+  LakeScan ofTarget() {
+    isTarget = true;
+    return this;
+  }
+
   /** Partition columns that are read. */
   @Override
   public NamedReference[] filterAttributes() {
+    if (isTarget) return new NamedReference[0];
     Set<String> read = Set.of(required.fieldNames());
     return snapshot.meta().getPartitionColumnsList().stream()
         .filter(read::contains)
@@ -186,7 +194,8 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
         && scan.snapshot.service() == snapshot.service()
         && scan.required.equals(required)
         && Arrays.equals(scan.filters, filters)
-        && scan.limit == limit;
+        && scan.limit == limit
+        && scan.isTarget == isTarget;
   }
 
   @Override

@@ -1,5 +1,6 @@
 package io.laketx.spark.read;
 
+import java.util.function.Consumer;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
@@ -13,14 +14,21 @@ public final class LakeScanBuilder
   private final String table;
   private final Snapshot snapshot;
   private final StructType schema;
+  private final Consumer<LakeScan> told;
   private StructType required;
   private Filter[] filters = {};
   private long limit = LakeScan.noLimit();
 
   public LakeScanBuilder(String table, Snapshot snapshot, StructType schema) {
+    this(table, snapshot, schema, null);
+  }
+
+  /** `told` learns what is read of rows that a statement changes; null where it changes none. */
+  public LakeScanBuilder(String table, Snapshot snapshot, StructType schema, Consumer<LakeScan> told) {
     this.table = table;
     this.snapshot = snapshot;
     this.schema = schema;
+    this.told = told;
     required = schema;
   }
 
@@ -54,6 +62,9 @@ public final class LakeScanBuilder
 
   @Override
   public Scan build() {
-    return new LakeScan(table, snapshot, schema, required, filters, limit);
+    LakeScan scan = new LakeScan(table, snapshot, schema, required, filters, limit);
+    if (told == null) return scan;
+    told.accept(scan.ofTarget());
+    return scan;
   }
 }

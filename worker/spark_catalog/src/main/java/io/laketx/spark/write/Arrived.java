@@ -1,0 +1,59 @@
+package io.laketx.spark.write;
+
+import com.google.protobuf.InvalidProtocolBufferException;
+import io.laketx.spark.service.LakeException;
+import io.laketx.v1.DataFile;
+import io.laketx.v1.KeySet;
+import io.laketx.v1.Table;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.roaringbitmap.longlong.Roaring64NavigableMap;
+
+/** What all tasks of a write told the driver. One that a task refused is refused here. */
+record Arrived(List<DataFile> files, List<long[]> hashes, Map<String, Roaring64NavigableMap> hidden) {
+  private static final String ROW_LEVEL = "row_level";
+  private static final long KEYS_MAX = 10_000; // more are judged by bucket
+
+  static Arrived of(WriterCommitMessage[] messages) {
+    Arrived found = new Arrived(new ArrayList<>(), new ArrayList<>(), new LinkedHashMap<>());
+    for (WriterCommitMessage one : messages) {
+      Told told = (Told) one;
+      if (told == null) continue;
+      if (told.refused() != null) throw LakeException.invalid(told.refused().reason(), told.refused().message());
+      for (Told.Written file : told.files()) found.add(file);
+      told.hidden().forEach(
+          (path, ids) -> found.hidden.computeIfAbsent(path, none -> new Roaring64NavigableMap()).or(DeleteSets.read(ids)));
+    }
+    return found;
+  }
+
+  private void add(Told.Written file) {
+    try {
+      files.add(DataFile.parseFrom(file.file()));
+      hashes.add(file.hashes());
+    } catch (InvalidProtocolBufferException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  /** The keys written to each bucket, where the service judges by rows and they are few; else none. */
+  List<KeySet> keySets(Table meta) {
+    boolean areWanted = meta.getProfile().equals(ROW_LEVEL) && meta.getPrimaryKeyCount() > 0;
+    if (!areWanted || files.stream().mapToLong(DataFile::getRows).sum() > KEYS_MAX) return List.of();
+    Map<Object, KeySet.Builder> found = new HashMap<>();
+    for (int at = 0; at < files.size(); at++) {
+      if (hashes.get(at).length != files.get(at).getRows()) return List.of();
+      DataFile file = files.get(at);
+      Object place = List.of(WireValues.keyOf(file.getPartition()), file.getBucket());
+      KeySet.Builder set =
+          found.computeIfAbsent(
+              place, none -> KeySet.newBuilder().setPartition(file.getPartition()).setBucket(file.getBucket()));
+      for (long one : hashes.get(at)) set.addHashes(one);
+    }
+    return found.values().stream().map(KeySet.Builder::build).toList();
+  }
+}

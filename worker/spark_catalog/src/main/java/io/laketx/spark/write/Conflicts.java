@@ -1,0 +1,37 @@
+package io.laketx.spark.write;
+
+import io.laketx.spark.service.LakeException;
+import io.laketx.spark.service.RefusalKind;
+import io.laketx.v1.Conflict;
+import java.util.Map;
+
+/** A lost race as an error: to whom, by which rule, and what to do. */
+final class Conflicts {
+  private Conflicts() {}
+
+  static LakeException of(Conflict conflict, String table) {
+    String winner = word(conflict.getWinnerOperation().name(), "OPERATION_");
+    String user = conflict.getWinnerPrincipal().getName();
+    String where = conflict.getPartition().isEmpty() ? "" : ", partition " + conflict.getPartition();
+    String said = conflict.getMessage().isEmpty() ? "" : ": " + conflict.getMessage();
+    String text =
+        word(conflict.getOperation().name(), "OPERATION_") + " on " + table + where + " lost a race" + said
+            + "\n  winner: " + winner + (user.isEmpty() ? "" : " by " + user)
+            + ", version " + conflict.getWinnerVersion() + ", transaction " + conflict.getWinnerTxnId()
+            + "\n  rule:   " + word(conflict.getRule().name(), "CONFLICT_RULE_")
+            + ", read version " + conflict.getReadVersion()
+            + "\n  advice: " + advice(conflict);
+    return new LakeException(RefusalKind.STALE, "LOST_RACE", text, Map.of());
+  }
+
+  private static String advice(Conflict conflict) {
+    return switch (conflict.getAdvice()) {
+      case ADVICE_RELOAD -> "the table's schema or settings changed: look at the table, and run the statement again";
+      default -> "run the statement again: it reads the newest version then";
+    };
+  }
+
+  private static String word(String name, String prefix) {
+    return name.substring(name.startsWith(prefix) ? prefix.length() : 0).replace('_', ' ');
+  }
+}

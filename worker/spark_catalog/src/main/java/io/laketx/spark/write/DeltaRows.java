@@ -1,0 +1,149 @@
+package io.laketx.spark.write;
+
+import com.google.protobuf.InvalidProtocolBufferException;
+import io.laketx.v1.Partition;
+import io.laketx.v1.Table;
+import io.laketx.v1.Value;
+import java.io.IOException;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.write.DeltaWriter;
+import org.apache.spark.sql.connector.write.DeltaWriterFactory;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.unsafe.types.UTF8String;
+import org.roaringbitmap.longlong.Roaring64NavigableMap;
+
+/** One task's share of a DELETE, UPDATE or MERGE. */
+final class DeltaRows implements DeltaWriter<InternalRow> {
+  private final Staging staging;
+  private final RowFiles files;
+  private final Table meta;
+  private final DataType[] types;
+  private final int fileColumn;
+  private final Map<String, byte[]> partitions;
+  private final Map<UTF8String, Map<String, Value>> partitionOf = new HashMap<>();
+  private final Map<UTF8String, Roaring64NavigableMap> hidden = new HashMap<>();
+  private final int[] ofRowId;
+  private final int keyCount;
+  private final int[] parts;
+  private UTF8String lastFile;
+  private Roaring64NavigableMap lastHidden;
+
+  /** `fileColumn` is where the metadata has the row's file; `partitions` has the partition of each file. */
+  record Factory(Staging staging, boolean isOneBucket, int fileColumn, HashMap<String, byte[]> partitions)
+      implements DeltaWriterFactory {
+    @Override
+    public DeltaWriter<InternalRow> createWriter(int partition, long task) {
+      return new DeltaRows(this, new RowFiles(staging, partition, task, isOneBucket));
+    }
+  }
+
+  private DeltaRows(Factory factory, RowFiles files) {
+    staging = factory.staging;
+    fileColumn = factory.fileColumn;
+    partitions = factory.partitions;
+    this.files = files;
+    meta = staging.meta();
+    types = staging.types();
+    parts = staging.ordinals(meta.getPartitionColumnsList());
+    ofRowId = staging.isKeyed() ? staging.ordinals(RowChanges.ofRowId(meta)) : new int[0];
+    keyCount = meta.getPrimaryKeyCount();
+  }
+
+  @Override
+  public void delete(InternalRow metadata, InternalRow id) throws IOException {
+    if (!staging.isKeyed()) {
+      hide(metadata, id);
+      return;
+    }
+    if (RowChanges.hasPartitionOfNull(meta)) {
+      files.refuse("NOT_IN_SQL", RowChanges.deletesInPython(meta));
+      return;
+    }
+    GenericInternalRow tombstone = new GenericInternalRow(types.length);
+    for (int at = 0; at < ofRowId.length; at++) tombstone.update(ofRowId[at], id.get(at, types[ofRowId[at]]));
+    files.bury(tombstone);
+  }
+
+  @Override
+  public void update(InternalRow metadata, InternalRow id, InternalRow row) throws IOException {
+    boolean moves = parts.length > 0 && !partitionOf(metadata).equals(partitionOf(row, parts));
+    if (!staging.isKeyed()) {
+      hide(metadata, id);
+      files.append(row, moves ? null : Long.valueOf(id.getLong(0)));
+      return;
+    }
+    for (int at = 0; at < keyCount; at++) {
+      int column = ofRowId[at];
+      if (!WireValues.same(id.get(at, types[column]), row.get(column, types[column]))) {
+        String name = meta.getPrimaryKey(at);
+        files.refuse("KEY_SET", name + " is of the key: delete the row and insert another");
+        return;
+      }
+    }
+    if (moves) {
+      files.refuse(
+          "NOT_IN_SQL",
+          "a row of " + meta.getName() + ", which has a key, would leave its partition, which SQL can't do: use "
+              + "Table.update or Table.merge in Python");
+      return;
+    }
+    files.put(row);
+  }
+
+  @Override
+  public void insert(InternalRow row) throws IOException {
+    if (staging.isKeyed()) files.put(row);
+    else files.append(row, null);
+  }
+
+  private void hide(InternalRow metadata, InternalRow id) {
+    UTF8String file = metadata.getUTF8String(fileColumn);
+    if (!file.equals(lastFile)) {
+      lastFile = file.copy();
+      lastHidden = hidden.computeIfAbsent(lastFile, none -> new Roaring64NavigableMap());
+    }
+    lastHidden.addLong(id.getLong(0));
+  }
+
+  private Map<String, Value> partitionOf(InternalRow metadata) {
+    UTF8String file = metadata.getUTF8String(fileColumn);
+    Map<String, Value> known = partitionOf.get(file);
+    if (known != null) return known;
+    try {
+      Map<String, Value> found = WireValues.keyOf(Partition.parseFrom(partitions.get(file.toString())));
+      partitionOf.put(file.copy(), found);
+      return found;
+    } catch (InvalidProtocolBufferException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  private Map<String, Value> partitionOf(InternalRow row, int[] ordinals) {
+    Map<String, Value> found = new HashMap<>();
+    for (int at : ordinals) {
+      found.put(meta.getColumns(at).getName(), WireValues.of(row.get(at, types[at]), meta.getColumns(at).getType()));
+    }
+    return found;
+  }
+
+  @Override
+  public WriterCommitMessage commit() throws IOException {
+    List<Told.Written> written = files.close();
+    Map<String, byte[]> ids = new HashMap<>();
+    hidden.forEach((file, rows) -> ids.put(file.toString(), DeleteSets.bytes(rows)));
+    return new Told(written, ids, files.refused());
+  }
+
+  @Override
+  public void abort() {
+    files.drop();
+  }
+
+  @Override
+  public void close() {}
+}

@@ -1,0 +1,130 @@
+package io.laketx.spark.write;
+
+import io.laketx.v1.Table;
+import java.io.IOException;
+import java.io.Serializable;
+import java.io.UncheckedIOException;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.Job;
+import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
+import org.apache.hadoop.mapreduce.TaskType;
+import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.ParquetMetadata;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.datasources.OutputWriter;
+import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetUtils;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.SerializableConfiguration;
+import scala.collection.immutable.Map$;
+
+/**
+ * All that is used of Spark beyond its public interfaces for writing: its Parquet writer, to be sent to executors. What
+ * a new minor version of Spark changes is mended here.
+ */
+final class ParquetOut implements Serializable {
+  private static final long serialVersionUID = 1;
+  private static final String[][] SETTINGS = {
+    {"spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"}, // INT96 has no statistics
+    {"spark.sql.parquet.fieldId.write.enabled", "true"},
+    {"spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED"},
+    {"spark.sql.parquet.writeLegacyFormat", "false"},
+  };
+
+  private final OutputWriterFactory factory;
+  private final StructType schema;
+  private final SerializableConfiguration conf;
+
+  private ParquetOut(OutputWriterFactory factory, StructType schema, SerializableConfiguration conf) {
+    this.factory = factory;
+    this.schema = schema;
+    this.conf = conf;
+  }
+
+  static SparkSession session() {
+    return (SparkSession) org.apache.spark.sql.SparkSession.active();
+  }
+
+  static ParquetOut of(Table meta, StructType schema) {
+    SparkSession spark = session();
+    SQLConf settings = with(spark.sessionState().conf().clone());
+    String codec = codecOf(meta);
+    ParquetOptions options =
+        new ParquetOptions(Map$.MODULE$.<String, String>empty().updated("compression", codec), settings);
+    try {
+      Job job = Job.getInstance(spark.sessionState().newHadoopConf());
+      OutputWriterFactory factory = ParquetUtils.prepareWrite(settings, job, schema, options);
+      return new ParquetOut(factory, schema, new SerializableConfiguration(job.getConfiguration()));
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+
+  private static SQLConf with(SQLConf settings) {
+    for (String[] one : SETTINGS) settings.setConfString(one[0], one[1]);
+    return settings;
+  }
+
+  private static String codecOf(Table meta) {
+    String codec = meta.getPropertiesOrDefault("write.compression", "zstd");
+    return switch (codec) {
+      case "lz4" -> "lz4_raw";
+      case "uncompressed" -> "none";
+      default -> codec;
+    };
+  }
+
+  OutputWriter open(String path) {
+    TaskAttemptContext attempt =
+        new TaskAttemptContextImpl(conf.value(), new TaskAttemptID("", 0, TaskType.MAP, 0, 0));
+    return SQLConf.withExistingConf(with(new SQLConf()), () -> factory.newInstance(path, schema, attempt));
+  }
+
+  long sizeOf(String path) throws IOException {
+    Path where = new Path(path);
+    return where.getFileSystem(conf.value()).getFileStatus(where).getLen();
+  }
+
+  ParquetMetadata footerOf(String path) throws IOException {
+    try (ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromPath(new Path(path), conf.value()))) {
+      return reader.getFooter();
+    }
+  }
+
+  // -- on the driver
+
+  static void removeFolder(String path) throws IOException {
+    Path where = new Path(path);
+    where.getFileSystem(configuration()).delete(where, true);
+  }
+
+  static void writeFile(String path, byte[] bytes) throws IOException {
+    Path where = new Path(path);
+    try (FSDataOutputStream out = where.getFileSystem(configuration()).create(where, false)) {
+      out.write(bytes);
+    }
+  }
+
+  private static Configuration configuration() {
+    return session().sessionState().newHadoopConf();
+  }
+
+  /** Whether the statement that runs has a subquery, or can't be seen. */
+  static boolean mayHaveSubquery() {
+    String id = session().sparkContext().getLocalProperty("spark.sql.execution.id");
+    QueryExecution execution = id == null ? null : SQLExecution.getQueryExecution(Long.parseLong(id));
+    LogicalPlan plan = execution == null ? null : execution.logical();
+    return plan == null || plan.containsPattern(TreePattern.PLAN_EXPRESSION());
+  }
+}

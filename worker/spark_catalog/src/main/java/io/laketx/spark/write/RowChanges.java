@@ -1,0 +1,93 @@
+package io.laketx.spark.write;
+
+import io.laketx.spark.read.LakeScan;
+import io.laketx.spark.read.LakeScanBuilder;
+import io.laketx.spark.read.MetadataColumns;
+import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.service.LakeException;
+import io.laketx.v1.Column;
+import io.laketx.v1.Table;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsDelta;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * DELETE, UPDATE and MERGE. A row of an append table is known by its `_row_id`, one of a primary-key table by its key,
+ * beside which come the other columns that take no NULL: a tombstone has them too.
+ */
+public final class RowChanges implements SupportsDelta {
+  private final Snapshot snapshot;
+  private final String table;
+  private final StructType schema;
+  private final Command command;
+  private final List<LakeScan> scans = new ArrayList<>();
+
+  public RowChanges(String table, Snapshot snapshot, StructType schema, Command command) {
+    this.table = table;
+    this.snapshot = snapshot;
+    this.schema = schema;
+    this.command = command;
+    if (command == Command.DELETE && snapshot.isKeyed() && hasPartitionOfNull(snapshot.meta())) throw partitionOfNull(snapshot.meta());
+  }
+
+  /** Whether a row's key doesn't tell its partition, by NOT NULL columns. */
+  static boolean hasPartitionOfNull(Table meta) {
+    return meta.getPartitionColumnsList().stream().anyMatch(name -> WireValues.column(meta, name).getNullable());
+  }
+
+  static LakeException partitionOfNull(Table meta) {
+    return LakeException.invalid("NOT_IN_SQL", deletesInPython(meta));
+  }
+
+  static String deletesInPython(Table meta) {
+    return "rows of " + meta.getName() + ", which has a key and partitions of columns that take NULL, can't be deleted "
+        + "by SQL: use Table.delete or Table.merge in Python";
+  }
+
+  @Override
+  public Command command() {
+    return command;
+  }
+
+  @Override
+  public NamedReference[] rowId() {
+    Table meta = snapshot.meta();
+    if (!snapshot.isKeyed()) return new NamedReference[] {Names.column(MetadataColumns.ROW_ID)};
+    return ofRowId(meta).stream().map(Names::column).toArray(NamedReference[]::new);
+  }
+
+  /** The key, and what else takes no NULL. */
+  static List<String> ofRowId(Table meta) {
+    List<String> found = new ArrayList<>(meta.getPrimaryKeyList());
+    for (Column one : meta.getColumnsList()) {
+      if (!one.getNullable() && !found.contains(one.getName())) found.add(one.getName());
+    }
+    return found;
+  }
+
+  @Override
+  public NamedReference[] requiredMetadataAttributes() {
+    return new NamedReference[] {Names.column(MetadataColumns.FILE)};
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new LakeScanBuilder(table, snapshot, schema, scans::add);
+  }
+
+  @Override
+  public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new DeltaWriteBuilder() {
+      @Override
+      public LakeDelta build() {
+        return new LakeDelta(snapshot, command, scans, info);
+      }
+    };
+  }
+}

@@ -1,0 +1,269 @@
+package io.laketx.spark.write;
+
+import io.laketx.v1.Column;
+import io.laketx.v1.DataFile;
+import io.laketx.v1.FileKind;
+import io.laketx.v1.Partition;
+import io.laketx.v1.PartitionValue;
+import io.laketx.v1.Table;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.execution.datasources.OutputWriter;
+import org.apache.spark.sql.types.DataType;
+
+/**
+ * The files of one task: a new one begins where the partition or the bucket changes. Rows come sorted by these, and in a
+ * primary-key table by the key within them.
+ */
+final class RowFiles {
+  static final byte UPSERT = 0;
+  static final byte TOMBSTONE = 1;
+  private static final int KEYS_MAX = 10_000; // more are judged by bucket
+
+  private final Staging staging;
+  private final Table meta;
+  private final String prefix;
+  private final DataType[] types;
+  private final int[] keys;
+  private final DataType[] keyTypes;
+  private final int[] parts;
+  private final int[] required;
+  private final boolean isOneBucket;
+  private final JoinedRow joined = new JoinedRow();
+  private final GenericInternalRow beside = new GenericInternalRow(1);
+  private final List<Told.Written> done = new ArrayList<>();
+  private Told.Refused refused;
+
+  private OutputWriter open;
+  private String path;
+  private Object[] place; // partition values of the rows that come
+  private int bucket = -1;
+  private Object[] lastKey;
+  private InternalRow waiting; // a tombstone, which a new image of the same key makes needless
+  private long waitingHash;
+  private long rows;
+  private long tombstones;
+  private long idMin;
+  private long idMax;
+  private boolean hasIds;
+  private long[] hashes = {};
+  private int hashed;
+  private int number;
+
+  /** `isOneBucket`: Spark sends this task rows of one bucket alone. */
+  RowFiles(Staging staging, int task, long attempt, boolean isOneBucket) {
+    this.staging = staging;
+    this.isOneBucket = isOneBucket;
+    meta = staging.meta();
+    prefix = String.format("%s/0/part-%05d-%d-", staging.txnId(), task, attempt);
+    types = staging.types();
+    keys = staging.ordinals(meta.getPrimaryKeyList());
+    keyTypes = Arrays.stream(keys).mapToObj(at -> types[at]).toArray(DataType[]::new);
+    parts = staging.ordinals(meta.getPartitionColumnsList());
+    List<String> filled =
+        meta.getColumnsList().stream().filter(one -> !one.getNullable()).map(Column::getName).toList();
+    required = staging.ordinals(filled);
+  }
+
+  Told.Refused refused() {
+    return refused;
+  }
+
+  void refuse(String reason, String message) {
+    if (refused == null) refused = new Told.Refused(reason, message);
+  }
+
+  /** A row of an append table; `rowId` is the id that it had, or null. */
+  void append(InternalRow row, Long rowId) throws IOException {
+    if (refused != null || lacksValue(row)) return;
+    turnTo(row, 0);
+    if (!staging.keepsIds()) {
+      write(row);
+      return;
+    }
+    if (rowId != null) {
+      idMin = hasIds ? Math.min(idMin, rowId) : rowId;
+      idMax = hasIds ? Math.max(idMax, rowId) : rowId;
+      hasIds = true;
+    }
+    beside.update(0, rowId);
+    write(joined.apply(row, beside));
+  }
+
+  /** A row of a primary-key table. */
+  void put(InternalRow row) throws IOException {
+    if (refused != null || lacksValue(row)) return;
+    long hash = Buckets.hash(row, keys, keyTypes);
+    if (turnTo(row, Buckets.of(hash, meta.getBuckets())) || !isLastKey(row)) {
+      flush();
+      remember(row);
+    } else if (waiting != null) {
+      waiting = null; // what comes takes its place
+    } else {
+      refuse("KEY_TWICE", "the key " + keyText(row) + " stands twice in what is written to " + meta.getName()
+          + "; keep one row of each key, say by GROUP BY or row_number()");
+      return;
+    }
+    writeKeyed(row, hash, UPSERT);
+  }
+
+  /** A key whose row goes; the row has what the table asks for, and NULL elsewhere. */
+  void bury(InternalRow row) throws IOException {
+    if (refused != null) return;
+    long hash = Buckets.hash(row, keys, keyTypes);
+    if (!turnTo(row, Buckets.of(hash, meta.getBuckets())) && isLastKey(row)) return; // its new image is there
+    flush();
+    remember(row);
+    waiting = row.copy();
+    waitingHash = hash;
+  }
+
+  /** The entries of all that was written. */
+  List<Told.Written> close() throws IOException {
+    finish();
+    return done;
+  }
+
+  /** Leaves what is open. */
+  void drop() {
+    OutputWriter left = open;
+    open = null;
+    if (left != null) left.close();
+  }
+
+  // -- rows
+
+  private boolean lacksValue(InternalRow row) {
+    for (int at : required) {
+      if (row.isNullAt(at)) {
+        String name = meta.getColumns(at).getName();
+        refuse("NULL_NOT_ALLOWED", "a row has no " + name + ", which " + meta.getName() + " asks for");
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private boolean isLastKey(InternalRow row) {
+    if (lastKey == null) return false;
+    for (int at = 0; at < keys.length; at++) {
+      if (!WireValues.same(lastKey[at], row.get(keys[at], keyTypes[at]))) return false;
+    }
+    return true;
+  }
+
+  private void remember(InternalRow row) {
+    lastKey = new Object[keys.length];
+    for (int at = 0; at < keys.length; at++) lastKey[at] = WireValues.kept(row.get(keys[at], keyTypes[at]));
+  }
+
+  private String keyText(InternalRow row) {
+    StringBuilder text = new StringBuilder();
+    for (int at = 0; at < keys.length; at++) {
+      text.append(at == 0 ? "" : ", ").append(meta.getPrimaryKey(at)).append('=').append(row.get(keys[at], keyTypes[at]));
+    }
+    return text.toString();
+  }
+
+  private void flush() throws IOException {
+    if (waiting == null) return;
+    InternalRow row = waiting;
+    waiting = null;
+    writeKeyed(row, waitingHash, TOMBSTONE);
+  }
+
+  private void writeKeyed(InternalRow row, long hash, byte op) throws IOException {
+    if (staging.tellsKeys()) {
+      if (hashed == hashes.length && hashed <= KEYS_MAX) hashes = Arrays.copyOf(hashes, Math.max(16, hashed * 2));
+      if (hashed < hashes.length) hashes[hashed] = hash;
+      hashed++;
+    }
+    if (staging.kind() != FileKind.FILE_KIND_DELTA) {
+      write(row);
+      return;
+    }
+    if (op == TOMBSTONE) tombstones++;
+    beside.update(0, op);
+    write(joined.apply(row, beside));
+  }
+
+  private void write(InternalRow row) {
+    if (open == null) {
+      path = prefix + number++ + ".parquet";
+      open = staging.out().open(staging.folder() + "/" + path);
+    }
+    open.write(row);
+    rows++;
+  }
+
+  // -- files
+
+  /** Whether the row begins a new place. */
+  private boolean turnTo(InternalRow row, int itsBucket) throws IOException {
+    if (place != null && bucket == itsBucket && isSamePlace(row)) return false;
+    if (isOneBucket && place != null && bucket != itsBucket) {
+      throw new IllegalStateException("a row of bucket " + itsBucket + " came to the task of bucket " + bucket);
+    }
+    finish();
+    bucket = itsBucket;
+    place = new Object[parts.length];
+    for (int at = 0; at < parts.length; at++) place[at] = WireValues.kept(row.get(parts[at], types[parts[at]]));
+    return true;
+  }
+
+  private boolean isSamePlace(InternalRow row) {
+    for (int at = 0; at < parts.length; at++) {
+      if (!WireValues.same(place[at], row.get(parts[at], types[parts[at]]))) return false;
+    }
+    return true;
+  }
+
+  private void finish() throws IOException {
+    flush();
+    lastKey = null;
+    if (open == null) return;
+    OutputWriter closing = open;
+    open = null;
+    closing.close();
+    String where = staging.folder() + "/" + path;
+    DataFile.Builder entry =
+        DataFile.newBuilder()
+            .setPath(path)
+            .setRows(rows)
+            .setBytes(staging.out().sizeOf(where))
+            .setSchemaVersion(meta.getSchemaVersion())
+            .setKind(staging.kind())
+            .setTombstones(tombstones)
+            .setPartition(partition());
+    if (staging.isKeyed()) entry.setBucket(bucket);
+    if (staging.keepsIds()) {
+      entry.setCarriesRowIds(true);
+      if (hasIds) entry.setRowIdMin(idMin).setRowIdMax(idMax);
+    }
+    FileBounds.add(entry, meta, staging.out().footerOf(where));
+    long[] told = hashed <= KEYS_MAX ? Arrays.copyOf(hashes, hashed) : new long[0];
+    done.add(new Told.Written(entry.build().toByteArray(), told));
+    rows = 0;
+    tombstones = 0;
+    hasIds = false;
+    hashes = new long[0];
+    hashed = 0;
+  }
+
+  private Partition partition() {
+    Partition.Builder found = Partition.newBuilder();
+    for (int at = 0; at < parts.length; at++) {
+      Column column = meta.getColumns(parts[at]);
+      found.addValues(
+          PartitionValue.newBuilder()
+              .setColumn(column.getName())
+              .setValue(WireValues.of(place[at], column.getType())));
+    }
+    return found.build();
+  }
+}

@@ -1,0 +1,57 @@
+package io.laketx.spark.write;
+
+import io.laketx.v1.Table;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+
+/**
+ * How rows go to tasks, and in which order. Those of an append table stay where they are, sorted by partition; those of
+ * a primary-key table go by bucket, sorted by partition and key.
+ */
+final class Spread {
+  private final Table meta;
+  private final boolean haveParts;
+
+  /** `haveParts`: the rows have the partition columns. */
+  Spread(Table meta, boolean haveParts) {
+    this.meta = meta;
+    this.haveParts = haveParts;
+  }
+
+  private boolean isKeyed() {
+    return meta.getPrimaryKeyCount() > 0;
+  }
+
+  Distribution distribution() {
+    return isKeyed()
+        ? Distributions.clustered(new Expression[] {Buckets.taskOf(meta)})
+        : Distributions.unspecified();
+  }
+
+  int tasks() {
+    return isKeyed() ? Buckets.tasks(meta) : 0;
+  }
+
+  /** Whether a task gets rows of one bucket alone. */
+  boolean isOneBucket() {
+    return isKeyed() && tasks() == meta.getBuckets();
+  }
+
+  SortOrder[] ordering() {
+    List<SortOrder> found = new ArrayList<>();
+    if (isKeyed() && !isOneBucket()) found.add(ascending(Buckets.bucketOf(meta)));
+    if (haveParts) meta.getPartitionColumnsList().forEach(name -> found.add(ascending(Names.column(name))));
+    meta.getPrimaryKeyList().forEach(name -> found.add(ascending(Names.column(name))));
+    return found.toArray(SortOrder[]::new);
+  }
+
+  private static SortOrder ascending(Expression by) {
+    return Expressions.sort(by, SortDirection.ASCENDING);
+  }
+}

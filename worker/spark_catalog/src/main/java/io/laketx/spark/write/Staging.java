@@ -1,0 +1,85 @@
+package io.laketx.spark.write;
+
+import com.google.protobuf.InvalidProtocolBufferException;
+import io.laketx.spark.WireTypes;
+import io.laketx.v1.Column;
+import io.laketx.v1.FileKind;
+import io.laketx.v1.Table;
+import java.io.Serializable;
+import java.util.List;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/** What a task must know to stage rows of a table: the columns, where they go, and how files are written. */
+final class Staging implements Serializable {
+  private static final long serialVersionUID = 1;
+  private static final String ROW_LEVEL = "row_level";
+
+  private final byte[] table;
+  private final String folder;
+  private final String txnId;
+  private final FileKind kind;
+  private final boolean keepsIds;
+  private final ParquetOut out;
+  private transient Table meta;
+
+  /** `folder` is the table's; `keepsIds`: rows may bring the id that they had. */
+  Staging(Table meta, String folder, String txnId, FileKind kind, boolean keepsIds) {
+    table = meta.toByteArray();
+    this.folder = folder;
+    this.txnId = txnId;
+    this.kind = kind;
+    this.keepsIds = keepsIds;
+    StructType columns = FileColumns.of(meta);
+    StructField beside = kind == FileKind.FILE_KIND_DELTA ? FileColumns.OP : keepsIds ? FileColumns.ROW_ID : null;
+    out = ParquetOut.of(meta, beside == null ? columns : columns.add(beside));
+  }
+
+  synchronized Table meta() {
+    try {
+      if (meta == null) meta = Table.parseFrom(table);
+      return meta;
+    } catch (InvalidProtocolBufferException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  String folder() {
+    return folder;
+  }
+
+  String txnId() {
+    return txnId;
+  }
+
+  FileKind kind() {
+    return kind;
+  }
+
+  boolean keepsIds() {
+    return keepsIds;
+  }
+
+  boolean isKeyed() {
+    return kind != FileKind.FILE_KIND_UNSPECIFIED;
+  }
+
+  ParquetOut out() {
+    return out;
+  }
+
+  /** Whether the service judges by rows, and asks for the keys that are written. */
+  boolean tellsKeys() {
+    return kind == FileKind.FILE_KIND_DELTA && meta().getProfile().equals(ROW_LEVEL);
+  }
+
+  DataType[] types() {
+    return meta().getColumnsList().stream().map(one -> WireTypes.typeOf(one.getType())).toArray(DataType[]::new);
+  }
+
+  int[] ordinals(List<String> names) {
+    List<String> columns = meta().getColumnsList().stream().map(Column::getName).toList();
+    return names.stream().mapToInt(columns::indexOf).toArray();
+  }
+}

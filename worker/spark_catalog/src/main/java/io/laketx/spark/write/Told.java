@@ -1,0 +1,17 @@
+package io.laketx.spark.write;
+
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+
+/**
+ * What a task tells the driver: the files that it wrote, the rows that it hides of each file, or why the statement must
+ * be refused. A refusal comes this way so that it reaches people as a sentence, and no task tries again in vain.
+ */
+record Told(List<Written> files, Map<String, byte[]> hidden, Refused refused) implements WriterCommitMessage {
+
+  /** A file's entry, and the hashes of its keys where they are asked for; empty where there are too many. */
+  record Written(byte[] file, long[] hashes) implements java.io.Serializable {}
+
+  record Refused(String reason, String message) implements java.io.Serializable {}
+}

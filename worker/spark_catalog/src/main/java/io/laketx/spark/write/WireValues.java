@@ -1,0 +1,68 @@
+package io.laketx.spark.write;
+
+import com.google.protobuf.ByteString;
+import io.laketx.v1.Column;
+import io.laketx.v1.NullValue;
+import io.laketx.v1.Partition;
+import io.laketx.v1.PartitionValue;
+import io.laketx.v1.Table;
+import io.laketx.v1.Value;
+import java.math.BigDecimal;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Values that Spark keeps in rows, as values of the wire. */
+final class WireValues {
+  private WireValues() {}
+
+  /** `value` is of the type that the wire calls so; null is NULL. */
+  static Value of(Object value, String type) {
+    Value.Builder found = Value.newBuilder();
+    if (value == null) return found.setNull(NullValue.NULL_VALUE_UNSPECIFIED).build();
+    switch (type) {
+      case "boolean" -> found.setBoolean((Boolean) value);
+      case "tinyint", "smallint", "int", "bigint" -> found.setInteger(((Number) value).longValue());
+      case "float", "double" -> found.setReal(((Number) value).doubleValue() + 0.0); // both zeros are one
+      case "string" -> found.setText(value.toString());
+      case "binary" -> found.setBinary(ByteString.copyFrom((byte[]) value));
+      case "date" -> found.setDate(((Number) value).intValue());
+      case "timestamp", "timestamp_ntz" -> found.setTimestampUs(((Number) value).longValue());
+      default -> found.setDecimal(plain(((Decimal) value).toJavaBigDecimal()));
+    }
+    return found.build();
+  }
+
+  static String plain(BigDecimal number) {
+    return number.toPlainString();
+  }
+
+  static Column column(Table meta, String name) {
+    for (Column one : meta.getColumnsList()) {
+      if (one.getName().equals(name)) return one;
+    }
+    throw new IllegalStateException("no column " + name);
+  }
+
+  /** A partition as something that is equal and can be looked up. */
+  static Map<String, Value> keyOf(Partition partition) {
+    Map<String, Value> found = new TreeMap<>();
+    for (PartitionValue one : partition.getValuesList()) found.put(one.getColumn(), one.getValue());
+    return found;
+  }
+
+  /** Whether two values of a row are one key or partition. */
+  static boolean same(Object left, Object right) {
+    if (left instanceof byte[] bytes) return right instanceof byte[] others && Arrays.equals(bytes, others);
+    if (left instanceof Double number && right instanceof Double other) return number + 0.0 == other + 0.0;
+    if (left instanceof Float number && right instanceof Float other) return number + 0.0f == other + 0.0f;
+    return left == null ? right == null : left.equals(right);
+  }
+
+  /** A value that stays when the row it came from goes on to the next one. */
+  static Object kept(Object value) {
+    return value instanceof UTF8String text ? text.copy() : value;
+  }
+}
