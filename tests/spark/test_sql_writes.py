@@ -125,6 +125,13 @@ def test_a_key_twice_is_refused(lake: Lake, sql: SqlReads, new_name: Names) -> N
     assert len(states) == 1  # it was ended, not left to its lease
 
 
+def test_a_key_twice_is_named_as_people_write_it(lake: Lake, sql: SqlReads, new_name: Names) -> None:
+    table = lake.create_table(new_name(), "day date, at timestamp_ntz", primary_key=["day", "at"])
+    row = "(date'1969-12-31', timestamp_ntz'1969-12-31 23:59:59.25')"
+    with pytest.raises(PySparkException, match=r"the key day=1969-12-31, at=1969-12-31T23:59:59\.250 stands twice"):
+        sql(f"INSERT INTO {{lake}}.{table.name} VALUES {row}, {row}")
+
+
 def test_no_null_where_the_table_takes_none(lake: Lake, sql: SqlReads, new_name: Names) -> None:
     table = lake.create_table(new_name(), "id bigint not null, s struct<a:int not null> not null, t string")
     for row in ("NULL, named_struct('a', 1), 'x'", "1, NULL, 'x'", "1, named_struct('a', cast(NULL AS int)), 'x'"):

@@ -165,7 +165,8 @@ final class RowFiles {
   private String keyText(InternalRow row) {
     StringBuilder text = new StringBuilder();
     for (int at = 0; at < keys.length; at++) {
-      text.append(at == 0 ? "" : ", ").append(meta.getPrimaryKey(at)).append('=').append(row.get(keys[at], keyTypes[at]));
+      String value = WireValues.text(row.get(keys[at], keyTypes[at]), keyTypes[at]);
+      text.append(at == 0 ? "" : ", ").append(meta.getPrimaryKey(at)).append('=').append(value);
     }
     return text.toString();
   }

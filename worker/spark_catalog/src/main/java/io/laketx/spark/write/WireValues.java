@@ -8,10 +8,18 @@ import io.laketx.v1.PartitionValue;
 import io.laketx.v1.Table;
 import io.laketx.v1.Value;
 import java.math.BigDecimal;
+import java.time.LocalDate;
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
 import java.util.Arrays;
+import java.util.HexFormat;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** Values that Spark keeps in rows, as values of the wire. */
@@ -56,9 +64,28 @@ final class WireValues {
   /** Whether two values of a row are one key or partition. */
   static boolean same(Object left, Object right) {
     if (left instanceof byte[] bytes) return right instanceof byte[] others && Arrays.equals(bytes, others);
-    if (left instanceof Double number && right instanceof Double other) return number + 0.0 == other + 0.0;
-    if (left instanceof Float number && right instanceof Float other) return number + 0.0f == other + 0.0f;
+    if (left instanceof Double number && right instanceof Double other) {
+      return Double.compare(number + 0.0, other + 0.0) == 0; // both zeros are one, and so is NaN
+    }
+    if (left instanceof Float number && right instanceof Float other) {
+      return Float.compare(number + 0.0f, other + 0.0f) == 0;
+    }
     return left == null ? right == null : left.equals(right);
+  }
+
+  /** A value as people write it. */
+  static String text(Object value, DataType type) {
+    if (type instanceof DateType) return LocalDate.ofEpochDay((Integer) value).toString();
+    if (type instanceof TimestampType) return time((Long) value) + "Z";
+    if (type instanceof TimestampNTZType) return time((Long) value);
+    if (value instanceof byte[] bytes) return "X'" + HexFormat.of().formatHex(bytes) + "'";
+    return String.valueOf(value);
+  }
+
+  private static String time(long micros) {
+    long second = Math.floorDiv(micros, 1_000_000L);
+    int nanos = (int) Math.floorMod(micros, 1_000_000L) * 1_000;
+    return LocalDateTime.ofEpochSecond(second, nanos, ZoneOffset.UTC).toString();
   }
 
   /** A value that stays when the row it came from goes on to the next one. */
