@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from metaservice import offline
 from metaservice.config import read_settings
 from metaservice.wiring import end_process, serve
 
 if __name__ == "__main__":
-    if sys.argv[1:2] and sys.argv[1] in offline.COMMANDS:
-        sys.exit(offline.main(sys.argv[1], sys.argv[2:]))
+    if sys.argv[1:] and not sys.argv[1].startswith("-"):
+        from metaservice import offline  # what a service does not need would slow its start
+
+        if sys.argv[1] in offline.COMMANDS:
+            sys.exit(offline.main(sys.argv[1], sys.argv[2:]))
     end_process(serve(read_settings(sys.argv[1:])))

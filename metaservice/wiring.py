@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -32,7 +33,6 @@ from metaservice.observe import (
     set_up_logging,
 )
 from metaservice.rpc.calls import Calls
-from metaservice.rpc.exporter import Exporter
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.service.commit.importing import Imports
@@ -285,7 +285,7 @@ def serve(settings: Settings) -> int:
     except RuntimeError as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
-    exporter = _build_exporter(settings, service.operators)
+    stop_metrics = _serve_metrics(settings, service.operators)
     service.decider.start()
     service.calls.bells.start()
     service.scheduler.start()
@@ -295,8 +295,7 @@ def serve(settings: Settings) -> int:
     event(STARTED, listen=server.address, data=settings.data, pid=os.getpid())
     wait_for_end(service, server, settings.idle_exit_s)
     server.stop(settings.grace_s)
-    if exporter is not None:
-        exporter.stop()
+    stop_metrics()
     service.scheduler.stop()
     service.decider.stop()
     event(STOPPED)
@@ -322,10 +321,13 @@ def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:
             return
 
 
-def _build_exporter(settings: Settings, operators: Operators) -> Exporter | None:
+def _serve_metrics(settings: Settings, operators: Operators) -> Callable[[], None]:
+    """Returns what stops it."""
     if not settings.metrics_listen:
-        return None
+        return lambda: None
+    from metaservice.rpc.exporter import Exporter  # noqa: PLC0415 - its library would slow every start
+
     exporter = Exporter(settings.metrics_listen, operators.metrics)
     exporter.start()
     event(METRICS_LISTEN, listen=f"{settings.metrics_listen.rpartition(':')[0]}:{exporter.port}")
-    return exporter
+    return exporter.stop

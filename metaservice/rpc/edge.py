@@ -31,7 +31,12 @@ from metaservice.service.decider.failures import as_refusal
 PRINCIPAL: Final = "x-laketx-principal"
 PRINCIPAL_CHARS_MAX: Final = 128
 SESSION: Final = "/laketx.v1.TransactionService/Session"
-RAW_ANSWERS: Final = {SESSION, "/laketx.v1.ReadService/PlanScan", "/laketx.v1.ReadService/Watch"}  # bytes already
+RAW_ANSWERS: Final = {  # bytes already
+    SESSION,
+    "/laketx.v1.ReadService/ListFiles",
+    "/laketx.v1.ReadService/PlanScan",
+    "/laketx.v1.ReadService/Watch",
+}
 CALLS: Final = "calls"
 PROBES: Final = "probes"
 LANES: Final[Mapping[str, str]] = {  # all other methods are single calls

@@ -1,12 +1,12 @@
 """Plans on the wire. Requests become what the service plans by; stored bytes become answers without being parsed.
 
 An entry's stored payload is the wire's DataFile or DeleteSet, so a plan puts it into a LiveEntry by writing a tag and a
-length before it. `PlanScan` answers such bytes; its handler has no serialiser (see `server.RAW_ANSWERS`).
+length before it. `PlanScan` and `ListFiles` answer such bytes; their handlers have no serialiser (`edge.RAW_ANSWERS`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final, Protocol
@@ -20,7 +20,7 @@ from metaservice.core.table.pruning import UNKNOWN, Row, bounds, new_pruning, sh
 from metaservice.core.table.rows import ColumnType
 from metaservice.core.varint import varint
 from metaservice.rpc import answers, wire
-from metaservice.rpc.paging import Room
+from metaservice.rpc.paging import FRAME_BYTES, Room
 from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import Increment
 from metaservice.service.read.planning import Planning
@@ -38,11 +38,20 @@ MODES: Final = (
 class PlannedEntry(Protocol):
     """A stored entry, with the facts that the wire shows."""
 
-    payload: bytes
-    is_delete_set: bool
-    first_row_id: int
-    data_version: int
-    added: int
+    @property
+    def payload(self) -> bytes: ...
+
+    @property
+    def is_delete_set(self) -> bool: ...
+
+    @property
+    def first_row_id(self) -> int: ...
+
+    @property
+    def data_version(self) -> int: ...
+
+    @property
+    def added(self) -> int: ...
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -117,21 +126,30 @@ def _known(value: common_pb2.Value, kind: str | None) -> SqlValue:
 
 
 def scan_answers(found: Scan, *, without_stats: bool, explain: bool) -> Iterator[bytes]:
-    """PlanScanResponse, as bytes of about PART_BYTES each."""
-    head = b"\x08" + varint(found.version)
-    parts, room = [head], Room(limits.PART_BYTES)
+    """PlanScanResponse, as bytes."""
     frame = _frame_without_stats if without_stats else live_entry
-    for entry in found.entries():
-        framed = frame(entry)
-        length = len(framed)
-        if not room.takes(length):
+    yield from entry_answers(found.version, map(frame, found.entries()), lambda: _told(found) if explain else b"")
+
+
+def _told(found: Scan) -> bytes:
+    return read_pb2.PlanScanResponse(explanation=explanation(found.explanation)).SerializeToString()
+
+
+def entry_answers(version: int, entries: Iterable[bytes], last: Callable[[], bytes] = bytes) -> Iterator[bytes]:
+    """PlanScanResponse or ListFilesResponse, which share their fields, as bytes of about PART_BYTES each.
+
+    `last` ends the last one.
+    """
+    head = b"\x08" + varint(version)
+    parts, left = [head], limits.PART_BYTES
+    for entry in entries:
+        length = len(entry)
+        if length > left and len(parts) > 1:
             yield b"".join(parts)
-            parts, room = [head], Room(limits.PART_BYTES)
-            room.takes(length)
-        parts += (b"\x12", varint(length), framed)
-    if explain:
-        last = read_pb2.PlanScanResponse(explanation=explanation(found.explanation))
-        parts.append(last.SerializeToString())
+            parts, left = [head], limits.PART_BYTES
+        parts += (b"\x12", varint(length), entry)
+        left -= length + FRAME_BYTES
+    parts.append(last())
     yield b"".join(parts)
 
 

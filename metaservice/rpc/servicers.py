@@ -14,7 +14,7 @@ from metaservice.rpc.handlers import Context
 from metaservice.rpc.keeping import PinMethods
 from metaservice.rpc.maintenance import TaskMethods
 from metaservice.rpc.marking import MarkMethods
-from metaservice.rpc.paging import fitting, in_parts, page_size, page_start, page_token
+from metaservice.rpc.paging import fitting, page_size, page_start, page_token
 from metaservice.rpc.session import Sessions
 from metaservice.rpc.sweeping import PurgeMethods, SweepMethods
 from metaservice.rpc.warehouse import WarehouseMethods
@@ -24,7 +24,6 @@ from metaservice.service.decider.views import TableView
 from protos.laketx.v1 import maintenance_pb2_grpc, read_pb2, read_pb2_grpc, transaction_pb2_grpc
 from protos.laketx.v1 import transaction_pb2 as pb
 
-ENTRIES_PER_ANSWER = 1_000
 VERSION_DIGITS_MAX = 19
 
 
@@ -131,16 +130,10 @@ class ReadServicer(PinMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
             versions=shown, next_page_token=page_token(str(following)) if following is not None else ""
         )
 
-    def ListFiles(self, request: read_pb2.ListFilesRequest, context: Context) -> Iterator[read_pb2.ListFilesResponse]:
+    def ListFiles(self, request: read_pb2.ListFilesRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]
         table = self._table(request.table_id)
         version = self._calls.reads.check_version(table, request.version if request.HasField("version") else None)
-        entries = self._calls.reads.list_files(table, version)
-        sent = False
-        for part in in_parts(map(answers.live_entry, entries), ENTRIES_PER_ANSWER):
-            sent = True
-            yield read_pb2.ListFilesResponse(version=version, entries=part)
-        if not sent:
-            yield read_pb2.ListFilesResponse(version=version)
+        return plans.entry_answers(version, map(plans.live_entry, self._calls.reads.list_files(table, version)))
 
     def Watch(self, request: read_pb2.WatchRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]
         return self._watches.open(request, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from metaservice.core import limits
@@ -25,7 +25,7 @@ class TxnState(IntEnum):
     EXPIRED = 5
 
 
-class TxnEvent(Enum):
+class TxnEvent(StrEnum):
     """What is asked of a transaction, or happens to it."""
 
     USE = "files are registered, the lease is renewed, or the outcome is asked for in advance"

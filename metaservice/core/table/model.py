@@ -110,6 +110,18 @@ class Live:
     data_version: int
     added: int
 
+    @property
+    def payload(self) -> bytes:
+        return self.entry.payload
+
+    @property
+    def is_delete_set(self) -> bool:
+        return self.entry.is_delete_set
+
+    @property
+    def first_row_id(self) -> int:
+        return self.entry.first_row_id
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
