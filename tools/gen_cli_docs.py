@@ -39,13 +39,14 @@ very many (`files`, `changes`, `watch`, `check`): its fields are those of [the A
 values are words (`major_compact`), bytes are base64, and times are microseconds since 1970 in UTC. Fields and words
 stay what they are from version to version.
 
-`--folder PATH` stands for a service as `--server ADDR` does: that of an [embedded folder](embedded.md), which is
-started where it doesn't run. An option goes before the environment, LAKETX_SERVER before LAKETX_FOLDER.
+`--folder PATH` names an [embedded folder](embedded.md) instead of a server and starts its service if needed.
+An option overrides the environment, and LAKETX_SERVER overrides LAKETX_FOLDER.
 
 An error says what is wrong (a stable reason, and facts) and what to do next. With `-o json` it is a document on stderr:
 `{"error": {"reason": …, "message": …, "facts": {…}, "next": …, "exit_code": …}}`.
 
-What destroys something asks first on a terminal. Elsewhere it is refused without `--yes`; `--dry-run` only looks.
+A command that destroys something asks for confirmation on a terminal. Without a terminal it needs `--yes`. With
+`--dry-run` it only shows what it would do.
 """
 
 

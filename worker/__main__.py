@@ -44,12 +44,28 @@ def main(arguments: list[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="laketx worker", description="Runs compactions that MetaService plans.")
     found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
-    found.add_argument("--folder", metavar="PATH", help="A folder with its own service, instead (LAKETX_FOLDER).")
-    found.add_argument("--warehouse", metavar="PATH", help="Where data files lie; a folder is its own.")
-    found.add_argument("--tasks", type=_tasks, default=TASKS_AT_ONCE, metavar="N", help="Tasks at a time (default 2).")
-    found.add_argument("--idle", type=_seconds, default=IDLE_S, metavar="S", help="Between looks for work (default 5).")
-    found.add_argument("--drain", type=_seconds, default=DRAIN_S, metavar="S", help="For tasks to end (default 300).")
-    found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Who does it, as history shows it.")
+    found.add_argument("--folder", metavar="PATH", help="An embedded folder instead of a server (LAKETX_FOLDER).")
+    found.add_argument(
+        "--warehouse", metavar="PATH", help="Folder or URI below which the data files lie (default: --folder)."
+    )
+    found.add_argument(
+        "--tasks",
+        type=_tasks,
+        default=TASKS_AT_ONCE,
+        metavar="N",
+        help="Number of tasks that run at a time (default 2).",
+    )
+    found.add_argument(
+        "--idle", type=_seconds, default=IDLE_S, metavar="S", help="Seconds between two checks for work (default 5)."
+    )
+    found.add_argument(
+        "--drain",
+        type=_seconds,
+        default=DRAIN_S,
+        metavar="S",
+        help="Seconds that a stop waits for running tasks (default 300).",
+    )
+    found.add_argument("--user", default="laketx-worker", metavar="NAME", help="Name that the history shows.")
     return found
 
 

@@ -24,7 +24,7 @@ WAREHOUSE: Final = group("warehouse", "Show or set whose a warehouse is: what de
 @warehouse_option
 @asks
 def run_purge(session: Session, **options: object) -> object:
-    """Delete from storage what nothing needs any more.
+    """Delete files that no version, reader or transaction needs any more.
 
     laketx purge run --dry-run
     laketx --server meta:7070 purge run shop.orders --warehouse s3://bucket/lake --yes
@@ -63,7 +63,7 @@ def run_adopt(session: Session, **options: object) -> object:
 @click.option("--name", metavar="NAME", default="lake", help="What SQL calls the lake (default lake).")
 @warehouse_option
 def run_spark_jar(session: Session, **options: object) -> object:
-    """Show the jar of the Spark catalog, and the settings with which a session knows the lake.
+    """Show the jar of the Spark catalog and the settings that a session needs.
 
     laketx --folder lake spark-jar
     laketx --server meta:7070 spark-jar --warehouse s3a://bucket/lake
@@ -82,7 +82,7 @@ def run_spark_jar(session: Session, **options: object) -> object:
 @click.option("--no-footers", is_flag=True, help="Don't open the files: compare presence and size only.")
 @click.option("--quarantine", is_flag=True, help="Move strays below _quarantine in the table's folder.")
 def run_fsck(session: Session, **options: object) -> object:
-    """Compare a table's metadata with its files, both ways; ends with 7 if they differ.
+    """Compare a table's metadata with the files on storage; ends with 7 if they differ.
 
     laketx fsck shop.orders
     laketx fsck shop.orders --all --quarantine

@@ -130,11 +130,9 @@ class Load(TypedDict):
 
 def load_options(run: Run) -> Run:
     run = click.option("--table", metavar="NAME", help="Name of the new table to make (default bench_…).")(run)
-    run = click.option("--profile", type=PROFILES, metavar="NAME", help=f"Which rules judge: {PROFILES_TEXT}.")(run)
-    run = click.option("--seconds", "lasts_s", type=seconds(0.1, 86_400), default=5.0, help="How long (default 5).")(
-        run
-    )
-    return click.option("--writers", type=whole(1, 1_000), default=8, help="Threads that write (default 8).")(run)
+    run = click.option("--profile", type=PROFILES, metavar="NAME", help=f"Conflict rules: {PROFILES_TEXT}.")(run)
+    run = click.option("--seconds", "lasts_s", type=seconds(0.1, 86_400), default=5.0, help="Seconds (default 5).")(run)
+    return click.option("--writers", type=whole(1, 1_000), default=8, help="Number of writer threads (default 8).")(run)
 
 
 GROUP = group("bench", f"Put a load on the service and measure it.\n\n{DETAILS}")
@@ -147,7 +145,7 @@ def run_appends(session: Session, batch: int, **wanted: Unpack[Load]) -> None:
     run_load(session, "appends", act_appends, wanted, batch=batch)
 
 
-@command("mixed", GROUP, text=f"Of ten changes, eight append and two overwrite one of many partitions.\n\n{DETAILS}")
+@command("mixed", GROUP, text=f"Eight of ten changes append, two overwrite one of many partitions.\n\n{DETAILS}")
 @load_options
 def run_mixed(session: Session, **wanted: Unpack[Load]) -> None:
     run_load(session, "mixed", act_mixed, wanted)
@@ -156,7 +154,7 @@ def run_mixed(session: Session, **wanted: Unpack[Load]) -> None:
 @command(
     "contended",
     GROUP,
-    text=f"All change one partition: half of the writers insert, half overwrite.\n\n{DETAILS}",
+    text=f"All writers change one partition: half of them insert, half overwrite.\n\n{DETAILS}",
 )
 @load_options
 def run_contended(session: Session, **wanted: Unpack[Load]) -> None:

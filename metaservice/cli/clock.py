@@ -12,7 +12,7 @@ GROUP = group("clock", "Confirm the wall clock of the service's machine after it
 @command("confirm", GROUP)
 @asks
 def run_confirm(session: Session, yes: bool, dry_run: bool) -> None:
-    """Confirm the clock: outcomes, old versions and files that are held since it jumped may go again.
+    """Confirm that the clock is right: what was kept since it jumped may be removed again.
 
     Check the clock of the machine first (`date -u`): if it runs ahead, the service retires what is still wanted.
     `laketx status` says by how much it jumped, since the last run or in this one. A service that was off for more than

@@ -125,7 +125,7 @@ def plan_row(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> Row:
 @command("list", GROUP)
 @table_option
 @click.option("--state", type=OneOf(STATES), multiple=True, help="Only in this state; may be repeated.")
-@click.option("--all", "ended_too", is_flag=True, help="Also list those that have ended.")
+@click.option("--all", "ended_too", is_flag=True, help="Also list tasks that have ended.")
 @limit_option()
 def run_list(session: Session, table: str | None, state: tuple[str, ...], ended_too: bool, limit: int) -> None:
     """List the tasks that wait or run, oldest first."""
@@ -270,10 +270,10 @@ def warn_without_workers(session: Session, task: maintenance_pb2.MaintenanceTask
 
 @command("cancel", GROUP)
 @click.argument("task_id", metavar="TASK", type=TASK, help="Id of the task.")
-@click.option("--reason", default="called off by an operator", help="Shown to whoever asks what became of it.")
+@click.option("--reason", default="called off by an operator", help="Shown to anyone who asks how it ended.")
 @asks
 def run_cancel(session: Session, task_id: str, reason: str, yes: bool, dry_run: bool) -> None:
-    """Call off a task, waiting or running."""
+    """Cancel a task that waits or runs."""
     task = session.client.get_task(task_id)
     what = f"{what_of(task)} of {task.table_name or task.table_id}, {where_of(task, Tables(session.client))}"
     if session.agreed("call off", what, task, yes=yes or task.state in ENDED, dry_run=dry_run):

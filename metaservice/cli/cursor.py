@@ -38,7 +38,7 @@ cursor_argument = click.argument("name", metavar="CURSOR", type=CURSOR, help="Na
     help="How long after its last use it keeps later versions readable (default a week).",
 )
 def run_create(session: Session, table: str, name: str, version: int | None, keep: float | None) -> None:
-    """Make a cursor; one that is there stays as it is."""
+    """Create a cursor; an existing one stays as it is."""
     found = find_table(session.client, table)
     keep_ms = round((keep or 0) * 1_000)
     made = session.client.create_cursor(found.table_id, name, version=version, keep_ms=keep_ms)
@@ -67,10 +67,10 @@ def left_text(cursor: read_pb2.Cursor) -> str:
 @command("advance", GROUP)
 @table_argument
 @cursor_argument
-@click.option("--from", "expected", type=VERSION, required=True, help="Version where it stands.")
-@click.option("--to", "version", type=VERSION, required=True, help="Version where it goes.")
+@click.option("--from", "expected", type=VERSION, required=True, help="Version that the cursor is at.")
+@click.option("--to", "version", type=VERSION, required=True, help="Version to move it to.")
 def run_advance(session: Session, table: str, name: str, expected: int, version: int) -> None:
-    """Move a cursor on, if it stands where you expect it.
+    """Advance a cursor, if it is where you expect it.
 
     laketx cursor advance shop.orders nightly --from 41 --to 57
     """

@@ -28,7 +28,7 @@ from protos.laketx.v1 import common_pb2, transaction_pb2
     "Default: the registered files and nothing else, as an INSERT commits.",
 )
 def run(session: Session, txn_id: str, changes_file: str | None) -> Exit:
-    """Say what a commit would answer now, without changing anything; ends with 4 if it would lose."""
+    """Show how a commit would end now, without changing anything; ends with 4 if it would lose."""
     client = session.client
     if changes_file is not None:
         changes = read_changes(changes_file)

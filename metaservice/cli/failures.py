@@ -38,14 +38,14 @@ class Exit(IntEnum):
 MEANING: Final[Mapping[Exit, str]] = {
     Exit.DONE: "Done.",
     Exit.REFUSED: "The service refused, a question was answered with no, or the output can't be written.",
-    Exit.USAGE: "The command line can't be right, or lacks a `--yes` where nobody can be asked.",
-    Exit.UNAVAILABLE: "The service gave no answer within `--timeout`, or is not serving.",
-    Exit.CONFLICT: "A race was lost, or (`explain`) would be.",
-    Exit.NOT_FOUND: "There is no such namespace, table, version, transaction, pin or task, or no longer.",
-    Exit.UNKNOWN: "No answer came to a change: it may have happened. Ask for its outcome.",
-    Exit.CORRUPT: "The service can't trust its records, or `check` or `fsck` found something.",
+    Exit.USAGE: "The command line is invalid, or `--yes` is missing where nobody can be asked.",
+    Exit.UNAVAILABLE: "The service did not answer within `--timeout`, or does not accept work.",
+    Exit.CONFLICT: "The commit lost a race, or (`explain`) would lose one.",
+    Exit.NOT_FOUND: "The namespace, table, version, transaction, pin or task does not exist, or no longer does.",
+    Exit.UNKNOWN: "A change got no answer and may have happened: ask for its outcome.",
+    Exit.CORRUPT: "The service's records are damaged, or `check` or `fsck` found a difference.",
     Exit.INTERRUPTED: "Ended by Ctrl-C.",
-    Exit.PIPE_CLOSED: "Who read the output closed it, as `head` does.",
+    Exit.PIPE_CLOSED: "The reader closed the output early, as `head` does.",
 }
 assert MEANING.keys() == set(Exit)
 

@@ -43,7 +43,7 @@ IN_QUOTES = ("string", "date", "timestamp", "timestamp_ntz")
     help="Only this partition; give it once for each column. NULL is a value; a timestamp needs its zone.",
 )
 @click.option("--explain", is_flag=True, help="Also say how many files were left out, and by what.")
-@click.option("--limit", type=whole(0, 1 << 40), help="At most this many; default: all.")
+@click.option("--limit", type=whole(0, 1 << 40), help="Show at most this many; default: all.")
 def run(
     session: Session,
     table: str,

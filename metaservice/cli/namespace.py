@@ -49,9 +49,9 @@ def run_show(session: Session, name: str) -> None:
 @command("create", GROUP)
 @click.argument("name", help="Name of the new namespace: letters, digits and _, at most 128.")
 @property_option
-@click.option("--if-not-exists", is_flag=True, help="Keep a namespace that is there as it is, without an error.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the namespace exists.")
 def run_create(session: Session, name: str, properties: tuple[tuple[str, str], ...], if_not_exists: bool) -> None:
-    """Make a namespace.
+    """Create a namespace.
 
     laketx namespace create shop --property user.owner=ana
     """

@@ -30,9 +30,9 @@ class AsOf(TypedDict):
 
 table_argument = click.argument("table", type=TABLE, help="Name or id of the table.")
 one_table = click.argument("table", type=TABLE, required=False, help="Only this table: its name or id.")
-table_option = click.option("--table", type=TABLE, help="Only of this table: its name or id.")
+table_option = click.option("--table", type=TABLE, help="Only this table: its name or id.")
 transaction_argument = click.argument("txn_id", metavar="TXN", type=TRANSACTION, help="Id of the transaction.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Don't ask for confirmation.")
 comment_option = click.option("--comment", default="", help="A comment for people.")
 message_option = click.option("--message", "-m", default="", help="Commit message, shown in the history.")
@@ -60,7 +60,7 @@ def asks(run: Run) -> Run:
 
 def limit_option(default: int = 50) -> Callable[[Run], Run]:
     return click.option(
-        "--limit", type=whole(1, 100_000), default=default, help=f"At most this many (default {default})."
+        "--limit", type=whole(1, 100_000), default=default, help=f"Show at most this many (default {default})."
     )
 
 
@@ -82,5 +82,5 @@ def version_options(run: Run) -> Run:
 
 def range_options(run: Run) -> Run:
     """From a version to another."""
-    run = click.option("--to", "to_version", type=VERSION, help="Up to this version; default: the newest.")(run)
+    run = click.option("--to", "to_version", type=VERSION, help="End at this version; default: the newest.")(run)
     return click.option("--from", "from_version", type=VERSION, required=True, help="After this version.")(run)

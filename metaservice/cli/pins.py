@@ -29,7 +29,7 @@ COLUMNS = (
 GROUP = group("pins", "Look at what keeps old versions readable, make pins and end them.")
 pin_argument = click.argument("pin_id", metavar="PIN", type=PIN, help="Id of the pin.")
 lease_option = click.option(
-    "--lease", type=seconds(1, 86_400), help="How long it holds; the service may grant less (default: its own lease)."
+    "--lease", type=seconds(1, 86_400), help="Length of the lease; the service may grant less (default: its own lease)."
 )
 
 

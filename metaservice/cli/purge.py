@@ -41,7 +41,7 @@ def run_list(session: Session, table: str | None, limit: int) -> None:
 @command("release", GROUP)
 @asks
 def run_release(session: Session, yes: bool, dry_run: bool) -> None:
-    """Resume the purge, which waits since the store was restored.
+    """Resume the purge, which is held after the store was restored.
 
     Release it only when nobody uses the history before the restore: its files lie in the same folders.
     """

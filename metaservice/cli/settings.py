@@ -37,7 +37,7 @@ class Settings:
         return self.folder or self.server
 
     def settle(self, environment: Mapping[str, str]) -> None:
-        """An option goes before the environment, LAKETX_SERVER before LAKETX_FOLDER."""
+        """An option overrides the environment, and LAKETX_SERVER overrides LAKETX_FOLDER."""
         if self.server and self.folder:
             raise usage_failure("--server or --folder, not both")
         if not self.place:

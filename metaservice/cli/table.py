@@ -75,7 +75,7 @@ GROUP = group("table", "List, show, make, alter and drop tables.")
 
 
 @command("list", GROUP)
-@click.option("--namespace", default="", type=NAMESPACE, help="Only of this namespace.")
+@click.option("--namespace", default="", type=NAMESPACE, help="Only tables of this namespace.")
 @click.option("--dropped", is_flag=True, help="List dropped tables that can be brought back.")
 def run_list(session: Session, namespace: str, dropped: bool) -> None:
     """List the tables, by name."""
@@ -180,13 +180,11 @@ class Definition(TypedDict):
     help="Where the key is unique: table (the default; it contains the partition columns) or partition.",
 )
 @click.option("--buckets", type=whole(1, 65_536), help="Buckets of a table with a key (default 1).")
-@click.option("--profile", type=PROFILES, metavar="NAME", help=f"Which rules judge its commits: {PROFILES_TEXT}.")
+@click.option("--profile", type=PROFILES, metavar="NAME", help=f"Conflict rules of the table: {PROFILES_TEXT}.")
 @property_option
 @click.option("--feature", multiple=True, metavar="NAME", help="A feature that readers need; may be repeated.")
 @comment_option
-@click.option(
-    "--if-not-exists", is_flag=True, callback=alone, help="Keep a table that is there as it is, without an error."
-)
+@click.option("--if-not-exists", is_flag=True, callback=alone, help="Do nothing if the table exists.")
 @click.option(
     "--or-replace", is_flag=True, callback=alone, help="Empty and redefine a table that is there; its history stays."
 )
@@ -200,7 +198,7 @@ def run_create(
     dry_run: bool,
     **definition: Unpack[Definition],
 ) -> None:
-    """Make a table.
+    """Create a table.
 
     laketx table create shop.orders "id bigint" "day date" "note string" --primary-key day,id --partition-by day
     The key contains the partition columns, unless --key-scope partition makes it unique within a partition only.
@@ -286,8 +284,8 @@ def column_changes(run: Run) -> Run:
 @column_changes
 @click.option("--set", "to_set", multiple=True, type=PAIR, help="Set a property.")
 @click.option("--unset", multiple=True, metavar="NAME", help="Remove a property.")
-@click.option("--profile", type=PROFILES, metavar="NAME", help=f"Judge its commits by other rules: {PROFILES_TEXT}.")
-@click.option("--comment", help="A new comment of the table.")
+@click.option("--profile", type=PROFILES, metavar="NAME", help=f"Change the conflict rules: {PROFILES_TEXT}.")
+@click.option("--comment", help="Change the table's comment.")
 @click.option("--add-feature", multiple=True, metavar="NAME", help="Turn a feature on.")
 @click.option("--remove-feature", multiple=True, metavar="NAME", help="Turn a feature off.")
 @message_option
@@ -341,7 +339,7 @@ def run_alter(
 @click.argument("name", help='The new name: "table" or "namespace.table".')
 @message_option
 def run_rename(session: Session, table: str, name: str, message: str) -> None:
-    """Give a table another name; the old one is free at once.
+    """Rename a table; the old name is free at once.
 
     laketx table rename shop.orders shop.sales
     Its id, history, files and readers stay.
@@ -357,7 +355,7 @@ def run_rename(session: Session, table: str, name: str, message: str) -> None:
 def run_drop(session: Session, tables: tuple[str, ...], yes: bool, dry_run: bool) -> None:
     """Drop tables; their open transactions end.
 
-    All are looked up before the first is dropped: a misspelt name drops nothing.
+    Every name is checked before the first table is dropped: a misspelt name drops nothing.
     """
     client = session.client
     found = [find_table(client, each) for each in dict.fromkeys(tables)]

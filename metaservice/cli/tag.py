@@ -33,7 +33,7 @@ GROUP = group("tag", "Give versions names; a version that has one stays readable
 @click.argument("name", metavar="TAG", help="Name of the tag: letters, digits, `_`, `-` and `.`.")
 @version_options
 @comment_option
-@click.option("--move", is_flag=True, help="Take the name from the version that has it.")
+@click.option("--move", is_flag=True, help="Move the tag if it names another version.")
 def run_create(session: Session, table: str, name: str, comment: str, move: bool, **as_of: Unpack[AsOf]) -> None:
     """Name a version, the newest unless another is chosen.
 

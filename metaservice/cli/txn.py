@@ -65,7 +65,7 @@ def row(transaction: transaction_pb2.Transaction, tables: Tables) -> Row:
 @command("show", GROUP)
 @transaction_argument
 def run_show(session: Session, txn_id: str) -> None:
-    """Show all that is known of a transaction."""
+    """Show everything that is known about a transaction."""
     transaction = session.client.get_transaction(txn_id)
     if session.as_json:
         session.show_json(transaction)
@@ -104,7 +104,7 @@ def run_show(session: Session, txn_id: str) -> None:
 @command("outcome", GROUP)
 @transaction_argument
 def run_outcome(session: Session, txn_id: str) -> None:
-    """Say in one line how a transaction ended."""
+    """Show in one line how a transaction ended."""
     transaction = session.client.get_transaction(txn_id)
     if session.as_json:
         session.show_json(transaction)
@@ -116,7 +116,7 @@ def run_outcome(session: Session, txn_id: str) -> None:
 
 @command("abort", GROUP)
 @click.argument("txn_id", metavar="TXN", type=OPEN_TRANSACTION, help="Id of the transaction.")
-@click.option("--reason", default="aborted by an operator", help="Shown to whoever asks what became of it.")
+@click.option("--reason", default="aborted by an operator", help="Shown to anyone who asks how it ended.")
 @asks
 def run_abort(session: Session, txn_id: str, reason: str, yes: bool, dry_run: bool) -> None:
     """Abort an open transaction: nothing of it is committed."""

@@ -50,29 +50,29 @@ class Wanted(TypedDict):
 @command("versions")
 @table_argument
 @limit_option()
-@click.option("--by", default="", metavar="NAME", help="Only those that this user made.")
-@click.option("--client", default="", metavar="NAME", help="Only those that this program made.")
+@click.option("--by", default="", metavar="NAME", help="Only commits by this user.")
+@click.option("--client", default="", metavar="NAME", help="Only commits by this program.")
 @click.option(
     "--operation",
     multiple=True,
     type=OneOf(OPERATIONS),
     metavar="KIND",
-    help=f"Only of this kind: {', '.join(OPERATIONS)}; may be repeated.",
+    help=f"Only commits of this kind: {', '.join(OPERATIONS)}; may be repeated.",
 )
-@click.option("--logical", is_flag=True, help="Only those that changed data for a reader.")
-@click.option("--message", "-m", default="", help="Only those whose message contains this, in any case.")
+@click.option("--logical", is_flag=True, help="Only commits that changed data for a reader.")
+@click.option("--message", "-m", default="", help="Only commits whose message contains this, in any case.")
 @click.option(
     "--property",
     multiple=True,
     type=Pair(value_may_lack=True),
-    help="Only those with this property, and with this value if you give one; may be repeated.",
+    help="Only commits with this property, or with this value of it; may be repeated.",
 )
-@click.option("--from", "from_version", type=VERSION, help="From this version on.")
-@click.option("--to", "to_version", type=VERSION, help="Up to this version.")
+@click.option("--from", "from_version", type=VERSION, help="Start at this version.")
+@click.option("--to", "to_version", type=VERSION, help="End at this version.")
 @click.option(
-    "--since", "from_time_us", type=TIME, help='From this time on: "2026-11-21 15:04:05" (UTC), "10m ago", "now".'
+    "--since", "from_time_us", type=TIME, help='Start at this time: "2026-11-21 15:04:05" (UTC), "10m ago", "now".'
 )
-@click.option("--until", "to_time_us", type=TIME, help="Up to this time.")
+@click.option("--until", "to_time_us", type=TIME, help="End at this time.")
 def run(session: Session, table: str, limit: int, **wanted: Unpack[Wanted]) -> None:
     """List the versions of a table, newest first.
 

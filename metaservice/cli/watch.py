@@ -42,9 +42,9 @@ WIDTHS: Final = (7, 26, 13, 10, 6, 6, 9, 9, 10)
     type=whole(-1, VERSION_MAX),
     help="Begin after this version; -1 begins with the table's creation; default: after the newest.",
 )
-@click.option("--count", "-c", type=whole(1, VERSION_MAX), help="End after this many commits.")
-@click.option("--exec", "program", metavar="CMD", help="Run this in the shell for each commit, one after the other.")
-@click.option("--keep-going", is_flag=True, help="Go on when the command of --exec fails.")
+@click.option("--count", "-c", type=whole(1, VERSION_MAX), help="Stop after this many commits.")
+@click.option("--exec", "program", metavar="CMD", help="Shell command to run for each commit, one after the other.")
+@click.option("--keep-going", is_flag=True, help="Continue if the command of --exec fails.")
 def run(
     session: Session, table: str, after: int | None, count: int | None, program: str | None, keep_going: bool
 ) -> None:
