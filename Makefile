@@ -161,6 +161,10 @@ bench-row-level: $(VENV)/.ready-bench ## measure single-row updates beside Delta
 bench-write: $(VENV)/.ready-bench ## measure writes from Spark; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.write
 
+.PHONY: bench-sql
+bench-sql: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure Spark SQL; ARGS="clean no-peers" chooses, JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.sql $(ARGS)
+
 .PHONY: bench-scan
 bench-scan: $(VENV)/.ready-bench ## measure reads with Spark; ROWS="clean ten" for some of them, JSON and SCALE as above
 	@$(PY) -m benchmarks.scan

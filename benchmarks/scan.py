@@ -84,11 +84,18 @@ def using(read: Callable[[], DataFrame], use: Callable[[DataFrame], None]) -> Ca
     return lambda: use(read())
 
 
-def ratios(bench: Benchmark, table: Table, what: str, targets: Sequence[float], peers: dict[str, list[float]]) -> None:
-    """Each way of reading, over plain; peers by work: their own ratios."""
-    plain = plain_of(table)
+def ratios(
+    bench: Benchmark,
+    table: Table,
+    what: str,
+    targets: Sequence[float],
+    peers: dict[str, list[float]],
+    read: Callable[[], DataFrame] | None = None,
+) -> None:
+    """Each way of reading, over plain; peers by work: their own ratios. Without `read`, the table's own read."""
+    plain, read = plain_of(table), read or table.read
     for (name, use), target in zip(WAYS.items(), targets, strict=False):
-        times = interleaved({"plain": using(plain, use), "LakeTX": using(table.read, use)}, runs=PAIRS, warm_ups=3)
+        times = interleaved({"plain": using(plain, use), "LakeTX": using(read, use)}, runs=PAIRS, warm_ups=3)
         found = over(times["LakeTX"], times["plain"])
         say(f"{what}, {name}: {figure_text(statistics.median(found))} times plain")
         seconds = figure_text(statistics.median(times["LakeTX"]))
@@ -174,15 +181,20 @@ def copied_table(lake: Lake, name: str, commits: int) -> Table:
     return table.refresh()
 
 
-def append_copies(table: Table, count: int, number: int = 0) -> None:
+def append_copies(table: Table, count: int, number: int = 0, partition: int = 0) -> None:
+    """So many links to a file of the table's partition that comes first, second, …, in one commit."""
     client, txn_id = table.lake.client, uuid7()
-    first = next(one.file for one in client.list_files(table.table_id))
+    firsts: dict[bytes, common_pb2.DataFile] = {}
+    for one in client.list_files(table.table_id):
+        firsts.setdefault(one.file.partition.SerializeToString(deterministic=True), one.file)
+    first = firsts[sorted(firsts)[partition]]
     folder = Path(table.folder) / txn_id
     folder.mkdir()
     files = []
     for at in range(count):
         os.link(f"{table.folder}/{first.path}", folder / f"{number}-{at}.parquet")
         file = common_pb2.DataFile(path=f"{txn_id}/{number}-{at}.parquet", rows=first.rows, bytes=first.bytes)
+        file.partition.CopyFrom(first.partition)
         file.schema_version = first.schema_version
         files.append(file)
     client.append(table.table_id, files, txn_id=txn_id)

@@ -51,9 +51,12 @@ def measured(
     def delete(table: str) -> None:
         DeltaTable.forPath(spark, table).delete("amount < 10")
 
+    def update(table: str) -> None:
+        DeltaTable.forPath(spark, table).update("amount < 10", {"amount": "amount + 1"})
+
     found = interleaved({"plain": plain, "insert": insert}, runs=runs, warm_ups=1)
     source.write.format("delta").save(made)
-    for name, work in {"merge": merge, "scan": scan, "delete": delete}.items():
+    for name, work in {"merge": merge, "scan": scan, "delete": delete, "update": update}.items():
         found[name] = []
         for run in range(-1, runs):
             table = str(folder / f"{name}{run}")  # Delta remembers what it knows of a path
