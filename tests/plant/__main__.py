@@ -74,6 +74,8 @@ def try_bug(bug: Bug | None, suites: dict[str, list[str]], spark: Collection[tup
                 shutil.copy(ROOT / name, root / name)
         if bug is not None:
             bug.plant(root)
+            if bug.file.endswith(".java"):
+                run_suite(["tools.spark_jar", "--require"], root, SPARK_TIMEOUT_S)
         found = {name: run_suite(command, root) for name, command in suites.items()}
         on_spark = [run_suite([*PYTEST, *tests], root, SPARK_TIMEOUT_S) for tests in sorted(spark)]
         return {**found, SPARK: CAUGHT if CAUGHT in on_spark else MISSED}

@@ -48,6 +48,7 @@ SHARED = """            rows = mine.common(hidden, limits.ROWS_SAMPLED_MAX)
 EXPIRED = "    TxnState.EXPIRED: {"
 
 SERVICE, CORE = "metaservice/service/", "metaservice/core/"
+CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS = (
     Bug(
@@ -310,5 +311,17 @@ BUGS = (
                 'order = sorted(each.partition("=")[0] for each in args)',
             ),
         ),
+    ),
+    Bug(
+        "an increment by SQL takes the removal of an updated row's old image for a delete",
+        CATALOG + "changes/BucketReader.java",
+        (("if (!images.contains(id)) compare(", "compare("),),
+        spark=("tests/spark/test_sql_changes.py", "-k", "random_histories"),
+    ),
+    Bug(
+        "a stream that stopped within a commit begins it anew",
+        CATALOG + "changes/Position.java",
+        (("return isPart() && asked == version ? files : 0;", "return isSnapshot && asked == version ? files : 0;"),),
+        spark=("tests/spark/test_sql_stream_sources.py", "-k", "how_much"),
     ),
 )

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 from metaservice.client import InvalidError, drop_column, rename_column, widen_column
-from tests.spark.changed_rows import Change, difference
+from tests.spark.changed_rows import wanted
 from tests.spark.histories import grow
 from tests.spark.reading import LabLake, LabTable, open_lab, union
 from worker.base.errors import InputError
@@ -19,31 +19,6 @@ from worker.read.changes import read_changes
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
     with open_lab(tmp_path_factory.mktemp("increments")) as made:
         yield made
-
-
-def log_of(table: LabTable, since: int, until: int) -> list[Change]:
-    return [
-        change
-        for version in table.logical
-        if since < version <= until
-        for change in difference(table.at[version - 1], table.at[version], version)
-    ]
-
-
-def wanted(table: LabTable, since: int, until: int, mode: str) -> list[str]:
-    log = log_of(table, since, until)
-    if mode == "log":
-        return texts(table, log)
-    last = {identity: version for identity, _, version, _ in log}
-    whole = difference(table.at[since], table.at[until], 0)
-    changes = [(identity, kind, last[identity], row) for identity, kind, _, row in whole]
-    if mode == "latest":
-        changes = [change for change in changes if change[1] in ("insert", "update_postimage")]
-    return texts(table, changes)
-
-
-def texts(table: LabTable, changes: list[Change]) -> list[str]:
-    return sorted(repr((*(row[name] for name in table.names), kind, version)) for _, kind, version, row in changes)
 
 
 def check(table: LabTable, ranges: list[tuple[int, int]]) -> None:

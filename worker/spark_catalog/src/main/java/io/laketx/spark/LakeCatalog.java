@@ -1,5 +1,7 @@
 package io.laketx.spark;
 
+import io.laketx.spark.changes.ChangesTable;
+import io.laketx.spark.changes.LakeChangelog;
 import io.laketx.spark.define.AlterRefused;
 import io.laketx.spark.define.Alterations;
 import io.laketx.spark.define.Namespaces;
@@ -25,6 +27,8 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Changelog;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
@@ -33,6 +37,7 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableContext;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
@@ -93,14 +98,38 @@ public final class LakeCatalog implements TableCatalog, SupportsNamespaces, Proc
     return load(ident, ResolveVersionRequest.newBuilder().setTimeUs(timestamp));
   }
 
+  /** With `readChangeFeed` the table's changes instead of its rows. */
+  @Override
+  public org.apache.spark.sql.connector.catalog.Table loadTable(
+      Identifier ident, TableContext context, CaseInsensitiveStringMap options) throws NoSuchTableException {
+    org.apache.spark.sql.connector.catalog.Table found = TableCatalog.super.loadTable(ident, context, options);
+    if (found instanceof ChangesTable changes) return changes.until(options);
+    boolean isFeed = options.getBoolean(ChangesTable.FEED, false) && found instanceof LakeTable;
+    return isFeed ? ChangesTable.of(found.name(), ((LakeTable) found).snapshot()).until(options) : found;
+  }
+
+  @Override
+  public Set<String> tableStateOptionKeys() {
+    return ChangesTable.STATE;
+  }
+
+  /** What `CHANGES FROM … TO …` reads. */
+  @Override
+  public Changelog loadChangelog(Identifier ident, ChangelogContext context, CaseInsensitiveStringMap options)
+      throws NoSuchTableException {
+    return LakeChangelog.of(catalog + "." + ident, service, get(ident), context);
+  }
+
   /** `at` is null for the newest version. */
   private org.apache.spark.sql.connector.catalog.Table load(Identifier ident, ResolveVersionRequest.Builder at)
       throws NoSuchTableException {
     Table newest = Tables.find(service, TableNames.ofTable(ident));
     if (newest != null) return new LakeTable(catalog + "." + ident, snapshot(newest, at));
     MetadataKind kind = MetadataKind.find(ident.name());
-    Table parent = kind == null ? null : Tables.find(service, TableNames.ofParent(ident));
+    boolean isChanges = ident.name().equalsIgnoreCase(ChangesTable.NAME);
+    Table parent = kind == null && !isChanges ? null : Tables.find(service, TableNames.ofParent(ident));
     if (parent == null) throw new NoSuchTableException(ident);
+    if (isChanges) return ChangesTable.of(catalog + "." + ident, snapshot(parent, at));
     return new MetadataTable(catalog + "." + ident, kind, snapshot(parent, at));
   }
 

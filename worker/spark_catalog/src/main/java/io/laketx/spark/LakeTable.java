@@ -1,5 +1,6 @@
 package io.laketx.spark;
 
+import io.laketx.spark.changes.TableStream;
 import io.laketx.spark.define.NewTables;
 import io.laketx.spark.read.LakeScanBuilder;
 import io.laketx.spark.read.MetadataColumns;
@@ -36,6 +37,7 @@ public final class LakeTable
   private static final Set<TableCapability> CAPABILITIES =
       Set.of(
           TableCapability.BATCH_READ,
+          TableCapability.MICRO_BATCH_READ,
           TableCapability.BATCH_WRITE,
           TableCapability.TRUNCATE,
           TableCapability.OVERWRITE_BY_FILTER,
@@ -115,7 +117,11 @@ public final class LakeTable
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new LakeScanBuilder(name, snapshot, schema);
+    return LakeScanBuilder.of(
+        name,
+        snapshot,
+        schema,
+        (required, checkpoint) -> TableStream.ofRows(name, snapshot, schema, required, options, checkpoint));
   }
 
   @Override

@@ -9,7 +9,7 @@ import java.util.List;
  * @param newerKeys the same files, their keys alone
  * @param lowest those of the lowest data version
  */
-record BucketTask(List<FileTask> newer, List<FileTask> newerKeys, List<FileTask> lowest) implements Unit {
+public record BucketTask(List<FileTask> newer, List<FileTask> newerKeys, List<FileTask> lowest) implements Unit {
   @Override
   public long bytes() {
     return newer.stream().mapToLong(FileTask::bytes).sum() + lowest.stream().mapToLong(FileTask::bytes).sum();

@@ -11,7 +11,7 @@ import java.io.Serializable;
  * @param values what one value says of the whole file
  * @param shownMin at least so many rows are shown
  */
-record FileTask(
+public record FileTask(
     int shape,
     String path,
     long start,

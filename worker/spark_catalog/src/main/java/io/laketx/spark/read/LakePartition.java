@@ -4,4 +4,4 @@ import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 /** What one task of Spark's reads. */
-record LakePartition(List<Unit> units) implements InputPartition {}
+public record LakePartition(List<Unit> units) implements InputPartition {}

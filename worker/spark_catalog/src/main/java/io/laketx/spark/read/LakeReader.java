@@ -14,13 +14,13 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.roaringbitmap.RoaringBitmap;
 
 /** What one task reads, file after file and bucket after bucket. */
-final class LakeReader implements PartitionReader<ColumnarBatch> {
+public final class LakeReader implements PartitionReader<ColumnarBatch> {
   private final Shape[] shapes;
   private final Deque<Unit> units;
   private final Deque<Opening> files = new ArrayDeque<>();
   private ShownFile open;
 
-  LakeReader(Shape[] shapes, LakePartition partition) {
+  public LakeReader(Shape[] shapes, LakePartition partition) {
     this.shapes = shapes;
     units = new ArrayDeque<>(partition.units());
   }

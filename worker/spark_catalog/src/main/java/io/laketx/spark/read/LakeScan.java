@@ -20,6 +20,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeFiltering;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 
@@ -34,18 +35,27 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   private final StructType required;
   private final Filter[] filters;
   private final long limit;
+  private final LakeScanBuilder.Streams streams;
   private List<LiveEntry> entries;
   private boolean isTarget;
   private PlannedScan planned;
   private volatile RuntimeFilters atRuntime;
 
-  LakeScan(String table, Snapshot snapshot, StructType whole, StructType required, Filter[] filters, long limit) {
+  LakeScan(
+      String table,
+      Snapshot snapshot,
+      StructType whole,
+      StructType required,
+      Filter[] filters,
+      long limit,
+      LakeScanBuilder.Streams streams) {
     this.table = table;
     this.snapshot = snapshot;
     this.whole = whole;
     this.required = required;
     this.filters = filters;
     this.limit = limit;
+    this.streams = streams;
   }
 
   static long noLimit() {
@@ -80,6 +90,11 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   @Override
   public Batch toBatch() {
     return this;
+  }
+
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    return streams.of(required, checkpoint);
   }
 
   /** The entries that the service planned. */

@@ -5,6 +5,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 
@@ -15,16 +16,28 @@ public final class LakeScanBuilder
   private final Snapshot snapshot;
   private final StructType schema;
   private final Consumer<LakeScan> told;
+  private final Streams streams;
   private StructType required;
   private Filter[] filters = {};
   private long limit = LakeScan.noLimit();
 
-  public LakeScanBuilder(String table, Snapshot snapshot, StructType schema) {
-    this(table, snapshot, schema, null);
+  /** The same as a stream. */
+  public interface Streams {
+    MicroBatchStream of(StructType required, String checkpoint);
+  }
+
+  public static LakeScanBuilder of(String table, Snapshot snapshot, StructType schema, Streams streams) {
+    return new LakeScanBuilder(table, snapshot, schema, null, streams);
   }
 
   /** `told` learns what is read of rows that a statement changes; null where it changes none. */
   public LakeScanBuilder(String table, Snapshot snapshot, StructType schema, Consumer<LakeScan> told) {
+    this(table, snapshot, schema, told, null);
+  }
+
+  private LakeScanBuilder(
+      String table, Snapshot snapshot, StructType schema, Consumer<LakeScan> told, Streams streams) {
+    this.streams = streams;
     this.table = table;
     this.snapshot = snapshot;
     this.schema = schema;
@@ -62,7 +75,7 @@ public final class LakeScanBuilder
 
   @Override
   public Scan build() {
-    LakeScan scan = new LakeScan(table, snapshot, schema, required, filters, limit);
+    LakeScan scan = new LakeScan(table, snapshot, schema, required, filters, limit, streams);
     if (told == null) return scan;
     told.accept(scan.ofTarget());
     return scan;

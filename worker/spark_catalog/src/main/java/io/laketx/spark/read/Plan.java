@@ -1,13 +1,16 @@
 package io.laketx.spark.read;
 
+import io.laketx.spark.service.Service;
 import io.laketx.v1.LiveEntry;
+import io.laketx.v1.Partition;
 import io.laketx.v1.PlanScanRequest;
 import io.laketx.v1.Predicate;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 
 /** The entries that a read of a snapshot needs. The service leaves out what the condition rules out. */
-final class Plan {
+public final class Plan {
   private Plan() {}
 
   /** `condition` names the snapshot's columns; null: all entries. */
@@ -18,14 +21,26 @@ final class Plan {
             .setVersion(snapshot.version())
             .setWithoutStats(true);
     if (condition != null) request.setPredicate(condition);
-    PlanScanRequest asked = request.build();
-    return snapshot
-        .service()
-        .ask(
-            stubs -> {
-              List<LiveEntry> found = new ArrayList<>();
-              stubs.reads().planScan(asked).forEachRemaining(part -> found.addAll(part.getEntriesList()));
-              return found;
-            });
+    return of(snapshot.service(), request.build());
+  }
+
+  /** The entries of some partitions at a version of the snapshot's table. */
+  public static List<LiveEntry> of(Snapshot snapshot, long version, Collection<Partition> partitions) {
+    PlanScanRequest.Builder request =
+        PlanScanRequest.newBuilder()
+            .setTableId(snapshot.tableId())
+            .setVersion(version)
+            .addAllPartitions(partitions)
+            .setWithoutStats(true);
+    return of(snapshot.service(), request.build());
+  }
+
+  private static List<LiveEntry> of(Service service, PlanScanRequest asked) {
+    return service.ask(
+        stubs -> {
+          List<LiveEntry> found = new ArrayList<>();
+          stubs.reads().planScan(asked).forEachRemaining(part -> found.addAll(part.getEntriesList()));
+          return found;
+        });
   }
 }

@@ -30,37 +30,48 @@ import org.roaringbitmap.RoaringBitmap;
  * <p>An id in a delete set hides its row, and a key hides older images of itself, in files of the same partition and
  * bucket whose data version is lower.
  */
-final class PlannedScan {
+public final class PlannedScan {
   private static final long LAST_ROW_ID = (1L << 62) - 1;
   private static final Set<Beside> NOTHING = EnumSet.noneOf(Beside.class);
 
   private final Snapshot snapshot;
   private final Shapes shapes;
+  private final Map<String, Object> said;
   private final List<Placed> units = new ArrayList<>();
 
   PlannedScan(Snapshot snapshot, StructType required, Filter[] filters, List<LiveEntry> entries) {
+    this(snapshot, new Shapes(snapshot, required, filters), entries, Map.of());
+  }
+
+  /** `said`: values of the columns that shapes are told. */
+  public PlannedScan(Snapshot snapshot, Shapes shapes, List<LiveEntry> entries, Map<String, Object> said) {
     this.snapshot = snapshot;
-    shapes = new Shapes(snapshot, required, filters);
+    this.shapes = shapes;
+    this.said = said;
     if (snapshot.isKeyed()) addBuckets(entries);
     else addAppended(entries);
   }
 
-  /** A unit, and the partition that all its rows are of. */
-  record Placed(Unit unit, Partition partition) {}
+  /** A unit, the partition that all its rows are of, the path of its newest file, and how many rows its files have. */
+  public record Placed(Unit unit, Partition partition, String path, long rows) {}
 
-  List<Placed> units() {
+  public List<Placed> units() {
     return units;
   }
 
   private void add(LiveEntry one, Unit unit) {
-    units.add(new Placed(unit, one.getFile().getPartition()));
+    add(one, unit, one.getFile().getRows());
+  }
+
+  private void add(LiveEntry one, Unit unit, long rows) {
+    units.add(new Placed(unit, one.getFile().getPartition(), one.getFile().getPath(), rows));
   }
 
   Shape[] shapes() {
     return shapes.all();
   }
 
-  private static Map<String, Value> keyOf(Partition partition) {
+  public static Map<String, Value> keyOf(Partition partition) {
     Map<String, Value> found = new HashMap<>();
     partition.getValuesList().forEach(one -> found.put(one.getColumn(), one.getValue()));
     return found;
@@ -113,18 +124,27 @@ final class PlannedScan {
   }
 
   private FileTask withoutIds(LiveEntry one, RowIds hidden) {
-    DataFile file = one.getFile();
-    long first = file.getFirstRowId();
-    long last = first + Math.max(file.getRows(), 1) - 1;
-    boolean areKnown = file.hasRowIdMin() && file.hasRowIdMax();
-    long lowest = areKnown ? Math.min(first, file.getRowIdMin()) : 0;
-    long highest = areKnown ? Math.max(last, file.getRowIdMax()) : Math.max(last, LAST_ROW_ID);
-    RowIds found = hidden.within(lowest, highest);
+    RowIds found = within(hidden, one.getFile());
     if (found.isEmpty()) return clean(one, NOTHING);
     return task(one, EnumSet.of(Beside.POSITION, Beside.OWN_IDS), null, found.bytes(), 0);
   }
 
+  /** Those of the ids that rows of the file may have. */
+  public static RowIds within(RowIds ids, DataFile file) {
+    long first = file.getFirstRowId();
+    long last = first + Math.max(file.getRows(), 1) - 1;
+    if (!file.getCarriesRowIds()) return ids.within(first, last);
+    boolean areKnown = file.hasRowIdMin() && file.hasRowIdMax();
+    long lowest = areKnown ? Math.min(first, file.getRowIdMin()) : 0;
+    long highest = areKnown ? Math.max(last, file.getRowIdMax()) : Math.max(last, LAST_ROW_ID);
+    return ids.within(lowest, highest);
+  }
+
   private RowIds idsOf(DeleteSet set) {
+    return idsOf(snapshot, set);
+  }
+
+  public static RowIds idsOf(Snapshot snapshot, DeleteSet set) {
     if (!set.getBitmap().isEmpty()) return RowIds.read(set.getBitmap().toByteArray());
     String path = snapshot.pathOf(set.getPath());
     try {
@@ -170,10 +190,16 @@ final class PlannedScan {
         newerKeys.add(task(one, EnumSet.of(Beside.KEYS_ALONE), null, null, 0));
       }
     }
-    add(files.get(0), new BucketTask(newer, newerKeys, lowestFiles));
+    long rows = files.stream().mapToLong(one -> one.getFile().getRows()).sum();
+    add(files.get(0), new BucketTask(newer, newerKeys, lowestFiles), rows);
   }
 
   // -- one file
+
+  /** A file as it was written: nothing hides its rows. */
+  public static FileTask written(Snapshot snapshot, Shapes shapes, LiveEntry one, Map<String, Object> said) {
+    return new PlannedScan(snapshot, shapes, List.of(), said).clean(one, NOTHING);
+  }
 
   private FileTask clean(LiveEntry one, Set<Beside> beside) {
     return task(one, beside, null, null, one.getFile().getRows());
@@ -190,7 +216,7 @@ final class PlannedScan {
         file.getFirstRowId(),
         positions,
         ids,
-        shapes.valuesOf(file, one.getDataVersion()),
+        shapes.valuesOf(file, one.getDataVersion(), said),
         shownMin);
   }
 }

@@ -8,16 +8,17 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.LongConsumer;
 import org.roaringbitmap.RoaringBitmap;
 
 /**
  * A set of row ids, in the portable form of 64-bit roaring bitmaps: how many parts, and of each the upper 32 bits of its
  * ids and a bitmap of the lower ones, all with the lowest byte first.
  */
-final class RowIds {
+public final class RowIds {
   private final TreeMap<Integer, RoaringBitmap> parts = new TreeMap<>();
 
-  static RowIds read(byte[] bytes) {
+  public static RowIds read(byte[] bytes) {
     RowIds found = new RowIds();
     try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
       long count = Long.reverseBytes(in.readLong());
@@ -33,7 +34,7 @@ final class RowIds {
     return found;
   }
 
-  byte[] bytes() {
+  public byte[] bytes() {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     try (DataOutputStream out = new DataOutputStream(bytes)) {
       out.writeLong(Long.reverseBytes(parts.size()));
@@ -47,17 +48,22 @@ final class RowIds {
     return bytes.toByteArray();
   }
 
-  void addAll(RowIds others) {
+  public void addAll(RowIds others) {
     others.parts.forEach((high, part) -> parts.computeIfAbsent(high, none -> new RoaringBitmap()).or(part));
   }
 
-  boolean contains(long id) {
+  public boolean contains(long id) {
     RoaringBitmap part = parts.get((int) (id >>> 32));
     return part != null && part.contains((int) id);
   }
 
-  boolean isEmpty() {
+  public boolean isEmpty() {
     return parts.values().stream().allMatch(RoaringBitmap::isEmpty);
+  }
+
+  /** Each of them, in order within its part. */
+  public void forEach(LongConsumer each) {
+    parts.forEach((high, part) -> part.forEach((int low) -> each.accept(((long) high << 32) | (low & 0xffff_ffffL))));
   }
 
   /** Those from the first to the last, both included. */

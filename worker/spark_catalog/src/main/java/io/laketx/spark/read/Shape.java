@@ -7,5 +7,5 @@ import org.apache.spark.sql.types.DataType;
  * How files are opened, and what becomes of their batches: where each column that the scan gives comes from, and where
  * in a batch that stands which tells the rows that are shown. -1: it is not read.
  */
-record Shape(SparkInternals.ParquetFiles parquet, Source[] sources, int index, int ownIds, int op, int[] keys, DataType[] keyTypes)
+public record Shape(SparkInternals.ParquetFiles parquet, Source[] sources, int index, int ownIds, int op, int[] keys, DataType[] keyTypes)
     implements Serializable {}

@@ -23,8 +23,9 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** The shapes of one scan's files: each is made once, for all files that are read alike. */
-final class Shapes {
-  private static final String OP = "_op";
+public final class Shapes {
+  /** A column that tells of a file's rows, as it was written, which are tombstones. */
+  public static final String OP = "_op";
 
   /** What is read of a file beside the columns that the scan gives. */
   enum Beside {
@@ -38,6 +39,7 @@ final class Shapes {
   private final Snapshot snapshot;
   private final StructType required;
   private final Filter[] filters;
+  private final Set<String> told;
   private final boolean isLocal;
   private final Layouts layouts;
   private final DataType[] keyTypes;
@@ -45,6 +47,12 @@ final class Shapes {
   private final List<Shape> made = new ArrayList<>();
 
   Shapes(Snapshot snapshot, StructType required, Filter[] filters) {
+    this(snapshot, required, filters, Set.of());
+  }
+
+  /** `told`: the columns wanted that whoever plans a file gives a value for. */
+  public Shapes(Snapshot snapshot, StructType required, Filter[] filters, Set<String> told) {
+    this.told = told;
     this.snapshot = snapshot;
     this.required = required;
     this.filters = filters;
@@ -52,7 +60,7 @@ final class Shapes {
     isLocal = !warehouse.contains("://") || warehouse.startsWith("file:");
     List<StructField> columns = new ArrayList<>();
     for (StructField one : required.fields()) {
-      if (!isMetadata(one.name())) columns.add(one);
+      if (!isBeside(one.name())) columns.add(one);
     }
     layouts = new Layouts(snapshot, new StructType(columns.toArray(StructField[]::new)));
     Map<String, String> types = new HashMap<>();
@@ -63,9 +71,9 @@ final class Shapes {
             .toArray(DataType[]::new);
   }
 
-  private record Key(Object layout, Set<Beside> beside) {}
+  private record Key(Object layout, Set<Beside> beside, boolean isDelta) {}
 
-  Shape[] all() {
+  public Shape[] all() {
     return made.toArray(Shape[]::new);
   }
 
@@ -76,20 +84,21 @@ final class Shapes {
       beside.add(Beside.POSITION);
       if (file.getCarriesRowIds()) beside.add(Beside.OWN_IDS);
     }
-    if (snapshot.isKeyed() && file.getKind() == FileKind.FILE_KIND_DELTA) {
+    boolean isDelta = snapshot.isKeyed() && file.getKind() == FileKind.FILE_KIND_DELTA;
+    if (isDelta) {
       if (beside.contains(Beside.KEYS) || beside.contains(Beside.KEYS_ALONE)) beside.add(Beside.OP);
     }
     Layout layout = layouts.of(file);
     return known.computeIfAbsent(
-        new Key(layout.tag(), beside),
+        new Key(layout.tag(), beside, isDelta && asksFor(OP)),
         key -> {
-          made.add(beside.contains(Beside.KEYS_ALONE) ? ofKeys(layout, beside) : make(layout, beside));
+          made.add(beside.contains(Beside.KEYS_ALONE) ? ofKeys(layout, beside) : make(layout, beside, isDelta));
           return made.size() - 1;
         });
   }
 
   /** The values of a file's rows that are one for all of them, in the places that shapes know them by. */
-  Object[] valuesOf(DataFile file, long dataVersion) {
+  Object[] valuesOf(DataFile file, long dataVersion, Map<String, Object> said) {
     Object[] values = new Object[required.length()];
     Map<String, PartitionValue> partition = new HashMap<>();
     if (file.getExternal()) file.getPartition().getValuesList().forEach(one -> partition.put(one.getColumn(), one));
@@ -99,6 +108,7 @@ final class Shapes {
         case MetadataColumns.FILE -> values[at] = UTF8String.fromString(file.getPath());
         case MetadataColumns.VERSION -> values[at] = dataVersion;
         default -> {
+          values[at] = said.get(one.name());
           PartitionValue known = partition.get(one.name());
           if (known != null) values[at] = PartitionValues.inRows(known.getValue(), one.dataType());
         }
@@ -111,20 +121,30 @@ final class Shapes {
     return required.getFieldIndex(metadataColumn).isDefined();
   }
 
-  private static boolean isMetadata(String name) {
+  /** Whether it is no column of the table. */
+  private boolean isBeside(String name) {
     return name.equals(MetadataColumns.ROW_ID)
         || name.equals(MetadataColumns.FILE)
-        || name.equals(MetadataColumns.VERSION);
+        || name.equals(MetadataColumns.VERSION)
+        || name.equals(OP)
+        || told.contains(name);
   }
 
-  private Shape make(Layout layout, Set<Beside> beside) {
+  private Shape make(Layout layout, Set<Beside> beside, boolean isDelta) {
     Columns columns = new Columns();
     Source[] sources = new Source[required.length()];
     Map<String, String> namesInFiles = new HashMap<>();
     int next = 0;
     for (int at = 0; at < sources.length; at++) {
       StructField one = required.apply(at);
-      if (isMetadata(one.name())) {
+      if (one.name().equals(OP)) {
+        sources[at] =
+            isDelta
+                ? new Source(Source.Kind.READ, columns.add(OP, DataTypes.IntegerType), one.dataType())
+                : new Source(Source.Kind.NULL, -1, one.dataType());
+        continue;
+      }
+      if (isBeside(one.name())) {
         boolean isId = one.name().equals(MetadataColumns.ROW_ID);
         sources[at] = new Source(isId ? Source.Kind.ROW_ID : Source.Kind.VALUE, at, one.dataType());
         continue;

@@ -65,9 +65,9 @@ public final class Snapshot {
     return meta.getPrimaryKeyCount() > 0;
   }
 
-  /** What keeps the version readable. */
-  Pins.Pin pin() {
-    return pin;
+  /** Ends what keeps the version readable, for readers that keep what they need themselves. */
+  public void letGo() {
+    pin.letGo();
   }
 
   /** Where an entry lies: an external one's path is whole. */
@@ -77,11 +77,15 @@ public final class Snapshot {
   }
 
   /** The table's columns when the file was written. */
-  synchronized List<Column> columnsOf(DataFile file) {
+  public synchronized List<Column> columnsOf(DataFile file) {
     if (file.getSchemaVersion() == meta.getSchemaVersion()) return meta.getColumnsList();
-    if (schemas == null) schemas = listSchemas();
+    if (schemas == null || file.getSchemaVersion() > newestKnown()) schemas = listSchemas();
     long oldest = schemas.keySet().stream().min(Long::compare).orElseThrow();
     return schemas.get(file.getSchemaVersion() == 0 ? oldest : file.getSchemaVersion());
+  }
+
+  private long newestKnown() {
+    return schemas.keySet().stream().max(Long::compare).orElse(0L);
   }
 
   private Map<Long, List<Column>> listSchemas() {

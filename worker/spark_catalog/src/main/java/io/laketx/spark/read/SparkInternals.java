@@ -2,8 +2,10 @@ package io.laketx.spark.read;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.OutputStream;
 import java.io.Serializable;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.paths.SparkPath;
 import org.apache.spark.rdd.InputFileBlockHolder;
@@ -31,7 +33,7 @@ import scala.collection.immutable.Seq;
  * All that is used of Spark beyond its public interfaces: its vectorised Parquet reader, and a few conversions. What a
  * new minor version of Spark changes is mended here.
  */
-final class SparkInternals {
+public final class SparkInternals {
   /** A column of this name Spark fills with each row's position in its file. */
   static final String ROW_INDEX = "_tmp_metadata_row_index";
 
@@ -113,11 +115,28 @@ final class SparkInternals {
   }
 
   /** The content of a small file beside the data. */
-  static byte[] readFile(String path) throws IOException {
+  public static byte[] readFile(String path) throws IOException {
     Path where = new Path(path);
     try (InputStream in = where.getFileSystem(session().sessionState().newHadoopConf()).open(where)) {
       return in.readAllBytes();
     }
+  }
+
+  /** Whether the file is there. */
+  public static boolean isFile(String path) throws IOException {
+    Path where = new Path(path);
+    return where.getFileSystem(session().sessionState().newHadoopConf()).exists(where);
+  }
+
+  /** A small file that is there as a whole or not at all. */
+  public static void writeFile(String path, byte[] bytes) throws IOException {
+    Path where = new Path(path);
+    Path aside = new Path(path + ".new");
+    FileSystem files = where.getFileSystem(session().sessionState().newHadoopConf());
+    try (OutputStream out = files.create(aside, true)) {
+      out.write(bytes);
+    }
+    if (!files.rename(aside, where)) throw new IOException("can't be renamed to " + path);
   }
 
   /** How many bytes a task should read, of so many in all. */

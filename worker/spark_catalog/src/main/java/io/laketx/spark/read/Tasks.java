@@ -3,13 +3,12 @@ package io.laketx.spark.read;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
-import org.apache.spark.sql.connector.read.InputPartition;
 
 /** Units of work as Spark's tasks: large files are split, small ones read together, as Spark does with its own. */
-final class Tasks {
+public final class Tasks {
   private Tasks() {}
 
-  static InputPartition[] of(List<Unit> units) {
+  public static LakePartition[] of(List<Unit> units) {
     long bytes = units.stream().mapToLong(Unit::bytes).sum();
     long each = SparkInternals.splitBytes(bytes, units.size());
     List<Unit> parts = new ArrayList<>();
@@ -29,9 +28,9 @@ final class Tasks {
     }
   }
 
-  private static InputPartition[] packed(List<Unit> parts, long each) {
+  private static LakePartition[] packed(List<Unit> parts, long each) {
     long openCost = SparkInternals.openCostBytes();
-    List<InputPartition> found = new ArrayList<>();
+    List<LakePartition> found = new ArrayList<>();
     List<Unit> current = new ArrayList<>();
     long filled = 0;
     for (Unit one : parts) {
@@ -44,6 +43,6 @@ final class Tasks {
       filled += one.bytes() + openCost;
     }
     if (!current.isEmpty()) found.add(new LakePartition(List.copyOf(current)));
-    return found.toArray(InputPartition[]::new);
+    return found.toArray(LakePartition[]::new);
   }
 }

@@ -23,6 +23,7 @@ import org.slf4j.LoggerFactory;
  * version. A process that dies renews nothing, and its pins run out.
  */
 public final class Pins {
+  public static final int VERSIONS_PER_PIN = 64;
   private static final int PINS_MAX = 1_000;
   private static final int RENEWALS_PER_LEASE = 3;
   private static final long LEASE_MS_MIN = 1_000;
@@ -38,7 +39,7 @@ public final class Pins {
     this.service = service;
   }
 
-  private record Key(String tableId, long version) {}
+  private record Key(String tableId, List<Long> versions) {}
 
   private static final class Held {
     final String pinId;
@@ -51,19 +52,31 @@ public final class Pins {
     }
   }
 
-  /** Whoever keeps it keeps the version readable. */
-  public static final class Pin {}
+  /** Whoever keeps it keeps the versions readable, unless it lets them go before. */
+  public static final class Pin {
+    private Cleaner.Cleanable end;
+
+    public void letGo() {
+      end.clean();
+    }
+  }
 
   public Pin hold(String tableId, long version) {
-    Key key = new Key(tableId, version);
+    return hold(tableId, List.of(version));
+  }
+
+  /** Some versions of a table, at most VERSIONS_PER_PIN. */
+  public Pin hold(String tableId, List<Long> versions) {
+    Key key = new Key(tableId, List.copyOf(versions));
     synchronized (this) {
       Held found = held.get(key);
       if (found != null) return use(key, found);
     }
     String pinId = Ids.uuid7();
-    TableVersion wanted = TableVersion.newBuilder().setTableId(tableId).setVersion(version).build();
-    PinVersionsRequest request =
-        PinVersionsRequest.newBuilder().setPinId(pinId).addTables(wanted).setPrincipal(service.principal()).build();
+    PinVersionsRequest.Builder asked =
+        PinVersionsRequest.newBuilder().setPinId(pinId).setPrincipal(service.principal());
+    for (long one : key.versions) asked.addTables(TableVersion.newBuilder().setTableId(tableId).setVersion(one));
+    PinVersionsRequest request = asked.build();
     long leaseMs = service.ask(stubs -> stubs.reads().pinVersions(request)).getLeaseMs();
     synchronized (this) {
       Held other = held.get(key);
@@ -87,7 +100,7 @@ public final class Pins {
   private Pin use(Key key, Held pin) {
     pin.users++;
     Pin handle = new Pin();
-    CLEANER.register(handle, () -> letGo(key, pin));
+    handle.end = CLEANER.register(handle, () -> letGo(key, pin));
     return handle;
   }
 

@@ -1,0 +1,175 @@
+"""Streams from tables, through the Spark catalog."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from laketx import Lake, connect
+from tests.integration.service import free_address, service
+from tests.spark.queries import WAIT_S, Streams
+from tests.spark.reading import shown
+from tests.spark.sql import catalog_of
+
+
+@pytest.fixture
+def streams(lake: Lake, tmp_path: Path, new_name: Callable[[], str]) -> Streams:
+    return Streams(lake, tmp_path, new_name)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_there_is_and_then_each_commit(streams: Streams, keyed: bool) -> None:
+    """Compactions between two runs change nothing."""
+    source = streams.table(primary_key=["id"] if keyed else [], buckets=1 if keyed else None)
+    source.insert(streams.rows((1, "a"), (2, "a")))
+    source.insert(streams.rows((2 if keyed else 3, "b")))
+    rows = streams.read(source)
+    first = streams.batches(rows)
+    assert first == [[(1, "a"), (2, "b")]] if keyed else list(chain(*first)) == [(1, "a"), (2, "a"), (3, "b")]
+    assert streams.batches(rows) == []
+    source.insert(streams.rows((4, "c"), (5, "c")))
+    source.compact()
+    source.insert(streams.rows((5 if keyed else 6, "d")))
+    source.compact()
+    wanted = [(4, "c"), (5, "d")] if keyed else [(4, "c"), (5, "c"), (6, "d")]
+    assert list(chain(*streams.batches(rows))) == wanted
+    (cursor,) = streams.lake.client.list_cursors(source.table_id)
+    assert cursor.name.startswith("stream-")
+    assert cursor.version == 2  # the last batch of a run is confirmed by the first of the next one
+
+
+def test_how_much_at_a_time(streams: Streams) -> None:
+    source, keyed = streams.table(), streams.table(primary_key=["id"], buckets=2)
+    for table in (source, keyed):
+        table.insert(streams.rows((0, "first")))
+        table.insert(streams.rows(*((at, "x") for at in range(1, 7))).repartition(3))
+        table.insert(streams.rows((7, "last")))
+    files = streams.batches(streams.read(source, startingVersion=1, maxFilesPerTrigger=2), "files")
+    assert [len(batch) for batch in files] == [3, 4, 1]
+    rows = streams.batches(streams.read(source, startingVersion=1, maxRowsPerTrigger=1), "rows")
+    assert [len(batch) for batch in rows] == [1, 2, 2, 2, 1]
+    commits = streams.batches(streams.read(keyed, startingVersion=1, maxBytesPerTrigger=1), "bytes")
+    assert [len(batch) for batch in commits] == [1, 6, 1]
+    shot = streams.batches(streams.read(source, maxFilesPerTrigger=4), "snapshot")
+    assert len(shot) == 2
+    assert sum(map(len, shot)) == 8
+    for option, value in {"maxFilesPerTrigger": "0", "keepHours": "soon"}.items():
+        with pytest.raises(PySparkException, match=f"OPTION_INVALID: {option}"):
+            streams.batches(streams.read(source, **{option: value}), option)
+
+
+def test_where_it_begins(streams: Streams) -> None:
+    source = streams.table()
+    for number in range(1, 5):
+        source.insert(streams.rows((number, "x")))
+    source.tag("two", version=2)
+    times = {one.version: one.commit_time_us for one in streams.lake.client.list_versions(source.table_id)}
+    third = streams.spark.sql(f"SELECT string(timestamp_micros({times[3]}))").collect()[0][0]
+    for at, (options, ids) in enumerate(
+        [
+            ({"startingVersion": "3"}, [3, 4]),
+            ({"startingVersion": "latest"}, []),
+            ({"startingTag": "two"}, [3, 4]),
+            ({"startingTimestamp": third}, [3, 4]),
+        ]
+    ):
+        found = streams.batches(streams.read(source, **options), f"begin{at}")
+        assert [row[0] for batch in found for row in batch] == ids, options
+    source.insert(streams.rows((5, "x")))
+    assert streams.batches(streams.read(source, startingVersion="latest"), "begin1") == [[(5, "x")]]
+    with pytest.raises(PySparkException, match="OPTION_INVALID: a stream begins at a version, a time or a tag"):
+        streams.batches(streams.read(source, startingVersion=1, startingTag="two"), "both")
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_commits_that_did_more_than_add_rows(streams: Streams, keyed: bool) -> None:
+    source = streams.table(primary_key=["id"] if keyed else [])
+    source.insert(streams.rows((1, "a"), (2, "a")))
+    source.delete("id = 1")
+    source.insert(streams.rows((3, "c")))
+    rows = streams.read(source, startingVersion=1)
+    with pytest.raises(PySparkException, match=r"STREAM_SEES_CHANGES: .*version 2 \(DELETE\) did more than add rows"):
+        streams.batches(rows)
+    passed = streams.batches(streams.read(source, startingVersion=1, skipChangeCommits="true"), "passed")
+    assert list(chain(*passed)) == [(1, "a"), (2, "a"), (3, "c")]
+    source.overwrite(streams.rows((2, "b"), (3, "c")))
+    feed = streams.read(source, startingVersion=2, readChangeFeed="true")
+    assert feed.columns[-3:] == ["_change_type", "_commit_version", "_commit_time"]
+    found = streams.batches(feed, "feed")
+    assert sorted(chain(*found), key=repr) == shown(source.changes(since=1, mode="log"))
+    whole = chain(*streams.batches(streams.read(source, readChangeFeed="true"), "whole"))
+    assert [one[2:4] for one in whole] == [("insert", 4), ("insert", 4)]
+    named = streams.spark.readStream.option("startingVersion", 3).changes(f"{streams.catalog}.{source.name}")
+    assert named.columns[-1] == "_commit_timestamp"
+    found = streams.batches(named, "named")
+    assert sorted(chain(*found), key=repr) == shown(source.changes(since=2, mode="log"))
+
+
+def test_columns_that_change(streams: Streams) -> None:
+    source = streams.table()
+    source.insert(streams.rows((1, "a")))
+    stale = streams.read(source)
+    assert streams.batches(stale) == [[(1, "a")]]
+    source.add_columns("w int")
+    source.insert(streams.rows((2, "b")))
+    with pytest.raises(PySparkException, match="STREAM_SCHEMA_CHANGED"):
+        streams.batches(stale)
+    assert streams.batches(streams.read(source)) == [[(2, "b", None)]]
+
+
+def test_a_checkpoint_belongs_to_one_table(streams: Streams) -> None:
+    source, other = streams.table(), streams.table()
+    for table in (source, other):
+        table.insert(streams.rows((1, "a")))
+    assert streams.batches(streams.read(source)) == [[(1, "a")]]
+    with pytest.raises(PySparkException, match="CHECKPOINT_INVALID"):
+        streams.batches(streams.read(other))
+
+
+def test_a_checkpoint_that_nobody_asked_for_leaves_no_cursor(streams: Streams) -> None:
+    source = streams.table()
+    source.insert(streams.rows((1, "a")))
+    query = streams.read(source).writeStream.foreachBatch(lambda batch, _: None).start()
+    query.processAllAvailable()
+    assert list(streams.lake.client.list_cursors(source.table_id))
+    query.stop()
+    assert not list(streams.lake.client.list_cursors(source.table_id))
+
+
+def test_an_idle_query_asks_for_the_head_alone(spark: SparkSession, tmp_path: Path) -> None:
+    metrics = free_address()
+    flags = ("--metrics-listen", metrics)
+    with (
+        service(tmp_path / "db", *flags) as (server, _),
+        connect(f"laketx://{server.address}", spark, warehouse=str(tmp_path / "files")) as lake,
+    ):
+        source = lake.create_table("source", "id bigint")
+        source.insert(spark.range(3))
+        rows = spark.readStream.table(f"{catalog_of(lake)}.source")
+        query = rows.writeStream.foreachBatch(lambda _batch, _number: None).start()
+        query.processAllAvailable()
+        before, began = calls(metrics), time.monotonic()
+        time.sleep(1.0)
+        after, took_s = calls(metrics), time.monotonic() - began
+        query.stop()
+    asked = {name: count - before.get(name, 0) for name, count in after.items() if count != before.get(name, 0)}
+    assert 1 <= asked.pop("ResolveVersion") <= took_s / 0.2 + 2
+    assert not {"PlanChanges", "PlanScan", "GetTable", "AdvanceCursor"} & asked.keys(), asked
+
+
+def calls(metrics: str) -> dict[str, float]:
+    """How often each method was called."""
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=WAIT_S) as answer:
+        lines = answer.read().decode().splitlines()
+    found = [
+        re.fullmatch(r'laketx_call_seconds_count\{method="/laketx.v1.\w+/(\w+)"\} ([0-9.e+]+)', line) for line in lines
+    ]
+    return {one[1]: float(one[2]) for one in found if one}

@@ -1,0 +1,244 @@
+package io.laketx.spark.changes;
+
+import io.laketx.spark.changes.BucketChanges.Step;
+import io.laketx.spark.read.LakePartition;
+import io.laketx.spark.read.LakeReader;
+import io.laketx.spark.read.RowIds;
+import io.laketx.spark.read.Shape;
+import io.laketx.spark.read.Unit;
+import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * The changes of one bucket: its rows before the range are kept by their key or id, each commit is held against them, and
+ * they become the rows after it. Rows that no commit of the range touches are not kept.
+ */
+final class BucketReader implements PartitionReader<InternalRow> {
+  private static final int TOMBSTONE = 1;
+
+  private final ChangesPartition.OfBucket task;
+  private final boolean isKeyed;
+  private final StructType columns;
+  private final UnsafeProjection toValues;
+  private final DataType[] keyTypes;
+  private final UnsafeProjection toKey;
+  private final GenericInternalRow keyParts;
+  private final Deque<Step> steps;
+  private final Deque<Change> ready = new ArrayDeque<>();
+  private final Map<Object, Net> nets = new LinkedHashMap<>();
+  private final GenericInternalRow given;
+  private RowIds wanted;
+  private Map<Object, UnsafeRow> current;
+  private Map<Object, UnsafeRow> after;
+  private Set<Object> images;
+  private Step step;
+  private LakeReader open;
+  private boolean isDone;
+
+  BucketReader(ChangesPartition.OfBucket task) {
+    this.task = task;
+    columns = task.columns();
+    isKeyed = task.key().length > 0;
+    DataType[] types = new DataType[columns.length()];
+    for (int at = 0; at < types.length; at++) types[at] = columns.apply(at).dataType();
+    toValues = UnsafeProjection.create(types);
+    keyTypes = new DataType[task.key().length];
+    for (int at = 0; at < keyTypes.length; at++) keyTypes[at] = types[task.key()[at]];
+    toKey = isKeyed ? UnsafeProjection.create(keyTypes) : null;
+    keyParts = new GenericInternalRow(keyTypes.length);
+    steps = new ArrayDeque<>(task.bucket().steps());
+    given = new GenericInternalRow(task.given().length);
+  }
+
+  /** A row that is given. */
+  private record Change(UTF8String type, UnsafeRow row, long version, long timeUs) {}
+
+  /** What a row was before the first commit that changed it, and the last one. */
+  private static final class Net {
+    final UnsafeRow first;
+    Step last;
+
+    Net(UnsafeRow first) {
+      this.first = first;
+    }
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    while (ready.isEmpty()) {
+      if (isDone) return false;
+      advance();
+    }
+    Change change = ready.poll();
+    for (int at = 0; at < task.given().length; at++) {
+      int from = task.given()[at];
+      Object value =
+          switch (from) {
+            case ChangesPartition.OfBucket.TYPE -> change.type;
+            case ChangesPartition.OfBucket.VERSION -> change.version;
+            case ChangesPartition.OfBucket.TIME -> change.timeUs;
+            default -> change.row.isNullAt(from) ? null : change.row.get(from, columns.apply(from).dataType());
+          };
+      given.update(at, value);
+    }
+    return true;
+  }
+
+  @Override
+  public InternalRow get() {
+    return given;
+  }
+
+  @Override
+  public void close() throws IOException {
+    if (open != null) open.close();
+    open = null;
+  }
+
+  // -- commits
+
+  private void advance() throws IOException {
+    if (current == null) current = before();
+    if (step == null) {
+      step = steps.poll();
+      if (step == null) finish();
+      else begin();
+    } else if (open.next()) {
+      take(open.get());
+    } else {
+      close();
+      end();
+      step = null;
+    }
+  }
+
+  private void begin() {
+    open = reader(task.shapes(), step.rows());
+    after = step.resets() ? new HashMap<>() : null;
+    images = step.gone() == null ? null : new HashSet<>();
+  }
+
+  private void take(ColumnarBatch batch) {
+    Iterator<InternalRow> rows = batch.rowIterator();
+    int beside = columns.length();
+    while (rows.hasNext()) {
+      InternalRow row = rows.next();
+      Object key = keyOf(row, task.key());
+      boolean isGone = isKeyed && !row.isNullAt(beside) && row.getInt(beside) == TOMBSTONE;
+      UnsafeRow image = isGone ? null : toValues.apply(row).copy();
+      if (after != null) {
+        compare(key, current.remove(key), image);
+        after.put(key, image);
+        continue;
+      }
+      compare(key, current.get(key), image);
+      if (images != null) images.add(key);
+      if (image == null) current.remove(key);
+      else if (keeps(key)) current.put(key, image);
+    }
+  }
+
+  private void end() {
+    if (after != null) {
+      current.forEach((key, row) -> compare(key, row, null));
+      current = after;
+    } else if (images != null) {
+      RowIds.read(step.gone()).forEach(id -> {
+        if (!images.contains(id)) compare(id, current.remove(id), null);
+      });
+    }
+  }
+
+  private void compare(Object key, UnsafeRow before, UnsafeRow image) {
+    if (!Rows.differ(before, image, columns)) return;
+    if (task.mode() == ChangesMode.LOG || !keeps(key)) {
+      emit(before, image, step);
+      return;
+    }
+    nets.computeIfAbsent(key, none -> new Net(before)).last = step;
+  }
+
+  /** Whether the range may touch the row once more. */
+  private boolean keeps(Object key) {
+    return isKeyed || task.bucket().isWhole() || wanted.contains((Long) key);
+  }
+
+  private void emit(UnsafeRow before, UnsafeRow image, Step by) {
+    if (before != null && task.mode() != ChangesMode.LATEST) add(image == null ? ChangeColumns.DELETE : ChangeColumns.PREIMAGE, before, by);
+    if (image != null) add(before == null ? ChangeColumns.INSERT : ChangeColumns.POSTIMAGE, image, by);
+  }
+
+  private void add(UTF8String type, UnsafeRow row, Step by) {
+    ready.add(new Change(type, row, by.version(), by.timeUs()));
+  }
+
+  private void finish() {
+    nets.forEach(
+        (key, net) -> {
+          UnsafeRow image = current.get(key);
+          if (Rows.differ(net.first, image, columns)) emit(net.first, image, net.last);
+        });
+    isDone = true;
+  }
+
+  // -- rows before the range
+
+  private Map<Object, UnsafeRow> before() throws IOException {
+    BucketChanges bucket = task.bucket();
+    if (bucket.wanted() != null) wanted = RowIds.read(bucket.wanted());
+    Set<Object> keys = isKeyed && !bucket.isWhole() ? keysOfRange() : null;
+    Map<Object, UnsafeRow> found = new HashMap<>();
+    try (LakeReader reader = reader(task.shapes(), bucket.before())) {
+      while (reader.next()) {
+        Iterator<InternalRow> rows = reader.get().rowIterator();
+        while (rows.hasNext()) {
+          InternalRow row = rows.next();
+          Object key = keyOf(row, task.key());
+          boolean matters = keys != null ? keys.contains(key) : bucket.isWhole() || wanted.contains((Long) key);
+          if (matters) found.put(key, toValues.apply(row).copy());
+        }
+      }
+    }
+    return found;
+  }
+
+  private Set<Object> keysOfRange() throws IOException {
+    int[] places = new int[keyTypes.length];
+    for (int at = 0; at < places.length; at++) places[at] = at;
+    Set<Object> found = new HashSet<>();
+    try (LakeReader reader = reader(task.keyShapes(), task.bucket().keys())) {
+      while (reader.next()) {
+        Iterator<InternalRow> rows = reader.get().rowIterator();
+        while (rows.hasNext()) found.add(keyOf(rows.next(), places));
+      }
+    }
+    return found;
+  }
+
+  private Object keyOf(InternalRow row, int[] places) {
+    if (!isKeyed) return row.getLong(columns.length());
+    for (int at = 0; at < places.length; at++) keyParts.update(at, row.get(places[at], keyTypes[at]));
+    return toKey.apply(keyParts).copy();
+  }
+
+  private static LakeReader reader(Shape[] shapes, List<Unit> units) {
+    return new LakeReader(shapes, new LakePartition(units));
+  }
+}
