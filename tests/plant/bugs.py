@@ -324,4 +324,19 @@ BUGS = (
         (("return isPart() && asked == version ? files : 0;", "return isSnapshot && asked == version ? files : 0;"),),
         spark=("tests/spark/test_sql_stream_sources.py", "-k", "how_much"),
     ),
+    Bug(
+        "a stream keeps nothing of what it has not read",
+        CATALOG + "changes/StreamMark.java",
+        (
+            ("    advance(Math.max(version, kept));\n", "    end();\n"),
+            ("if (!isTemporary || cursor == null)", "if (cursor == null)"),
+        ),
+        spark=("tests/spark/test_stream_kills.py", "-k", "once"),
+    ),
+    Bug(
+        "a batch that Spark repeats is committed again",
+        CATALOG + "write/StreamedWrite.java",
+        (("            .addAppVersions(app)\n            .setPrincipal", "            .setPrincipal"),),
+        spark=("tests/spark/test_sql_stream_sinks.py", "-k", "repeats"),
+    ),
 )

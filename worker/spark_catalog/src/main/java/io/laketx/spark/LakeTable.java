@@ -39,6 +39,7 @@ public final class LakeTable
           TableCapability.BATCH_READ,
           TableCapability.MICRO_BATCH_READ,
           TableCapability.BATCH_WRITE,
+          TableCapability.STREAMING_WRITE,
           TableCapability.TRUNCATE,
           TableCapability.OVERWRITE_BY_FILTER,
           TableCapability.OVERWRITE_DYNAMIC);
@@ -126,7 +127,7 @@ public final class LakeTable
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new LakeWriteBuilder(snapshot);
+    return LakeWriteBuilder.of(snapshot, info);
   }
 
   @Override

@@ -17,9 +17,11 @@ import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 
 /** Rows that come in, beside what is there or instead of it: one transaction. */
 final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
@@ -27,10 +29,12 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final Operation operation;
   private final Scope scope;
   private final Spread spread;
+  private final LogicalWriteInfo info;
   private WriteTransaction txn;
 
   /** `scope` is null where nothing is overwritten. */
-  LakeWrite(Snapshot snapshot, Operation operation, Scope scope) {
+  LakeWrite(Snapshot snapshot, Operation operation, Scope scope, LogicalWriteInfo info) {
+    this.info = info;
     this.snapshot = snapshot;
     this.operation = operation;
     this.scope = scope;
@@ -40,6 +44,18 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   @Override
   public BatchWrite toBatch() {
     return this;
+  }
+
+  /** A query may run for months: it writes under the columns that it began with, and holds no version of the table. */
+  @Override
+  public StreamingWrite toStreaming() {
+    int[] places = PlacedRow.places(snapshot.meta(), info.schema());
+    snapshot.letGo();
+    return new StreamedWrite(snapshot, scope != null, spread, info.queryId(), places);
+  }
+
+  static DataWriter<InternalRow> writer(Staging staging, int partition, long task, boolean isOneBucket) {
+    return new Rows(new RowFiles(staging, partition, task, isOneBucket), staging.isKeyed());
   }
 
   @Override
@@ -99,7 +115,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private record Factory(Staging staging, boolean isOneBucket) implements DataWriterFactory {
     @Override
     public DataWriter<InternalRow> createWriter(int partition, long task) {
-      return new Rows(new RowFiles(staging, partition, task, isOneBucket), staging.isKeyed());
+      return LakeWrite.writer(staging, partition, task, isOneBucket);
     }
   }
 

@@ -18,18 +18,33 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.And;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 
 /** INSERT INTO and INSERT OVERWRITE: of the whole table, of one partition, or of those that the rows belong to. */
-public final class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOverwrite {
+public class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final Snapshot snapshot;
+  private final LogicalWriteInfo info;
   private Scope scope;
 
-  public LakeWriteBuilder(Snapshot snapshot) {
+  private LakeWriteBuilder(Snapshot snapshot, LogicalWriteInfo info) {
     this.snapshot = snapshot;
+    this.info = info;
+  }
+
+  public static LakeWriteBuilder of(Snapshot snapshot, LogicalWriteInfo info) {
+    return snapshot.isKeyed() ? new OfKeyed(snapshot, info) : new LakeWriteBuilder(snapshot, info);
+  }
+
+  /** A table with a key takes streams in update mode: what is put in takes the place of older images. */
+  private static final class OfKeyed extends LakeWriteBuilder implements SupportsStreamingUpdateAsAppend {
+    OfKeyed(Snapshot snapshot, LogicalWriteInfo info) {
+      super(snapshot, info);
+    }
   }
 
   @Override
@@ -109,6 +124,6 @@ public final class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDyna
 
   @Override
   public Write build() {
-    return new LakeWrite(snapshot, scope == null ? Operation.OPERATION_INSERT : Operation.OPERATION_OVERWRITE, scope);
+    return new LakeWrite(snapshot, scope == null ? Operation.OPERATION_INSERT : Operation.OPERATION_OVERWRITE, scope, info);
   }
 }

@@ -18,6 +18,7 @@ import io.laketx.v1.Operation;
 import io.laketx.v1.RegisterFilesRequest;
 import io.laketx.v1.RegisterFilesResponse;
 import io.laketx.v1.RenewTransactionRequest;
+import io.laketx.v1.TableCommit;
 import io.laketx.v1.TableIntent;
 import io.laketx.v1.TransactionServiceGrpc;
 import java.io.IOException;
@@ -84,11 +85,15 @@ final class WriteTransaction {
 
   /** The table's folder, which ends without a slash. */
   String tableFolder() {
+    return folderOf(snapshot);
+  }
+
+  static String folderOf(Snapshot snapshot) {
     String within = snapshot.pathOf("x");
     return within.substring(0, within.length() - 2);
   }
 
-  void commit(List<DataFile> files, List<DeleteSet> deleteSets, Change.Builder change) {
+  TableCommit commit(List<DataFile> files, List<DeleteSet> deleteSets, Change.Builder change) {
     if (!files.isEmpty() || !deleteSets.isEmpty()) register(files, deleteSets);
     CommitTransactionRequest request =
         CommitTransactionRequest.newBuilder()
@@ -105,6 +110,7 @@ final class WriteTransaction {
     if (answer.hasConflict()) throw Conflicts.of(answer.getConflict(), snapshot.meta().getName());
     mayHaveCommitted = true;
     heartbeat.cancel(false);
+    return answer.getCommitted().getTables(0);
   }
 
   /** Ends it without effect and removes what it wrote; leaves it alone where it may have committed. */

@@ -1,0 +1,153 @@
+package io.laketx.spark.write;
+
+import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.service.Ids;
+import io.laketx.spark.service.LakeException;
+import io.laketx.v1.AppVersion;
+import io.laketx.v1.AppendRequest;
+import io.laketx.v1.AppendResponse;
+import io.laketx.v1.Change;
+import io.laketx.v1.DataFile;
+import io.laketx.v1.FileKind;
+import io.laketx.v1.Operation;
+import io.laketx.v1.Scope;
+import io.laketx.v1.TableCommit;
+import java.io.IOException;
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * A batch of a streaming query. The table remembers the query's last batch with the commit, so that a batch that comes
+ * again, after a crash or a lost answer, changes nothing.
+ *
+ * <p>Rows that are added are appended in one call, which loses no race; in complete mode a transaction replaces the table.
+ */
+final class StreamedWrite implements StreamingWrite {
+  private static final Logger LOG = LoggerFactory.getLogger(StreamedWrite.class);
+  private static final String APP = "spark-stream-";
+
+  private final Snapshot snapshot;
+  private final boolean replaces;
+  private final Spread spread;
+  private final String queryId;
+  private final int[] places;
+  private String txnId;
+  private WriteTransaction txn;
+  private boolean mayBeCommitted;
+
+  /** `places`: where the query has each column of the table; null: in the same places. */
+  StreamedWrite(Snapshot snapshot, boolean replaces, Spread spread, String queryId, int[] places) {
+    this.snapshot = snapshot;
+    this.replaces = replaces;
+    this.spread = spread;
+    this.queryId = queryId;
+    this.places = places;
+  }
+
+  @Override
+  public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
+    txn = replaces ? WriteTransaction.begin(snapshot, Operation.OPERATION_OVERWRITE, false) : null;
+    txnId = replaces ? txn.id() : Ids.uuid7();
+    FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
+    if (snapshot.isKeyed()) kind = replaces ? FileKind.FILE_KIND_BASE : FileKind.FILE_KIND_DELTA;
+    Staging staging = new Staging(snapshot.meta(), WriteTransaction.folderOf(snapshot), txnId, kind, false);
+    return new Factory(staging, spread.isOneBucket(), places);
+  }
+
+  @Override
+  public void commit(long batchId, WriterCommitMessage[] messages) {
+    List<DataFile> files = Arrived.of(messages).files();
+    AppVersion app = AppVersion.newBuilder().setAppId(APP + queryId).setVersion(batchId).build();
+    TableCommit done;
+    if (replaces) {
+      Change.Builder change = Change.newBuilder().setScope(Scope.newBuilder().setAll(true)).addAppVersions(app);
+      done = txn.commit(files, List.of(), change);
+    } else {
+      if (files.isEmpty()) return;
+      done = append(files, app);
+    }
+    if (done.getAlreadyApplied()) removeFiles();
+  }
+
+  private TableCommit append(List<DataFile> files, AppVersion app) {
+    AppendRequest request =
+        AppendRequest.newBuilder()
+            .setTxnId(txnId)
+            .setTableId(snapshot.tableId())
+            .setSchemaVersion(snapshot.meta().getSchemaVersion())
+            .addAllFiles(files)
+            .addAppVersions(app)
+            .setPrincipal(snapshot.service().principal())
+            .build();
+    mayBeCommitted = true;
+    AppendResponse answer = snapshot.service().ask(stubs -> stubs.transactions().append(request));
+    if (answer.hasConflict()) {
+      removeFiles();
+      throw LakeException.invalid(
+          "STREAM_SCHEMA_CHANGED",
+          snapshot.meta().getName() + ": the table's columns or settings changed since the query began: start the query "
+              + "again, it goes on with this batch");
+    }
+    return answer.getCommitted().getTables(0);
+  }
+
+  @Override
+  public void abort(long batchId, WriterCommitMessage[] messages) {
+    if (txn != null) txn.abort();
+    else if (txnId != null && !mayBeCommitted) removeFiles(); // else the sweep finds out
+  }
+
+  private void removeFiles() {
+    try {
+      ParquetOut.removeFolder(WriteTransaction.folderOf(snapshot) + "/" + txnId);
+    } catch (IOException error) {
+      LOG.debug("the files of a batch are left to the sweep: {}", error.getMessage());
+    }
+  }
+
+  private record Factory(Staging staging, boolean isOneBucket, int[] places) implements StreamingDataWriterFactory {
+    @Override
+    public DataWriter<InternalRow> createWriter(int partition, long task, long batchId) {
+      DataWriter<InternalRow> rows = LakeWrite.writer(staging, partition, task, isOneBucket);
+      return places == null ? rows : new Placed(rows, staging, places);
+    }
+  }
+
+  /** Rows of the query as rows of the table. */
+  private static final class Placed implements DataWriter<InternalRow> {
+    private final DataWriter<InternalRow> rows;
+    private final PlacedRow placed;
+
+    Placed(DataWriter<InternalRow> rows, Staging staging, int[] places) {
+      this.rows = rows;
+      placed = new PlacedRow(staging.types(), places);
+    }
+
+    @Override
+    public void write(InternalRow row) throws IOException {
+      rows.write(placed.of(row));
+    }
+
+    @Override
+    public WriterCommitMessage commit() throws IOException {
+      return rows.commit();
+    }
+
+    @Override
+    public void abort() throws IOException {
+      rows.abort();
+    }
+
+    @Override
+    public void close() throws IOException {
+      rows.close();
+    }
+  }
+}
