@@ -61,7 +61,7 @@ def test_how_much_at_a_time(streams: Streams) -> None:
     shot = streams.batches(streams.read(source, maxFilesPerTrigger=4), "snapshot")
     assert len(shot) == 2
     assert sum(map(len, shot)) == 8
-    for option, value in {"maxFilesPerTrigger": "0", "keepHours": "soon"}.items():
+    for option, value in {"maxFilesPerTrigger": "0", "keepHours": "soon", "endingVersion": "2"}.items():
         with pytest.raises(PySparkException, match=f"OPTION_INVALID: {option}"):
             streams.batches(streams.read(source, **{option: value}), option)
 
@@ -111,6 +111,12 @@ def test_commits_that_did_more_than_add_rows(streams: Streams, keyed: bool) -> N
     assert named.columns[-1] == "_commit_timestamp"
     found = streams.batches(named, "named")
     assert sorted(chain(*found), key=repr) == shown(source.changes(since=2, mode="log"))
+    for mode in ({"mode": "latest"}, {"deduplicationMode": "netChanges"}):
+        reader = streams.spark.readStream.options(**mode)
+        name = f"{streams.catalog}.{source.name}"
+        rows = reader.table(f"{name}.changes") if "mode" in mode else reader.changes(name)
+        with pytest.raises(PySparkException, match="OPTION_INVALID: a stream gives each change"):
+            streams.batches(rows, next(iter(mode)))
 
 
 def test_columns_that_change(streams: Streams) -> None:

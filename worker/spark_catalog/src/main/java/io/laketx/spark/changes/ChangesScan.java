@@ -76,6 +76,10 @@ final class ChangesScan implements Scan, Batch {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    if (mode != ChangesMode.LOG) {
+      throw LakeException.invalid(
+          "OPTION_INVALID", "a stream gives each change, in mode log: leave out mode and deduplicationMode");
+    }
     return TableStream.ofChanges(name, table, columns, required, options, checkpoint);
   }
 

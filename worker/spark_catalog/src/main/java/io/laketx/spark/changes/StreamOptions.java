@@ -3,6 +3,7 @@ package io.laketx.spark.changes;
 import io.laketx.spark.changes.Range.Looker;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.ResolveVersionRequest;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -27,6 +28,11 @@ final class StreamOptions {
 
   StreamOptions(CaseInsensitiveStringMap options) {
     this.options = options;
+    for (String end : List.of(Range.ENDING_VERSION, Range.ENDING_TIMESTAMP)) {
+      if (options.containsKey(end)) {
+        throw LakeException.invalid("OPTION_INVALID", end + ": a stream has no end, leave it out");
+      }
+    }
     filesMax = atLeastOne("maxFilesPerTrigger", Long.MAX_VALUE);
     rowsMax = atLeastOne("maxRowsPerTrigger", Long.MAX_VALUE);
     bytesMax = atLeastOne("maxBytesPerTrigger", Long.MAX_VALUE);
