@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from metaservice.cli.command import command, group
-from metaservice.cli.kinds import TABLE
+from metaservice.cli.kinds import FILE, TABLE, whole
 from metaservice.cli.output import Session
 from metaservice.cli.parameters import asks, table_argument, warehouse_option
 from metaservice.cli.plugins import later
@@ -73,6 +73,27 @@ def run_spark_jar(session: Session, **options: object) -> object:
     return later("worker.files.spark_settings", "run_spark_jar", extra="spark")(session, **options)
 
 
+@command("sql")
+@click.option("-e", "--execute", multiple=True, metavar="SQL", help="Run these statements and end; may be repeated.")
+@click.option("-f", "--file", type=FILE, help="Run the statements of a file and end; - is standard input.")
+@click.option("--remote", metavar="URL", default="", help="A Spark Connect server, such as sc://spark:15002.")
+@warehouse_option
+@click.option("--limit", type=whole(0, 1 << 31), help="Rows to print; 0: all (default 1000 in a table, else all).")
+@click.option("--csv", is_flag=True, help="Print rows as CSV, with a line of names.")
+@click.option("--keep-going", is_flag=True, help="Continue after a statement that fails.")
+def run_sql(session: Session, **options: object) -> object:
+    """Run Spark SQL on the tables: a prompt, or the statements of --execute, of --file or of a pipe.
+
+    laketx --folder lake sql
+    laketx --folder lake sql -e "SELECT count(*) FROM shop.orders" -o json
+    laketx --server meta:7070 sql --warehouse s3a://bucket/lake -f nightly.sql --keep-going
+    It starts a Spark session of its own, or uses the Spark Connect server of --remote, which must run with the jar
+    (`laketx spark-jar`). The tables are in the catalog `lake`, which is the current one. Rows go to stdout, times and
+    errors to stderr. The prompt completes names with Tab and keeps a history.
+    """
+    return later("worker.shell.command", "run_sql", extra="spark")(session, **options)
+
+
 @command("fsck")
 @table_argument
 @warehouse_option
@@ -92,4 +113,4 @@ def run_fsck(session: Session, **options: object) -> object:
     return later(FILE_JOBS, "run_fsck", extra="spark")(session, **options)
 
 
-COMMANDS: Final = (PURGE, WAREHOUSE, run_spark_jar, run_fsck)
+COMMANDS: Final = (PURGE, WAREHOUSE, run_spark_jar, run_sql, run_fsck)

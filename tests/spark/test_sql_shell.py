@@ -1,0 +1,166 @@
+"""`laketx sql`: rows in every form, and the prompt on a real terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from metaservice.cli.output import Session
+from tests.spark.processes import ROOT
+from worker.shell import rows
+
+WAIT_S = 240.0  # a Spark starts
+PROMPT = "lake>"
+ROWS = """
+    SELECT * FROM VALUES (1, NULL, '', X'00FF', array(1, NULL), named_struct('p', 1)),
+    (2, 2.50, 'a,"b"', X'', NULL, NULL) AS t (id, n, id, b, l, s)"""
+
+
+def session(form: str = "table") -> Session:
+    found = Session(lambda: 0, {})
+    found.settings.output = form
+    return found
+
+
+def test_rows_as_a_table(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rows.show(session(), spark.sql(ROWS), "table", None) == "2 rows"
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["ID", "N", "ID", "B", "L", "S"]
+    assert lines[1] == ["1", "NULL", "X'00FF'", "[1,", "null]", "{1}"]
+    assert lines[2] == ["2", "2.50", 'a,"b"', "X''", "NULL", "NULL"]
+
+
+def test_rows_as_json(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rows.show(session("json"), spark.sql(ROWS), "json", None) == "2 rows"
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first == {"id": 1, "n": None, "id_2": "", "b": "AP8=", "l": [1, None], "s": {"p": 1}}
+    assert second["id_2"] == 'a,"b"'
+
+
+def test_rows_as_csv(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rows.show(session(), spark.sql(ROWS), "csv", None) == "2 rows"
+    assert capsys.readouterr().out.splitlines() == [
+        "id,n,id,b,l,s",
+        '1,,"",X\'00FF\',"[1, null]",{1}',
+        '2,2.50,"a,""b""",X\'\',,',
+    ]
+
+
+def test_a_limit_says_that_there_is_more(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = spark.range(5).orderBy("id")
+    assert rows.show(session(), frame, "table", 3) == "the first 3 rows; --limit 0 shows all"
+    assert rows.show(session(), frame, "table", 5) == "5 rows"
+    assert rows.show(session(), frame, "csv", 1) == "1 row"
+    assert capsys.readouterr().out.split() == ["ID", *"012", "ID", *"01234", "id", "0"]
+
+
+class Terminal:
+    """A process on a terminal of its own."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", keyboard: int) -> None:
+        self.process = process
+        self._keyboard = keyboard
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._keyboard, text.encode())
+
+    def answers(self, text: str, *shown: str) -> None:
+        """What is typed at the prompt brings this."""
+        self.wait_for(PROMPT)
+        self.type(text + "\r")
+        for each in shown:
+            self.wait_for(each)
+
+    def wait_for(self, text: str) -> None:
+        until = time.monotonic() + WAIT_S
+        while text not in self.seen:
+            assert time.monotonic() < until, self.seen
+            if select.select([self._keyboard], [], [], 0.2)[0]:
+                shown = os.read(self._keyboard, 65_536).decode(errors="replace")
+                self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r", "", shown)
+        self.seen = self.seen.partition(text)[2]
+
+
+@contextmanager
+def on_a_terminal(*command: str, state: Path) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    environment = {
+        **os.environ,
+        "TERM": "xterm",
+        "COLUMNS": "120",
+        "XDG_STATE_HOME": str(state),
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+    }
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        preexec_fn=partial(os.login_tty, theirs),  # noqa: PLW1509 - Ctrl-C reaches only a process whose terminal it is
+        pass_fds=[theirs],
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_the_prompt(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    command = [sys.executable, "-m", "metaservice.cli", "--folder", str(folder), "sql"]
+    with on_a_terminal(*command, state=tmp_path / "state") as terminal:
+        terminal.answers("CREATE NAMESPACE shop; CREATE TABLE shop.orders (id BIGINT);", "done in", "done in")
+        terminal.answers("INSERT INTO shop.orders\rVALUES (41 + 1);", "done in")
+        terminal.answers("SELECT * FROM shop.nope;", "TABLE_OR_VIEW_NOT_FOUND", "shop`.`nope`")
+        terminal.wait_for(PROMPT)
+        terminal.type("SELECT * FROM shop.ord\t")
+        terminal.wait_for("ers")  # completed
+        terminal.type(";\r")
+        terminal.wait_for("42")
+        terminal.wait_for("1 row in")
+        terminal.wait_for(PROMPT)
+        terminal.type("SELECT count(*) FROM range(100000000000) WHERE id % 7 = rand();\r")
+        time.sleep(3)
+        terminal.type("\x03")
+        terminal.wait_for("cancelled")
+        terminal.answers("exit")
+        assert terminal.process.wait(WAIT_S) == 0
+    assert "INSERT INTO shop.orders" in (tmp_path / "state" / "laketx" / "sql_history").read_text(encoding="utf-8")
+
+
+def test_statements_of_a_file_in_a_pipe(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    script = tmp_path / "script.sql"
+    script.write_text("SELECT 1 AS a; SELECT * FORM t; -- goes on\nSELECT 'x' AS b;", encoding="utf-8")
+    command = [sys.executable, "-m", "metaservice.cli", "--folder", str(folder), "sql", "-f", str(script), "--csv"]
+    command += ["--keep-going"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [*command, "--keep-going"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["a", "1", "b", "x"]
+    assert "laketx: PARSE_SYNTAX_ERROR: Syntax error at or near" in done.stderr
+    assert len(done.stderr.splitlines()) == 3  # and two times
+    assert done.returncode == 1

@@ -1,0 +1,1 @@
+"""`laketx sql`: statements from options, files, pipes or a prompt, and their rows."""

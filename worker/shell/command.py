@@ -1,0 +1,163 @@
+"""`laketx sql`: where statements come from, what becomes of each, and how the command ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from metaservice.cli.failures import CommandError, Exit, usage_failure
+from metaservice.cli.output import Session, existing
+from worker.api.lake import connect
+from worker.base.spark_jar import CATALOG
+from worker.files.commands import told, warehouse_of
+from worker.shell import rows, spark
+from worker.shell.prompt import CatalogNames, new_prompt, read_statements
+from worker.shell.statements import UnendedError, split
+
+REASON: Final = re.compile(r"\[?(?P<reason>[A-Z][A-Z0-9_.]+)(?:\]|:) ?(?P<message>.*)", re.DOTALL)
+FOR_PROGRAMMERS: Final = re.compile(r" SQLSTATE: \w{5};?|\n+== SQL.*|;\n'.*|\n+JVM stacktrace:.*", re.DOTALL)
+FACT: Final = re.compile(r"\n  (\w+): +(.*)")
+EXITS: Final[Mapping[str, Exit]] = {
+    "LOST_RACE": Exit.CONFLICT,
+    "COMMIT_OUTCOME_UNKNOWN": Exit.UNKNOWN,
+    "TABLE_OR_VIEW_NOT_FOUND": Exit.NOT_FOUND,
+    "SCHEMA_NOT_FOUND": Exit.NOT_FOUND,
+}
+
+
+def run_sql(
+    session: Session,
+    execute: tuple[str, ...],
+    file: str | None,
+    remote: str,
+    warehouse: str | None,
+    limit: int | None,
+    csv: bool,
+    keep_going: bool,
+) -> Exit:
+    if csv and session.as_json:
+        raise usage_failure("--csv or -o json, not both")
+    form: rows.Form = "csv" if csv else "json" if session.as_json else "table"
+    statements = given(execute, file)
+    settings = session.settings
+    where = str(existing(settings.folder)) if settings.folder else f"laketx://{settings.server}"
+    state = state_folder(session.environment)
+    with told():
+        place = None if settings.folder and not warehouse else warehouse_of(session, warehouse)
+        running = spark.start(remote, state / "spark.log")
+        with connect(where, running, user=settings.user, warehouse=place) as lake:
+            running.catalog.setCurrentCatalog(lake.as_catalog(CATALOG))
+            shell = Shell(session, running, form, limit)
+            if statements is not None:
+                return shell.run_all(statements, keep_going=keep_going)
+            session.note(f"{settings.place}: `help` shows how, `exit` leaves; Spark logs to {state / 'spark.log'}")
+            return shell.talk(state / "sql_history")
+
+
+def given(execute: tuple[str, ...], file: str | None) -> list[str] | None:
+    """The statements of the command line, of a file (`-`: standard input) or of a pipe; None: there is a terminal."""
+    if file is None and not execute and not sys.stdin.isatty():
+        file = "-"
+    texts = list(execute)
+    if file is not None:
+        try:
+            texts.append(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(Exit.REFUSED, "FILE_UNREADABLE", str(error), {"file": file}) from error
+    if not texts:
+        return None
+    try:
+        return [statement for text in texts for statement in split(text)]
+    except UnendedError as error:
+        raise CommandError(Exit.REFUSED, "STATEMENT_UNENDED", str(error), next_step="close it") from error
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """For the history and Spark's log: nobody else may read them."""
+    folder = Path(environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "laketx"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in ("sql_history", "spark.log"):
+        os.close(os.open(folder / name, os.O_CREAT | os.O_WRONLY, 0o600))
+    return folder
+
+
+class Shell:
+    """Runs statements in a session, and prints what they answer."""
+
+    def __init__(self, session: Session, running: SparkSession, form: rows.Form, limit: int | None) -> None:
+        self._session = session
+        self._spark = running
+        self._form = form
+        self._limit = limit
+
+    def run(self, statement: str) -> None:
+        started = time.perf_counter()
+        with refusals():
+            frame = self._spark.sql(statement)
+            done = rows.show(self._session, frame, self._form, self._limit) if frame.columns else "done"
+        self._session.note(f"{done} in {time.perf_counter() - started:.2f} s")
+
+    def run_all(self, statements: Iterable[str], *, keep_going: bool) -> Exit:
+        """Ends with the first failure, or goes on and ends as the first failure would have."""
+        ended = Exit.DONE
+        for statement in statements:
+            try:
+                self.run(statement)
+            except CommandError as failure:
+                if not keep_going:
+                    raise
+                self._session.show_failure(failure)
+                ended = ended or failure.code
+        return ended
+
+    def talk(self, history: Path) -> Exit:
+        prompt = new_prompt(CatalogNames(self._spark), history)
+        for text in read_statements(prompt, self._where, self._session.note):
+            for statement in split(text):
+                try:
+                    self.run(statement)
+                except KeyboardInterrupt:
+                    spark.cancel(self._spark)
+                    self._session.note("cancelled")
+                    break
+                except CommandError as failure:
+                    self._session.show_failure(failure)
+                    break
+        return Exit.DONE
+
+    def _where(self) -> str:
+        """The current namespace."""
+        with suppress(PySparkException):
+            space = self._spark.catalog.currentDatabase()
+            return f"{CATALOG}.{space}" if space else CATALOG
+        return CATALOG
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What Spark or the service refuses, as the command line says it."""
+    try:
+        with told():
+            yield
+    except PySparkException as error:
+        raise failure_of(str(error)) from error
+
+
+def failure_of(text: str) -> CommandError:
+    """Of an error of Spark: its reason and its message, without what follows for programmers."""
+    known = REASON.match(text.lstrip())
+    reason, message = (known["reason"], known["message"]) if known else ("SPARK_FAILED", text)
+    message = FOR_PROGRAMMERS.sub("", message)
+    facts = dict(FACT.findall(message))
+    next_step = facts.pop("advice", "")
+    message = " ".join(FACT.sub("", message).split())
+    return CommandError(EXITS.get(reason, Exit.REFUSED), reason, message, facts, next_step)
