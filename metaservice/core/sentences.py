@@ -11,7 +11,7 @@ from typing import Final
 SENTENCES: Final[Mapping[str, str]] = {
     "ALREADY_ADOPTED": "another transaction has taken over these staged files: follow that transaction",
     "ALTERATION_EMPTY": "the ALTER changes nothing: name at least one change",
-    "ALTERATION_MISMATCH": "ALTER needs an alteration; other operations must not have one",
+    "ALTERATION_MISMATCH": "ALTER needs an alteration; only CUSTOM and an OVERWRITE of everything may have one too",
     "APP_ID_INVALID": "an application id has 1 to 256 characters and is given once",
     "BACKUP_EXISTS": "a file or folder exists at that path: choose another path",
     "BACKUP_FAILED": "the backup could not be written, and no part of it is valid: make room or repair the disk",

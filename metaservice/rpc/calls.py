@@ -16,7 +16,8 @@ from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import MetaError, invalid
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Change, Conflict, Entry, Operation, TableCommit
-from metaservice.rpc import answers, wire, wire_changes, wire_entries, wire_tasks
+from metaservice.core.table.replacing import replaced
+from metaservice.rpc import answers, wire, wire_catalog, wire_changes, wire_entries, wire_tasks
 from metaservice.service.commit import judging
 from metaservice.service.commit.importing import Imports
 from metaservice.service.commit.requests import Append, Begin, CommitRequest, Counts
@@ -157,14 +158,31 @@ class Calls:
         txn, same = self.decider.state.get_txn(wire.txn_id(request.txn_id)), wire.digest(request)
         if txn.commit_digest == same:
             return CommitRequest(txn.txn_id, (), (), same)  # a repeat, perhaps about a table that is gone by now
-        changes, counts = self._changes(txn, request.changes)
+        changes, counts = self._changes(txn, request.changes, self._replacements(request))
         moves = wire_changes.cursor_moves(request.cursors) if request.cursors else ()
         return CommitRequest(txn.txn_id, changes, counts, same, moves)
 
-    def _changes(self, txn: Txn, messages: Sequence[common_pb2.Change]) -> tuple[tuple[Change, ...], Counts]:
+    def _replacements(self, request: transaction_pb2.CommitTransactionRequest) -> Mapping[str, TableMeta]:
+        """The metadata of tables that the commit redefines."""
+        changed = {one.table_id for one in request.changes}
+        found: dict[str, TableMeta] = {}
+        for one in request.replacements:
+            if one.table_id not in changed or one.table_id in found:
+                raise invalid("CHANGES_MISMATCH", "a replacement belongs to one change: send one for its table")
+            before = self.meta(one.table_id)
+            found[one.table_id] = replaced(before, wire_catalog.definition(one, one.table_id))
+            found[one.table_id].check_size()
+        return found
+
+    def _changes(
+        self,
+        txn: Txn,
+        messages: Sequence[common_pb2.Change],
+        replacements: Mapping[str, TableMeta] = wire_changes.NO_REPLACEMENTS,
+    ) -> tuple[tuple[Change, ...], Counts]:
         operations = {one.table_id: one.operation for one in txn.tables.values()}
         metas = self._metas([one.table_id for one in messages])
-        changes, counts = wire_changes.changes(messages, metas, operations, txn.txn_id)
+        changes, counts = wire_changes.changes(messages, metas, operations, txn.txn_id, replacements)
         for change in changes:
             if change.adds:
                 self.imports.check(change.adds)

@@ -42,14 +42,18 @@ def alter(message: catalog_pb2.AlterTableRequest) -> Alter:
 
 
 def new_table(message: catalog_pb2.CreateTableRequest) -> TableMeta:
-    table = message.table
+    return definition(message.table, message.request_id, wire.digest(message).hex())
+
+
+def definition(table: catalog_pb2.Table, table_id: str, digest: str = "") -> TableMeta:
+    """A table as a client defines it."""
     wire.table_name(table.name)
     if table.primary_key and not 1 <= table.buckets <= limits.BUCKETS_MAX:
         raise invalid("BUCKETS_INVALID", buckets=table.buckets, most=limits.BUCKETS_MAX)
     if not table.primary_key and table.buckets:
         raise invalid("BUCKETS_INVALID", "an append table has no buckets: leave them out", buckets=table.buckets)
     bare = TableMeta(
-        table_id=wire.table_id(message.request_id),
+        table_id=wire.table_id(table_id),
         name=table.name,
         partitioning=Partitioning(()),
         primary_key=(),
@@ -61,7 +65,7 @@ def new_table(message: catalog_pb2.CreateTableRequest) -> TableMeta:
         comment=wire.text(table.comment, "comment"),
         columns=(),
         create_time_us=0,
-        digest=wire.digest(message).hex(),
+        digest=digest,
     )
     return bare.with_schema(first_schema(table))
 

@@ -15,6 +15,8 @@ from metaservice.rpc.wire_schema import schema_changes
 from metaservice.service.commit.requests import Append, Begin, Counts, Intent
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
+NO_REPLACEMENTS: Mapping[str, TableMeta] = {}
+
 
 def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, TableMeta]) -> Begin:
     identity = wire.txn_id(message.txn_id)
@@ -78,12 +80,22 @@ def append(message: transaction_pb2.AppendRequest, meta: TableMeta) -> Append:
 
 
 def changes(
-    messages: Iterable[common_pb2.Change], metas: Mapping[str, TableMeta], operations: Mapping[str, Operation], txn: str
+    messages: Iterable[common_pb2.Change],
+    metas: Mapping[str, TableMeta],
+    operations: Mapping[str, Operation],
+    txn: str,
+    replacements: Mapping[str, TableMeta] = NO_REPLACEMENTS,
 ) -> tuple[tuple[Change, ...], Counts]:
+    """`replacements` are the tables' metadata after the commit, where it redefines them."""
     found, counts = [], []
     for one in messages:
         meta = metas[one.table_id]
-        found.append(change(one, meta, txn, operations.get(meta.table_id, Operation.CUSTOM)))
+        after = replacements.get(meta.table_id)
+        found.append(change(one, after or meta, txn, operations.get(meta.table_id, Operation.CUSTOM)))
+        if after is not None:
+            if found[-1].alteration is not None:
+                raise invalid("ALTERATION_MISMATCH", "the change has an alteration and a replacement: send one of them")
+            found[-1].alteration = Alteration(replacement=after)
         counts.append(
             (
                 one.registered_files if one.HasField("registered_files") else None,

@@ -3,7 +3,7 @@
 import base64
 import shutil
 from collections.abc import Callable, Iterator
-from itertools import count, product
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from metaservice.client import (
     GoneError,
     InvalidError,
     MetaClient,
-    MetaServiceError,
     NotFoundError,
     StaleError,
     add_column,
@@ -31,9 +30,8 @@ from metaservice.client import (
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 from tests.fixtures.make_data import FIXTURES
+from tests.integration.order_tables import column, fresh, ids, live, orders, raises
 from tests.integration.service import Service, Stubs, data_file, service
-
-numbers = count()
 
 
 @pytest.fixture(scope="module")
@@ -55,37 +53,10 @@ def stubs(served: tuple[Service, Stubs, MetaClient]) -> Stubs:
     return served[1]
 
 
-def fresh(word: str = "t") -> str:
-    return f"{word}{next(numbers)}"
-
-
-def column(name: str, kind: str, *, nullable: bool = True) -> catalog_pb2.Column:
-    return catalog_pb2.Column(name=name, type=kind, nullable=nullable)
-
-
-def orders(name: str, *more: catalog_pb2.Column, **settings: str) -> catalog_pb2.Table:
-    columns = [column("id", "bigint", nullable=False), column("day", "string"), *more]
-    return catalog_pb2.Table(name=name, columns=columns, partition_columns=["day"], properties=settings)
-
-
-def ids(table: catalog_pb2.Table) -> dict[str, int]:
-    found = {one.name: one.column_id for one in table.columns}
-    return found | {f"{one.name}.{below.path}": below.field_id for one in table.columns for below in one.nested}
-
-
 def append(client: MetaClient, table_id: str, schema_version: int = 0) -> str:
     txn_id = uuid7()
     client.append(table_id, [data_file(txn_id)], txn_id=txn_id, schema_version=schema_version)
     return f"{txn_id}/f"
-
-
-def live(stubs: Stubs, table_id: str, version: int | None = None) -> dict[str, int]:
-    """Paths with the schema version that each was written under."""
-    return {one.file.path: one.file.schema_version for one in stubs.list_files(table_id, version)}
-
-
-def raises(kind: type[MetaServiceError], reason: str) -> "pytest.RaisesExc[MetaServiceError]":
-    return pytest.RaisesExc(kind, check=lambda error: error.reason == reason)
 
 
 # -- namespaces --------------------------------------------------------------------------------------------------

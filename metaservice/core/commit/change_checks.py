@@ -42,8 +42,7 @@ def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
         raise invalid("SCOPE_MISMATCH", operation=operation.name)
     if bool(change.groups) != (operation in COMPACTIONS):
         raise invalid("GROUPS_MISMATCH", operation=operation.name)
-    replaces = change.alteration is not None and change.alteration.replacement is not None
-    if (operation is Operation.ALTER) != (change.alteration is not None) and not custom and not replaces:
+    if not custom and not _may_alter(change):
         raise invalid("ALTERATION_MISMATCH", operation=operation.name)
     if operation in (Operation.TRUNCATE, Operation.RESTORE, Operation.ALTER) and change.adds:
         raise invalid("FILES_NOT_ALLOWED", operation=operation.name)
@@ -53,6 +52,15 @@ def check_change(change: Change, meta: TableMeta, snapshots: Snapshots) -> None:
     check_key_sets(change, meta)
     _check_refs(change, snapshots)
     _check_groups(change, meta, snapshots)
+
+
+def _may_alter(change: Change) -> bool:
+    """Whether the change may have, or lack, its alteration. An overwrite of everything may come with one."""
+    alteration, scope = change.alteration, change.scope
+    if alteration is not None and change.operation is Operation.OVERWRITE:
+        return scope is not None and scope.partitions is None
+    redefines = alteration is not None and alteration.replacement is not None
+    return (change.operation is Operation.ALTER) == (alteration is not None) and not redefines
 
 
 def _check_adds(change: Change, meta: TableMeta) -> None:

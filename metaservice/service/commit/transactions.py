@@ -37,6 +37,7 @@ from metaservice.core.table.model import (
     TableCommit,
 )
 from metaservice.service.commit.adopting import adopt, check_staged
+from metaservice.service.commit.dropping import forget_table, forget_unborn
 from metaservice.service.commit.judging import check_cost, judge_commit, look
 from metaservice.service.commit.new_files import give_row_ids, refuse_live
 from metaservice.service.commit.outcomes import Outcomes, nothing_new
@@ -412,12 +413,14 @@ class Transactions:
         txn.abort_reason = reason
         self._state.drop_staged(txn)
         self._state.put_txn(txn)
+        forget_unborn(self._state, txn, self._clocks.now_us())
 
-    def end_for_drop(self, table_id: str) -> int:
-        """Ends the open transactions of a dropped table."""
-        ended = [txn for txn in self._state.open.values() if table_id in txn.tables]
+    def drop_table(self, table: TableState) -> int:
+        """Drops a table; returns the number of its open transactions, which end."""
+        ended = [txn for txn in self._state.open.values() if table.meta.table_id in txn.tables]
         for txn in ended:
             self._end(txn, TxnEvent.ABORT, "TABLE_DROPPED")
+        forget_table(self._state, table, self._clocks.now_us())
         return len(ended)
 
     def tick(self) -> None:

@@ -9,11 +9,10 @@ from metaservice.core import limits
 from metaservice.core.clock import next_commit_time
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.table.key_scope import check_key_scope, key_scope
+from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
-from metaservice.core.table.properties import KEY_SCOPE
-from metaservice.core.table.schema import replace_schema
+from metaservice.core.table.replacing import replaced
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
 from metaservice.service.commit.transactions import Transactions
@@ -191,14 +190,7 @@ class Catalog:
         table = state.get_table(table_id)
         if validate_only:
             return sum(table_id in txn.tables for txn in state.open.values())
-        state.batch.delete(keys.name_key(table.meta.name))
-        drop_us = max(self._clocks.now_us(), state.newest_us)  # a clock that went back shortens no retention
-        state.batch.put(keys.dropped_key(table.raw_id), keys.encode_version(drop_us))
-        ended = self._transactions.end_for_drop(table_id)
-        del state.names[table.meta.name]
-        del state.tables[table_id]
-        state.changed.add(table_id)
-        return ended
+        return self._transactions.drop_table(table)
 
     def undrop(self, table_id: str) -> TableView:
         """Brings back a table with its history under its name; a live table is returned as it is."""
@@ -242,31 +234,3 @@ class Catalog:
                 ErrorKind.GONE, "RETENTION_OVER", "nothing is left of the table: create it again", table_id=table_id
             )
         return dropped
-
-
-def replaced(before: TableMeta, wanted: TableMeta) -> TableMeta:
-    """The table's metadata under a new definition: id, name and history stay."""
-    if before.buckets != wanted.buckets:
-        raise MetaError(
-            ErrorKind.BLOCKED,
-            "REPLACE_CHANGES_LAYOUT",
-            "the number of buckets can't change: drop the table and create it again",
-            buckets=before.buckets,
-        )
-    scope = key_scope(before.primary_key, before.partitioning.names, before.properties)
-    if wanted.properties.get(KEY_SCOPE, scope) != scope:
-        raise MetaError(
-            ErrorKind.BLOCKED,
-            "REPLACE_CHANGES_LAYOUT",
-            "the key's scope can't change: drop the table and create it again",
-            key_scope=scope,
-        )
-    kept = {name: value for name, value in before.properties.items() if name == KEY_SCOPE}
-    settings = replace(
-        before,
-        profile=wanted.profile,
-        properties={**wanted.properties, **kept},
-        features=wanted.features,
-        comment=wanted.comment,
-    )
-    return settings.with_schema(replace_schema(before.schema, wanted.schema))

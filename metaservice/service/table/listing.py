@@ -12,6 +12,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.properties import integer_property
 from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.naming import is_unborn
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
 from metaservice.store.port import StoreCursor, prefix_end
@@ -45,7 +46,8 @@ class Tables:
         """
         state = self._decider.state
         prefix = f"{state.namespaces.as_written(namespace) or namespace}." if namespace else ""
-        names = nsmallest(count, (name for name in state.views.names() if name > after and name.startswith(prefix)))
+        shown = (name for name in state.views.names() if name > after and name.startswith(prefix))
+        names = nsmallest(count, (name for name in shown if not is_unborn(name)))
         found = [(name, state.views.find_by_name(name)) for name in names]
         live = [(name, table) for name, table in found if table is not None]
         return live, names[-1] if len(names) == count else ""

@@ -1529,7 +1529,7 @@ class Change(_message.Message):
 
     @_builtins.property
     def alteration(self) -> Global___Alteration:
-        """A metadata change; ALTER and CUSTOM only."""
+        """A metadata change; ALTER, CUSTOM and an OVERWRITE of everything only."""
 
     @_builtins.property
     def key_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeySet]:

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.rpc import status_pb2 as _status_pb2
+from protos.laketx.v1 import catalog_pb2 as _catalog_pb2
 from protos.laketx.v1 import common_pb2 as _common_pb2
 from protos.laketx.v1 import maintenance_pb2 as _maintenance_pb2
 import builtins as _builtins
@@ -319,6 +320,7 @@ class CommitTransactionRequest(_message.Message):
     TXN_ID_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     CURSORS_FIELD_NUMBER: _builtins.int
+    REPLACEMENTS_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """The transaction."""
     @_builtins.property
@@ -329,16 +331,23 @@ class CommitTransactionRequest(_message.Message):
     def cursors(self) -> _containers.RepeatedCompositeFieldContainer[Global___CursorMove]:
         """Cursors of any tables that advance with the commit, or not at all."""
 
+    @_builtins.property
+    def replacements(self) -> _containers.RepeatedCompositeFieldContainer[_catalog_pb2.Table]:
+        """New definitions of tables whose change is an OVERWRITE of everything, by table_id: as CreateTable with OR_REPLACE. The
+        new files come in the changes, with the schema version that CreateTable answers to validate_only.
+        """
+
     def __init__(
         self,
         *,
         txn_id: _builtins.str = ...,
         changes: _abc.Iterable[_common_pb2.Change] | None = ...,
         cursors: _abc.Iterable[Global___CursorMove] | None = ...,
+        replacements: _abc.Iterable[_catalog_pb2.Table] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "cursors", b"cursors", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "cursors", b"cursors", "replacements", b"replacements", "txn_id", b"txn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
