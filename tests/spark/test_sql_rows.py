@@ -1,10 +1,7 @@
 """DELETE, UPDATE and MERGE through the Spark catalog, against plain dicts of rows."""
 
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -12,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from laketx import Lake, Table
 from protos.laketx.v1 import common_pb2
+from tests.spark.held import Held
 from tests.spark.sql import SqlReads
 from tests.spark.stored import live, row_ids, staged_folders, stored_rows
 
@@ -27,7 +25,7 @@ def sql(lake: Lake) -> SqlReads:
 
 
 def make(lake: Lake, name: str, *, keyed: bool, parted: bool, profile: str = "") -> Table:
-    """The days of a table with a key and partitions take no NULL: SQL deletes no rows otherwise."""
+    """The days of a table with a key and partitions take no NULL: MERGE deletes no rows otherwise."""
     return lake.create_table(
         name,
         COLUMNS + (" not null" if keyed and parted else ""),
@@ -157,6 +155,22 @@ def test_a_tombstone_has_what_the_table_asks_for(lake: Lake, sql: SqlReads, new_
     assert [tuple(row.values()) for row in stored_rows(table)] == [("new", "k", 1, None)]
 
 
+def test_a_deletion_where_partitions_take_null(lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names) -> None:
+    """A row's file tells its partition. Files of one bucket, in two partitions, some of them over others."""
+    table = lake.create_table(
+        new_name(), COLUMNS, primary_key=["id"], partition_by=["day"], key_scope="partition", buckets=1
+    )
+    rows: Rows = {at: (at, DAYS[at % 3]) for at in range(12)}
+    fill(table, spark, rows)
+    rows |= {at: (-at, DAYS[at % 3]) for at in range(6)}
+    fill(table, spark, {at: rows[at] for at in range(6)})
+    sql(f"DELETE FROM {{lake}}.{table.name} WHERE amount + 0 IN (-1, -2, 0, 7, 11)")
+    rows = {key: value for key, value in rows.items() if value[0] not in (-1, -2, 0, 7, 11)}
+    assert content(table, sql) == rows
+    sql(f"DELETE FROM {{lake}}.{table.name} WHERE day IS NULL AND id > 6")
+    assert content(table, sql) == {key: value for key, value in rows.items() if value[1] is not None or key <= 6}
+
+
 def test_what_sql_refuses(lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names) -> None:
     keyed = make(lake, new_name(), keyed=True, parted=True)
     loose = lake.create_table(
@@ -167,9 +181,8 @@ def test_what_sql_refuses(lake: Lake, sql: SqlReads, spark: SparkSession, new_na
     refused = [
         ("KEY_SET: id is of the key", f"UPDATE {{lake}}.{keyed.name} SET id = id + 1"),
         ("NOT_IN_SQL: a row of .* would leave its partition", f"UPDATE {{lake}}.{keyed.name} SET day = 'wed'"),
-        ("NOT_IN_SQL: rows of .* can't be deleted by SQL", f"DELETE FROM {{lake}}.{loose.name} WHERE id = 1"),
         (
-            "NOT_IN_SQL: rows of .* can't be deleted by SQL",
+            "NOT_IN_SQL: rows of .* can't be deleted by MERGE",
             f"MERGE INTO {{lake}}.{loose.name} t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
         ),
         (
@@ -198,43 +211,6 @@ def test_what_sql_refuses(lake: Lake, sql: SqlReads, spark: SparkSession, new_na
 
 
 # -- races -------------------------------------------------------------------------------------------------------------
-
-
-class Held:
-    """A statement that waits, planned and begun to read, until another commit is there."""
-
-    def __init__(self, spark: SparkSession, folder: Path, name: str) -> None:
-        self.begun, self.go = folder / "begun", folder / "go"
-        begun, go = str(self.begun), str(self.go)
-
-        def wait(value: int) -> int:
-            Path(begun).touch()
-            while not Path(go).exists():
-                time.sleep(0.02)
-            return value
-
-        spark.udf.register(name, wait, "bigint")
-
-    def run(self, statement: Callable[[], Any], meanwhile: Callable[[], Any]) -> Exception | None:
-        failed: list[Exception] = []
-
-        def work() -> None:
-            try:
-                statement()
-            except Exception as error:  # noqa: BLE001 - the test looks at it
-                failed.append(error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            while not self.begun.exists():
-                thread.join(0.02)
-                assert thread.is_alive(), failed
-            meanwhile()
-        finally:
-            self.go.touch()
-            thread.join()
-        return failed[0] if failed else None
 
 
 @pytest.mark.parametrize("keyed", [False, True])

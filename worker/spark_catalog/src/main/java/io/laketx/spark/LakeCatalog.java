@@ -33,8 +33,9 @@ import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableContext;
@@ -44,7 +45,8 @@ import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A lake's tables in Spark SQL. It asks MetaService for everything and decides nothing; see {@link LakeAddress}. */
-public final class LakeCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
+public final class LakeCatalog
+    implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private String catalog;
   private Service service;
   private Namespaces namespaces;
@@ -102,7 +104,7 @@ public final class LakeCatalog implements TableCatalog, SupportsNamespaces, Proc
   @Override
   public org.apache.spark.sql.connector.catalog.Table loadTable(
       Identifier ident, TableContext context, CaseInsensitiveStringMap options) throws NoSuchTableException {
-    org.apache.spark.sql.connector.catalog.Table found = TableCatalog.super.loadTable(ident, context, options);
+    org.apache.spark.sql.connector.catalog.Table found = StagingTableCatalog.super.loadTable(ident, context, options);
     if (found instanceof ChangesTable changes) return changes.until(options);
     boolean isFeed = options.getBoolean(ChangesTable.FEED, false) && found instanceof LakeTable;
     return isFeed ? ChangesTable.of(found.name(), ((LakeTable) found).snapshot()).until(options) : found;
@@ -163,6 +165,36 @@ public final class LakeCatalog implements TableCatalog, SupportsNamespaces, Proc
       if (error.reason().equals("TABLE_EXISTS")) throw new TableAlreadyExistsException(ident);
       if (error.reason().equals("NAMESPACE_UNKNOWN")) throw new NoSuchNamespaceException(ident.namespace());
       throw error;
+    }
+  }
+
+  @Override
+  public StagedTable stageCreate(Identifier ident, TableInfo info)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    String name = TableNames.ofTable(ident);
+    if (name == null) throw new NoSuchNamespaceException(ident.namespace());
+    try {
+      return StagedLakeTable.created(service, catalog + "." + ident, NewTables.of(name, info));
+    } catch (LakeException error) {
+      if (error.reason().equals("TABLE_EXISTS")) throw new TableAlreadyExistsException(ident);
+      if (error.reason().equals("NAMESPACE_UNKNOWN")) throw new NoSuchNamespaceException(ident.namespace());
+      throw error;
+    }
+  }
+
+  @Override
+  public StagedTable stageReplace(Identifier ident, TableInfo info) throws NoSuchTableException {
+    Table there = get(ident);
+    Table wanted = NewTables.inPlaceOf(there, NewTables.of(there.getName(), info), info);
+    return StagedLakeTable.replaced(service, catalog + "." + ident, wanted, there);
+  }
+
+  @Override
+  public StagedTable stageCreateOrReplace(Identifier ident, TableInfo info) throws NoSuchNamespaceException {
+    try {
+      return tableExists(ident) ? stageReplace(ident, info) : stageCreate(ident, info);
+    } catch (NoSuchTableException | TableAlreadyExistsException race) {
+      throw LakeException.invalid("TABLE_EXISTS", ident + " was created or dropped meanwhile: run the statement again");
     }
   }
 

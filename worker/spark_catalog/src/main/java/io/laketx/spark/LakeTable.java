@@ -1,28 +1,39 @@
 package io.laketx.spark;
 
 import io.laketx.spark.changes.TableStream;
+import io.laketx.spark.define.Alterations;
 import io.laketx.spark.define.NewTables;
+import io.laketx.spark.define.Tables;
 import io.laketx.spark.read.LakeScanBuilder;
+import io.laketx.spark.read.LivePartitions;
 import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.service.LakeException;
 import io.laketx.spark.write.LakeWriteBuilder;
+import io.laketx.spark.write.PartitionCondition;
 import io.laketx.spark.write.RowChanges;
+import io.laketx.spark.write.TablePartitions;
 import io.laketx.spark.write.Truncation;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsAtomicPartitionManagement;
+import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.SupportsSchemaEvolution;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
-import org.apache.spark.sql.connector.catalog.TruncatableTable;
+import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
@@ -33,7 +44,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A version of a table, as a statement sees it. */
 public final class LakeTable
-    implements SupportsRead, SupportsWrite, SupportsMetadataColumns, SupportsRowLevelOperations, TruncatableTable {
+    implements SupportsRead,
+        SupportsWrite,
+        SupportsMetadataColumns,
+        SupportsRowLevelOperations,
+        SupportsDeleteV2,
+        SupportsAtomicPartitionManagement,
+        SupportsSchemaEvolution {
   private static final Set<TableCapability> CAPABILITIES =
       Set.of(
           TableCapability.BATCH_READ,
@@ -42,7 +59,8 @@ public final class LakeTable
           TableCapability.STREAMING_WRITE,
           TableCapability.TRUNCATE,
           TableCapability.OVERWRITE_BY_FILTER,
-          TableCapability.OVERWRITE_DYNAMIC);
+          TableCapability.OVERWRITE_DYNAMIC,
+          TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
 
   private final String name;
   private final Snapshot snapshot;
@@ -135,10 +153,70 @@ public final class LakeTable
     return () -> new RowChanges(name, snapshot, schema, info.command());
   }
 
+  // -- whole partitions, and everything
+
   @Override
   public boolean truncateTable() {
     Truncation.run(snapshot);
     return true;
+  }
+
+  @Override
+  public boolean canDeleteWhere(Predicate[] predicates) {
+    return PartitionCondition.of(predicates, snapshot.meta()) != null;
+  }
+
+  @Override
+  public void deleteWhere(Predicate[] predicates) {
+    Truncation.run(snapshot, PartitionCondition.of(predicates, snapshot.meta()));
+  }
+
+  @Override
+  public StructType partitionSchema() {
+    return LivePartitions.schema(snapshot.meta());
+  }
+
+  @Override
+  public InternalRow[] listPartitionIdentifiers(String[] names, InternalRow ident) {
+    return TablePartitions.list(snapshot, names, ident);
+  }
+
+  @Override
+  public boolean dropPartitions(InternalRow[] idents) {
+    return truncatePartitions(idents);
+  }
+
+  @Override
+  public boolean truncatePartition(InternalRow ident) {
+    return truncatePartitions(new InternalRow[] {ident});
+  }
+
+  @Override
+  public boolean truncatePartitions(InternalRow[] idents) {
+    TablePartitions.truncate(snapshot, idents);
+    return true;
+  }
+
+  @Override
+  public Map<String, String> loadPartitionMetadata(InternalRow ident) {
+    return Map.of();
+  }
+
+  @Override
+  public void createPartitions(InternalRow[] idents, Map<String, String>[] properties) {
+    throw LakeException.invalid("PARTITION_INVALID", "a partition comes with its first row: insert rows");
+  }
+
+  @Override
+  public void replacePartitionMetadata(InternalRow ident, Map<String, String> properties) {
+    throw LakeException.invalid("PARTITION_INVALID", "a partition has no properties, only its values");
+  }
+
+  // -- columns that rows bring with them
+
+  @Override
+  public boolean supportsColumnChange(TableChange.ColumnChange change) {
+    return Tables.mayAlter(snapshot.service(), snapshot.meta(), Alterations.of(change));
   }
 
   private static String quoted(String column) {

@@ -24,6 +24,10 @@ public final class NewTables {
   public static final String BUCKETS = "buckets";
 
   public static final String PROFILE = "profile";
+
+  /** The key's columns, for statements that have no place for PRIMARY KEY. */
+  private static final String PRIMARY_KEY = "primary_key";
+
   private static final int BUCKETS_DEFAULT = 8;
   private static final Set<String> PROVIDERS = Set.of("laketx", "parquet"); // the second is DataFrameWriter's default
   private static final String CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"; // where Spark notes it
@@ -35,7 +39,7 @@ public final class NewTables {
     properties.keySet().removeIf(key -> key.startsWith(TableCatalog.OPTION_PREFIX)); // those are there without it too
     checkPlace(properties);
     Table.Builder table = Table.newBuilder().setName(name);
-    List<String> key = primaryKey(info.constraints());
+    List<String> key = primaryKey(info.constraints(), properties.remove(PRIMARY_KEY));
     Set<String> folded = key.stream().map(one -> one.toLowerCase(Locale.ROOT)).collect(Collectors.toSet());
     for (Column one : info.columns()) table.addColumns(column(one, folded));
     for (Transform one : info.partitions()) table.addPartitionColumns(partitionColumn(one));
@@ -47,6 +51,21 @@ public final class NewTables {
     if (buckets != null) table.setBuckets(number(buckets));
     else if (!key.isEmpty()) table.setBuckets(BUCKETS_DEFAULT);
     return table.addAllPrimaryKey(key).putAllProperties(properties).build();
+  }
+
+  /** The same in place of a table, whose key and partitions stay: a definition that names none has those. */
+  public static Table inPlaceOf(Table there, Table wanted, TableInfo info) {
+    Table.Builder found = wanted.toBuilder();
+    if (wanted.getPartitionColumnsCount() == 0) found.addAllPartitionColumns(there.getPartitionColumnsList());
+    if (!info.properties().containsKey(BUCKETS)) found.setBuckets(there.getBuckets());
+    if (wanted.getPrimaryKeyCount() > 0) return found.build();
+    found.addAllPrimaryKey(there.getPrimaryKeyList());
+    for (int at = 0; at < wanted.getColumnsCount(); at++) {
+      if (there.getPrimaryKeyList().contains(wanted.getColumns(at).getName())) {
+        found.setColumns(at, wanted.getColumns(at).toBuilder().setNullable(false));
+      }
+    }
+    return found.build();
   }
 
   /** The same with another table's properties, as far as it says nothing else. */
@@ -109,8 +128,8 @@ public final class NewTables {
     return oneName(one.references()[0]);
   }
 
-  private static List<String> primaryKey(Constraint[] constraints) {
-    List<String> found = List.of();
+  private static List<String> primaryKey(Constraint[] constraints, String named) {
+    List<String> found = named == null ? List.of() : Arrays.stream(named.split(",")).map(String::strip).toList();
     for (Constraint one : constraints) {
       if (!(one instanceof PrimaryKey key)) throw onlyKeys(one.toDDL());
       found = Arrays.stream(key.columns()).map(NewTables::oneName).toList();

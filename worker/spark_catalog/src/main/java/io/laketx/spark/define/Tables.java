@@ -7,6 +7,7 @@ import io.laketx.spark.service.Service;
 import io.laketx.v1.AlterTableRequest;
 import io.laketx.v1.AlterTableResponse;
 import io.laketx.v1.Alteration;
+import io.laketx.v1.CreateMode;
 import io.laketx.v1.CreateTableRequest;
 import io.laketx.v1.DropTableRequest;
 import io.laketx.v1.GetTableRequest;
@@ -69,6 +70,50 @@ public final class Tables {
             .setPrincipal(service.principal())
             .build();
     return service.ask(stubs -> stubs.catalog().createTable(request)).getTable();
+  }
+
+  /** The table as it would be: new, or redefined where `mode` says so. Nothing is done. */
+  public static Table wouldBe(Service service, Table table, CreateMode mode) {
+    CreateTableRequest request =
+        CreateTableRequest.newBuilder()
+            .setRequestId(Ids.uuid7())
+            .setTable(table)
+            .setMode(mode)
+            .setValidateOnly(true)
+            .setPrincipal(service.principal())
+            .build();
+    return service.ask(stubs -> stubs.catalog().createTable(request)).getTable();
+  }
+
+  /** Empties and redefines a table, in one commit. */
+  public static void replace(Service service, Table table) {
+    CreateTableRequest request =
+        CreateTableRequest.newBuilder()
+            .setRequestId(Ids.uuid7())
+            .setTable(table)
+            .setMode(CreateMode.CREATE_MODE_OR_REPLACE)
+            .setPrincipal(service.principal())
+            .build();
+    service.ask(stubs -> stubs.catalog().createTable(request));
+  }
+
+  /** Whether the service would make these changes. */
+  public static boolean mayAlter(Service service, Table table, Alteration alteration) {
+    AlterTableRequest request =
+        AlterTableRequest.newBuilder()
+            .setTxnId(Ids.uuid7())
+            .setTableId(table.getTableId())
+            .setAlteration(alteration)
+            .setValidateOnly(true)
+            .setPrincipal(service.principal())
+            .build();
+    try {
+      service.ask(stubs -> stubs.catalog().alterTable(request));
+      return true;
+    } catch (LakeException error) {
+      if (error.kind() == RefusalKind.UNAVAILABLE) throw error;
+      return false;
+    }
   }
 
   /** All changes in one commit. */

@@ -37,6 +37,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   private final long limit;
   private final LakeScanBuilder.Streams streams;
   private List<LiveEntry> entries;
+  private Predicate condition; // of the entries; null where the service knows none
   private boolean isTarget;
   private PlannedScan planned;
   private volatile RuntimeFilters atRuntime;
@@ -64,11 +65,6 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
 
   public Snapshot snapshot() {
     return snapshot;
-  }
-
-  /** What was asked of the rows, for whoever declares it as read. */
-  public Filter[] filters() {
-    return filters;
   }
 
   @Override
@@ -100,19 +96,27 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   /** The entries that the service planned. */
   public synchronized List<LiveEntry> entries() {
     if (entries == null) {
-      entries = plan(Conditions.of(filters, snapshot.meta()));
+      condition = Conditions.of(filters, snapshot.meta());
+      entries = plan();
     }
     return entries;
   }
 
   /** What the service can't take as a condition is left to Spark: to read more is right. */
-  private List<LiveEntry> plan(Predicate condition) {
+  private List<LiveEntry> plan() {
     try {
       return Plan.of(snapshot, condition);
     } catch (LakeException error) {
       if (condition == null || error.kind() != RefusalKind.INVALID) throw error;
+      condition = null;
       return Plan.of(snapshot, null);
     }
+  }
+
+  /** What was asked of the rows, for whoever declares it as read; null: everything is read. */
+  public synchronized Predicate condition() {
+    entries();
+    return condition;
   }
 
   private synchronized PlannedScan planned() {

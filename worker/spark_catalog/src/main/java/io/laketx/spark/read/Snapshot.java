@@ -41,6 +41,11 @@ public final class Snapshot {
     return pinned(service, service.ask(stubs -> stubs.catalog().getTable(request)).getTable(), version);
   }
 
+  /** The same version, written under another definition than it has. */
+  public Snapshot under(Table definition) {
+    return new Snapshot(service, definition, version, pin);
+  }
+
   private static Snapshot pinned(Service service, Table meta, long version) {
     return new Snapshot(service, meta, version, service.pins().hold(meta.getTableId(), version));
   }

@@ -1,6 +1,7 @@
 package io.laketx.spark.write;
 
 import com.google.protobuf.InvalidProtocolBufferException;
+import io.laketx.spark.read.LivePartitions;
 import io.laketx.v1.Partition;
 import io.laketx.v1.Table;
 import io.laketx.v1.Value;
@@ -30,11 +31,17 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
   private final int[] ofRowId;
   private final int keyCount;
   private final int[] parts;
+  private final boolean byFile;
   private UTF8String lastFile;
+  private InternalRow lastPlace;
   private Roaring64NavigableMap lastHidden;
 
-  /** `fileColumn` is where the metadata has the row's file; `partitions` has the partition of each file. */
-  record Factory(Staging staging, boolean isOneBucket, int fileColumn, HashMap<String, byte[]> partitions)
+  /**
+   * `fileColumn` is where the metadata has the row's file; `partitions` has the partition of each file. `byFile`: rows come
+   * sorted by their files, which alone tell their partitions.
+   */
+  record Factory(
+      Staging staging, boolean isOneBucket, int fileColumn, boolean byFile, HashMap<String, byte[]> partitions)
       implements DeltaWriterFactory {
     @Override
     public DeltaWriter<InternalRow> createWriter(int partition, long task) {
@@ -45,6 +52,7 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
   private DeltaRows(Factory factory, RowFiles files) {
     staging = factory.staging;
     fileColumn = factory.fileColumn;
+    byFile = factory.byFile;
     partitions = factory.partitions;
     this.files = files;
     meta = staging.meta();
@@ -60,12 +68,13 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
       hide(metadata, id);
       return;
     }
-    if (RowChanges.hasPartitionOfNull(meta)) {
+    if (!byFile && RowChanges.hasPartitionOfNull(meta)) {
       files.refuse("NOT_IN_SQL", RowChanges.deletesInPython(meta));
       return;
     }
     GenericInternalRow tombstone = new GenericInternalRow(types.length);
     for (int at = 0; at < ofRowId.length; at++) tombstone.update(ofRowId[at], id.get(at, types[ofRowId[at]]));
+    if (byFile) place(tombstone, metadata);
     files.bury(tombstone);
   }
 
@@ -101,6 +110,17 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
     else files.append(row, null);
   }
 
+  /** The rows of a file are sorted by key, those of two files are not. */
+  private void place(GenericInternalRow row, InternalRow metadata) throws IOException {
+    UTF8String file = metadata.getUTF8String(fileColumn);
+    if (!file.equals(lastFile)) {
+      lastFile = file.copy();
+      files.turn();
+      lastPlace = LivePartitions.row(partition(file), LivePartitions.schema(meta));
+    }
+    for (int at = 0; at < parts.length; at++) row.update(parts[at], lastPlace.get(at, types[parts[at]]));
+  }
+
   private void hide(InternalRow metadata, InternalRow id) {
     UTF8String file = metadata.getUTF8String(fileColumn);
     if (!file.equals(lastFile)) {
@@ -114,10 +134,14 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
     UTF8String file = metadata.getUTF8String(fileColumn);
     Map<String, Value> known = partitionOf.get(file);
     if (known != null) return known;
+    Map<String, Value> found = WireValues.keyOf(partition(file));
+    partitionOf.put(file.copy(), found);
+    return found;
+  }
+
+  private Partition partition(UTF8String file) {
     try {
-      Map<String, Value> found = WireValues.keyOf(Partition.parseFrom(partitions.get(file.toString())));
-      partitionOf.put(file.copy(), found);
-      return found;
+      return Partition.parseFrom(partitions.get(file.toString()));
     } catch (InvalidProtocolBufferException error) {
       throw new IllegalStateException(error);
     }

@@ -1,9 +1,10 @@
 package io.laketx.spark.write;
 
-import io.laketx.spark.read.Conditions;
 import io.laketx.spark.read.LakeScan;
 import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.service.LakeException;
+import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.Change;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
@@ -32,12 +33,16 @@ import org.apache.spark.sql.types.StructType;
 
 /** Rows that are hidden, changed and added by one DELETE, UPDATE or MERGE: one transaction. */
 final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributionAndOrdering {
+  private static final Predicate ALL = Predicate.newBuilder().setLiteral(true).build();
+
   private final Snapshot snapshot;
   private final RowLevelOperation.Command command;
   private final List<LakeScan> scans;
   private final Spread spread;
   private final StructType metadata;
+  private final boolean byFile; // its rows say by their file which partition they are of
   private boolean changesAll;
+  private boolean readsAll;
   private WriteTransaction txn;
 
   LakeDelta(Snapshot snapshot, RowLevelOperation.Command command, List<LakeScan> scans, LogicalWriteInfo info) {
@@ -45,10 +50,10 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     this.command = command;
     this.scans = scans;
     metadata = info.metadataSchema().orElseGet(StructType::new);
-    boolean haveParts =
-        command != RowLevelOperation.Command.DELETE
-            || (snapshot.isKeyed() && !RowChanges.hasPartitionOfNull(snapshot.meta()));
-    spread = new Spread(snapshot.meta(), haveParts);
+    boolean isDelete = command == RowLevelOperation.Command.DELETE;
+    byFile = isDelete && snapshot.isKeyed() && RowChanges.hasPartitionOfNull(snapshot.meta());
+    if (byFile) spread = Spread.byFile(snapshot.meta());
+    else spread = new Spread(snapshot.meta(), !isDelete || snapshot.isKeyed());
   }
 
   @Override
@@ -86,18 +91,26 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
 
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
-    changesAll = command != RowLevelOperation.Command.MERGE && !ParquetOut.mayHaveSubquery();
-    txn = WriteTransaction.begin(snapshot, operation(), true);
+    Casts.check(snapshot.meta());
+    changesAll = command != RowLevelOperation.Command.MERGE && !SparkPlans.mayHaveSubquery();
+    txn = begin();
+    try {
+      txn.checkNotDoomed(); // shuffles may have taken long
+    } catch (LakeException lost) {
+      txn.abort();
+      throw lost;
+    }
     FileKind kind = snapshot.isKeyed() ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_UNSPECIFIED;
     Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, !snapshot.isKeyed());
     int file = List.of(metadata.fieldNames()).indexOf(MetadataColumns.FILE);
-    return new DeltaRows.Factory(staging, spread.isOneBucket(), file, partitions());
+    return new DeltaRows.Factory(staging, spread.isOneBucket(), file, byFile, partitions());
   }
 
   /** The partition of each file that is read, for rows that may leave it; empty where there are none. */
   private HashMap<String, byte[]> partitions() {
     HashMap<String, byte[]> found = new HashMap<>();
-    if (snapshot.meta().getPartitionColumnsCount() == 0 || command == RowLevelOperation.Command.DELETE) return found;
+    boolean stay = command == RowLevelOperation.Command.DELETE && !byFile;
+    if (snapshot.meta().getPartitionColumnsCount() == 0 || stay) return found;
     filesRead().forEach((path, file) -> found.put(path, file.getPartition().toByteArray()));
     return found;
   }
@@ -116,11 +129,22 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   private Set<Read> reads() {
     Set<Read> found = new LinkedHashSet<>();
     for (LakeScan scan : scans) {
-      Predicate condition = Conditions.of(scan.filters(), snapshot.meta());
-      Predicate all = Predicate.newBuilder().setLiteral(true).build();
-      found.add(Read.newBuilder().setPredicate(condition == null ? all : condition).setChangesAll(changesAll).build());
+      Predicate condition = readsAll ? null : scan.condition();
+      found.add(Read.newBuilder().setPredicate(condition == null ? ALL : condition).setChangesAll(changesAll).build());
     }
     return found;
+  }
+
+  /** What the service can't take as a condition is declared as a read of everything. */
+  private WriteTransaction begin() {
+    long schema = snapshot.meta().getSchemaVersion();
+    try {
+      return WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation(), schema, reads(), false));
+    } catch (LakeException error) {
+      if (readsAll || error.kind() != RefusalKind.INVALID) throw error;
+      readsAll = true;
+      return begin();
+    }
   }
 
   @Override
@@ -130,8 +154,14 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     if (!arrived.hidden().isEmpty()) {
       sets = DeleteSets.of(arrived.hidden(), filesRead(), txn.tableFolder(), txn.id());
     }
-    Change.Builder change = Change.newBuilder().addAllReads(reads()).addAllKeySets(arrived.keySets(snapshot.meta()));
-    txn.commit(arrived.files(), sets, change);
+    Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta()));
+    try {
+      txn.commit(arrived.files(), sets, change.addAllReads(reads()));
+    } catch (LakeException error) {
+      if (readsAll || !error.reason().equals("PREDICATE_TOO_COSTLY")) throw error;
+      readsAll = true;
+      txn.commit(arrived.files(), sets, change.clearReads().addAllReads(reads()));
+    }
   }
 
   @Override

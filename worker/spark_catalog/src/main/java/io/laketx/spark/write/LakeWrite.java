@@ -1,12 +1,10 @@
 package io.laketx.spark.write;
 
 import io.laketx.spark.read.Snapshot;
-import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Change;
-import io.laketx.v1.DataFile;
 import io.laketx.v1.FileKind;
 import io.laketx.v1.Operation;
-import io.laketx.v1.Partition;
+import io.laketx.v1.Read;
 import io.laketx.v1.Scope;
 import java.io.IOException;
 import java.util.List;
@@ -28,16 +26,29 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final Snapshot snapshot;
   private final Operation operation;
   private final Scope scope;
+  private final PartitionCondition condition;
+  private final NewDefinition definition;
   private final Spread spread;
   private final LogicalWriteInfo info;
   private WriteTransaction txn;
 
-  /** `scope` is null where nothing is overwritten. */
-  LakeWrite(Snapshot snapshot, Operation operation, Scope scope, LogicalWriteInfo info) {
-    this.info = info;
+  /**
+   * `scope` is null where nothing is overwritten. `condition` tells which partitions are, where it is only known later;
+   * `definition` is what the table gets with its rows. Each is null where there is none.
+   */
+  LakeWrite(
+      Snapshot snapshot,
+      Operation operation,
+      Scope scope,
+      PartitionCondition condition,
+      NewDefinition definition,
+      LogicalWriteInfo info) {
     this.snapshot = snapshot;
     this.operation = operation;
     this.scope = scope;
+    this.condition = condition;
+    this.definition = definition;
+    this.info = info;
     spread = new Spread(snapshot.meta(), true);
   }
 
@@ -79,10 +90,16 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   }
 
   @Override
-  public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
-    txn = WriteTransaction.begin(snapshot, operation, false);
+  public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
+    Casts.check(snapshot.meta());
+    List<Read> reads = condition == null ? null : condition.reads();
+    long schema = definition == null ? snapshot.meta().getSchemaVersion() : definition.schemaVersion();
+    boolean resubmits = ConflictPolicy.resubmits(info.options(), snapshot.meta(), operation);
+    txn = WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation, schema, reads, resubmits));
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
-    if (snapshot.isKeyed()) kind = scope == null ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_BASE;
+    if (snapshot.isKeyed()) {
+      kind = operation == Operation.OPERATION_INSERT ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_BASE;
+    }
     Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, false);
     return new Factory(staging, spread.isOneBucket());
   }
@@ -90,26 +107,20 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   @Override
   public void commit(WriterCommitMessage[] messages) {
     Arrived arrived = Arrived.of(messages);
-    if (scope != null && scope.hasNamed()) checkPartitions(arrived.files());
     Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta()));
     if (scope != null) change.setScope(scope);
+    if (condition != null) condition.declare(change, snapshot, arrived.files());
+    if (definition != null && definition.table() != null) {
+      txn.commitUnder(definition.table(), arrived.files(), change);
+      return;
+    }
+    if (definition != null) change.setAlteration(definition.naming());
     txn.commit(arrived.files(), List.of(), change);
   }
 
   @Override
   public void abort(WriterCommitMessage[] messages) {
     if (txn != null) txn.abort();
-  }
-
-  private void checkPartitions(List<DataFile> files) {
-    for (Partition named : scope.getNamed().getPartitionsList()) {
-      for (DataFile one : files) {
-        if (!WireValues.keyOf(one.getPartition()).equals(WireValues.keyOf(named))) {
-          throw LakeException.invalid(
-              "ROW_OUTSIDE_PARTITION", "there are rows of other partitions than the one that is overwritten");
-        }
-      }
-    }
   }
 
   private record Factory(Staging staging, boolean isOneBucket) implements DataWriterFactory {

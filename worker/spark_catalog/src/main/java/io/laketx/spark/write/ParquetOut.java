@@ -4,8 +4,12 @@ import io.laketx.v1.Table;
 import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
+import java.util.UUID;
+import java.util.function.Consumer;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
@@ -15,11 +19,8 @@ import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.ParquetMetadata;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.QueryExecution;
-import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.OutputWriter;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions;
@@ -116,15 +117,51 @@ final class ParquetOut implements Serializable {
     }
   }
 
-  private static Configuration configuration() {
-    return session().sessionState().newHadoopConf();
+  static byte[] readFile(String path) throws IOException {
+    Path where = new Path(path);
+    try (FSDataInputStream in = where.getFileSystem(configuration()).open(where)) {
+      return in.readAllBytes();
+    }
   }
 
-  /** Whether the statement that runs has a subquery, or can't be seen. */
-  static boolean mayHaveSubquery() {
-    String id = session().sparkContext().getLocalProperty("spark.sql.execution.id");
-    QueryExecution execution = id == null ? null : SQLExecution.getQueryExecution(Long.parseLong(id));
-    LogicalPlan plan = execution == null ? null : execution.logical();
-    return plan == null || plan.containsPattern(TreePattern.PLAN_EXPRESSION());
+  /** A file that is never seen in part. */
+  static void writeWhole(String path, byte[] bytes) throws IOException {
+    Path unfinished = new Path(path + "." + UUID.randomUUID());
+    FileSystem files = unfinished.getFileSystem(configuration());
+    try (FSDataOutputStream out = files.create(unfinished, false)) {
+      out.write(bytes);
+    }
+    if (!files.rename(unfinished, new Path(path))) files.delete(unfinished, false);
+  }
+
+  static boolean exists(String path) throws IOException {
+    Path where = new Path(path);
+    return where.getFileSystem(configuration()).exists(where);
+  }
+
+  /** A setting of the session, which may have any name. */
+  static String setting(String name, String otherwise) {
+    return SQLConf.get().getConfString(name, otherwise);
+  }
+
+  // -- jobs
+
+  /** Spark's jobs of this thread, from now on, are known by the tag. */
+  static void tagJobs(String tag) {
+    session().sparkContext().addJobTag(tag);
+  }
+
+  static void untagJobs(String tag) {
+    session().sparkContext().removeJobTag(tag);
+  }
+
+  /** Any thread may stop them. */
+  static Consumer<String> stopper(String tag) {
+    SparkContext context = session().sparkContext();
+    return why -> context.cancelJobsWithTag(tag, why);
+  }
+
+  private static Configuration configuration() {
+    return session().sessionState().newHadoopConf();
   }
 }

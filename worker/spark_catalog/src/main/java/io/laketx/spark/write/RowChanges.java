@@ -4,7 +4,6 @@ import io.laketx.spark.read.LakeScan;
 import io.laketx.spark.read.LakeScanBuilder;
 import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
-import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Column;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
@@ -33,7 +32,6 @@ public final class RowChanges implements SupportsDelta {
     this.snapshot = snapshot;
     this.schema = schema;
     this.command = command;
-    if (command == Command.DELETE && snapshot.isKeyed() && hasPartitionOfNull(snapshot.meta())) throw partitionOfNull(snapshot.meta());
   }
 
   /** Whether a row's key doesn't tell its partition, by NOT NULL columns. */
@@ -41,13 +39,9 @@ public final class RowChanges implements SupportsDelta {
     return meta.getPartitionColumnsList().stream().anyMatch(name -> WireValues.column(meta, name).getNullable());
   }
 
-  static LakeException partitionOfNull(Table meta) {
-    return LakeException.invalid("NOT_IN_SQL", deletesInPython(meta));
-  }
-
   static String deletesInPython(Table meta) {
     return "rows of " + meta.getName() + ", which has a key and partitions of columns that take NULL, can't be deleted "
-        + "by SQL: use Table.delete or Table.merge in Python";
+        + "by MERGE: use DELETE, or Table.merge in Python";
   }
 
   @Override

@@ -123,6 +123,12 @@ final class RowFiles {
     waitingHash = hash;
   }
 
+  /** What comes goes into another file. */
+  void turn() throws IOException {
+    finish();
+    place = null;
+  }
+
   /** The entries of all that was written. */
   List<Told.Written> close() throws IOException {
     finish();

@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.read.MetadataColumns;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
 import java.util.List;
@@ -16,12 +17,21 @@ import org.apache.spark.sql.connector.expressions.SortOrder;
  */
 final class Spread {
   private final Table meta;
-  private final boolean haveParts;
+  private final List<String> placedBy;
 
   /** `haveParts`: the rows have the partition columns. */
   Spread(Table meta, boolean haveParts) {
+    this(meta, haveParts ? meta.getPartitionColumnsList() : List.of());
+  }
+
+  private Spread(Table meta, List<String> placedBy) {
     this.meta = meta;
-    this.haveParts = haveParts;
+    this.placedBy = placedBy;
+  }
+
+  /** For rows that have the file that they lie in instead. */
+  static Spread byFile(Table meta) {
+    return new Spread(meta, List.of(MetadataColumns.FILE));
   }
 
   private boolean isKeyed() {
@@ -46,7 +56,7 @@ final class Spread {
   SortOrder[] ordering() {
     List<SortOrder> found = new ArrayList<>();
     if (isKeyed() && !isOneBucket()) found.add(ascending(Buckets.bucketOf(meta)));
-    if (haveParts) meta.getPartitionColumnsList().forEach(name -> found.add(ascending(Names.column(name))));
+    placedBy.forEach(name -> found.add(ascending(Names.column(name))));
     meta.getPrimaryKeyList().forEach(name -> found.add(ascending(Names.column(name))));
     return found.toArray(SortOrder[]::new);
   }

@@ -53,7 +53,8 @@ final class StreamedWrite implements StreamingWrite {
 
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
-    txn = replaces ? WriteTransaction.begin(snapshot, Operation.OPERATION_OVERWRITE, false) : null;
+    WarehouseMark.leave(snapshot.service());
+    txn = replaces ? WriteTransaction.begin(snapshot, Operation.OPERATION_OVERWRITE) : null;
     txnId = replaces ? txn.id() : Ids.uuid7();
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
     if (snapshot.isKeyed()) kind = replaces ? FileKind.FILE_KIND_BASE : FileKind.FILE_KIND_DELTA;

@@ -3,17 +3,48 @@ package io.laketx.spark.write;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.v1.Change;
 import io.laketx.v1.Operation;
+import io.laketx.v1.Partition;
+import io.laketx.v1.PartitionList;
+import io.laketx.v1.Read;
 import io.laketx.v1.Scope;
 import java.util.List;
 
-/** TRUNCATE TABLE, and DELETE without a condition: no row is looked at. */
+/** TRUNCATE TABLE, DROP PARTITION, and a DELETE of everything or of whole partitions: no row is looked at. */
 public final class Truncation {
   private Truncation() {}
 
   public static void run(Snapshot snapshot) {
-    WriteTransaction txn = WriteTransaction.begin(snapshot, Operation.OPERATION_TRUNCATE, false);
+    commit(snapshot, null, Change.newBuilder().setScope(Scope.newBuilder().setAll(true)));
+  }
+
+  /** Of partitions by name, whether they are there or not. */
+  public static void run(Snapshot snapshot, List<Partition> partitions) {
+    PartitionList list = PartitionList.newBuilder().addAllPartitions(partitions).build();
+    if (partitions.isEmpty()) return;
+    commit(snapshot, null, Change.newBuilder().setScope(Scope.newBuilder().setNamed(list)));
+  }
+
+  /** Of the partitions that a condition means. */
+  public static void run(Snapshot snapshot, PartitionCondition condition) {
+    if (condition.isEverything()) {
+      run(snapshot);
+      return;
+    }
+    List<Partition> partitions = condition.partitions(snapshot);
+    if (partitions.isEmpty()) return;
+    Change.Builder change = Change.newBuilder();
+    condition.declare(change, partitions);
+    commit(snapshot, condition.reads(), change);
+  }
+
+  /** `reads` are null where it doesn't depend on the table what goes. */
+  private static void commit(Snapshot snapshot, List<Read> reads, Change.Builder change) {
+    long schema = snapshot.meta().getSchemaVersion();
+    WriteTransaction txn =
+        WriteTransaction.begin(
+            snapshot, new WriteTransaction.Beginning(Operation.OPERATION_TRUNCATE, schema, reads, false));
     try {
-      txn.commit(List.of(), List.of(), Change.newBuilder().setScope(Scope.newBuilder().setAll(true)));
+      txn.commit(List.of(), List.of(), change);
     } catch (RuntimeException error) {
       txn.abort();
       throw error;

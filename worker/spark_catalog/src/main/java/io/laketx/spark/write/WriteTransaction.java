@@ -15,21 +15,27 @@ import io.laketx.v1.CommitTransactionResponse;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
 import io.laketx.v1.Operation;
+import io.laketx.v1.Read;
 import io.laketx.v1.RegisterFilesRequest;
 import io.laketx.v1.RegisterFilesResponse;
 import io.laketx.v1.RenewTransactionRequest;
+import io.laketx.v1.RenewTransactionResponse;
+import io.laketx.v1.Table;
 import io.laketx.v1.TableCommit;
 import io.laketx.v1.TableIntent;
 import io.laketx.v1.TransactionServiceGrpc;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -38,6 +44,7 @@ final class WriteTransaction {
   private static final Logger LOG = LoggerFactory.getLogger(WriteTransaction.class);
   private static final int RENEWALS_PER_LEASE = 3;
   private static final int ENTRIES_A_MESSAGE = 500;
+  private static final int FILES_A_COMMIT = 10_000;
   private static final ScheduledExecutorService HEARTBEATS =
       Executors.newScheduledThreadPool(
           2,
@@ -49,38 +56,53 @@ final class WriteTransaction {
 
   private final Snapshot snapshot;
   private final String txnId;
+  private final boolean resubmits;
+  private final Consumer<String> jobs;
   private final ScheduledFuture<?> heartbeat;
   private boolean mayHaveCommitted;
 
-  private WriteTransaction(Snapshot snapshot, String txnId, long leaseMs) {
+  private WriteTransaction(Snapshot snapshot, String txnId, boolean resubmits, long leaseMs) {
     this.snapshot = snapshot;
     this.txnId = txnId;
+    this.resubmits = resubmits;
+    ParquetOut.tagJobs(tag());
+    jobs = ParquetOut.stopper(tag());
     long pauseMs = Math.max(leaseMs / RENEWALS_PER_LEASE, 1);
     heartbeat = HEARTBEATS.scheduleWithFixedDelay(this::renew, pauseMs, pauseMs, TimeUnit.MILLISECONDS);
   }
 
-  /** `reads`: whether the statement reads the snapshot; a blind one begins at the head. */
-  static WriteTransaction begin(Snapshot snapshot, Operation operation, boolean reads) {
+  /** How a transaction begins. `reads` are null where nothing is read: such a one begins at the head. */
+  record Beginning(Operation operation, long schemaVersion, Collection<Read> reads, boolean resubmits) {}
+
+  /** One that reads nothing, and fails when it loses. */
+  static WriteTransaction begin(Snapshot snapshot, Operation operation) {
+    return begin(snapshot, new Beginning(operation, snapshot.meta().getSchemaVersion(), null, false));
+  }
+
+  static WriteTransaction begin(Snapshot snapshot, Beginning how) {
     TableIntent.Builder intent =
         TableIntent.newBuilder()
             .setTableId(snapshot.tableId())
-            .setOperation(operation)
-            .setSchemaVersion(snapshot.meta().getSchemaVersion());
-    if (reads) intent.setReadVersion(snapshot.version());
-    String txnId = Ids.uuid7();
-    BeginTransactionRequest request =
-        BeginTransactionRequest.newBuilder()
-            .setTxnId(txnId)
-            .addTables(intent)
-            .setPrincipal(snapshot.service().principal())
-            .build();
+            .setOperation(how.operation)
+            .setSchemaVersion(how.schemaVersion);
+    if (how.reads != null) intent.setReadVersion(snapshot.version()).addAllReads(how.reads);
     Service service = snapshot.service();
+    WarehouseMark.leave(service);
+    BeginTransactionRequest request = beginning(service).addTables(intent).build();
     long leaseMs = service.ask(stubs -> stubs.transactions().beginTransaction(request)).getLeaseMs();
-    return new WriteTransaction(snapshot, txnId, leaseMs);
+    return new WriteTransaction(snapshot, request.getTxnId(), how.resubmits, leaseMs);
+  }
+
+  private static BeginTransactionRequest.Builder beginning(Service service) {
+    return BeginTransactionRequest.newBuilder().setTxnId(Ids.uuid7()).setPrincipal(service.principal());
   }
 
   String id() {
     return txnId;
+  }
+
+  private String tag() {
+    return "laketx-" + txnId;
   }
 
   /** The table's folder, which ends without a slash. */
@@ -95,27 +117,72 @@ final class WriteTransaction {
 
   TableCommit commit(List<DataFile> files, List<DeleteSet> deleteSets, Change.Builder change) {
     if (!files.isEmpty() || !deleteSets.isEmpty()) register(files, deleteSets);
-    CommitTransactionRequest request =
+    return commit(CommitTransactionRequest.newBuilder().addChanges(change.setTableId(snapshot.tableId())));
+  }
+
+  /** The same for an overwrite that redefines the table: its files are of a schema that only the commit makes. */
+  void commitUnder(Table definition, List<DataFile> files, Change.Builder change) {
+    if (files.size() > FILES_A_COMMIT) {
+      throw LakeException.invalid(
+          "TOO_MANY_FILES", "a statement that replaces a table writes at most " + FILES_A_COMMIT + " files, not "
+              + files.size() + ": repartition its rows, or replace the table first and then insert");
+    }
+    commit(
         CommitTransactionRequest.newBuilder()
-            .setTxnId(txnId)
-            .addChanges(change.setTableId(snapshot.tableId()))
-            .build();
-    CommitTransactionResponse answer;
+            .addChanges(change.setTableId(snapshot.tableId()).addAllFiles(files))
+            .addReplacements(definition.toBuilder().setTableId(snapshot.tableId())));
+  }
+
+  private TableCommit commit(CommitTransactionRequest.Builder committing) {
+    CommitTransactionResponse answer = ask(committing.setTxnId(txnId));
+    for (int attempt = 2; answer.hasConflict(); attempt++) {
+      boolean again = resubmits && attempt <= ConflictPolicy.ATTEMPTS_MAX;
+      if (!again || !ConflictPolicy.mayResubmit(answer.getConflict())) {
+        throw Conflicts.of(answer.getConflict(), snapshot.meta().getName());
+      }
+      pause(ConflictPolicy.pauseMs(attempt, 0.5 + ThreadLocalRandom.current().nextDouble() / 2));
+      answer = ask(committing.setTxnId(adopted(committing.getTxnId())));
+    }
+    mayHaveCommitted = true;
+    end();
+    return answer.getCommitted().getTables(0);
+  }
+
+  private CommitTransactionResponse ask(CommitTransactionRequest.Builder committing) {
+    CommitTransactionRequest request = committing.build();
     try {
-      answer = snapshot.service().ask(stubs -> stubs.transactions().commitTransaction(request));
+      return snapshot.service().ask(stubs -> stubs.transactions().commitTransaction(request));
     } catch (LakeException error) {
       mayHaveCommitted = error.kind() == RefusalKind.UNAVAILABLE;
       throw error;
     }
-    if (answer.hasConflict()) throw Conflicts.of(answer.getConflict(), snapshot.meta().getName());
-    mayHaveCommitted = true;
+  }
+
+  /** A new transaction that takes over the files of one that lost. */
+  private String adopted(String lost) {
+    TableIntent.Builder intent =
+        TableIntent.newBuilder().setTableId(snapshot.tableId()).setOperation(Operation.OPERATION_INSERT);
+    BeginTransactionRequest request = beginning(snapshot.service()).setAdoptFrom(lost).addTables(intent).build();
+    snapshot.service().ask(stubs -> stubs.transactions().beginTransaction(request));
+    return request.getTxnId();
+  }
+
+  private static void pause(long ms) {
+    try {
+      Thread.sleep(ms);
+    } catch (InterruptedException stop) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private void end() {
     heartbeat.cancel(false);
-    return answer.getCommitted().getTables(0);
+    ParquetOut.untagJobs(tag());
   }
 
   /** Ends it without effect and removes what it wrote; leaves it alone where it may have committed. */
   void abort() {
-    heartbeat.cancel(false);
+    end();
     if (mayHaveCommitted) return;
     try {
       AbortTransactionRequest request =
@@ -134,12 +201,28 @@ final class WriteTransaction {
   private void renew() {
     try {
       RenewTransactionRequest request = RenewTransactionRequest.newBuilder().setTxnId(txnId).build();
-      snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
+      RenewTransactionResponse answer =
+          snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
+      if (answer.hasDoomed() && !resubmits) stop(Conflicts.of(answer.getDoomed(), snapshot.meta().getName()));
     } catch (LakeException error) {
       if (error.kind() == RefusalKind.UNAVAILABLE || error.kind() == RefusalKind.EXHAUSTED) return;
-      LOG.warn("a transaction can't be kept alive: {}", error.getMessage());
-      heartbeat.cancel(false);
+      stop(error);
     }
+  }
+
+  /** It can't commit any more: what Spark still does for it is in vain. */
+  private void stop(LakeException why) {
+    LOG.warn("cancelled, because it can't commit: {}", why.getMessage());
+    heartbeat.cancel(false);
+    jobs.accept(why.getMessage());
+  }
+
+  /** Fails where another commit has made it impossible that this one commits. */
+  void checkNotDoomed() {
+    RenewTransactionRequest request = RenewTransactionRequest.newBuilder().setTxnId(txnId).build();
+    RenewTransactionResponse answer =
+        snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
+    if (answer.hasDoomed()) throw Conflicts.of(answer.getDoomed(), snapshot.meta().getName());
   }
 
   private void register(List<DataFile> files, List<DeleteSet> deleteSets) {

@@ -1,0 +1,69 @@
+package io.laketx.spark.write;
+
+import io.laketx.spark.service.LakeException;
+import io.laketx.v1.Table;
+import java.util.Locale;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.IntegralType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
+
+/**
+ * Casts that Spark puts between a statement's values and the table's columns. A key loses nothing in one, and under
+ * `write.strict_casts` no column does. What doesn't fit at all Spark refuses by itself.
+ */
+final class Casts {
+  private static final int FLOAT_DIGITS = 6; // so many decimal digits survive
+  private static final int DOUBLE_DIGITS = 15;
+  private static final String STRICT = "write.strict_casts";
+
+  private Casts() {}
+
+  /** Looks at the statement that runs. */
+  static void check(Table meta) {
+    boolean areAllStrict = meta.getPropertiesOrDefault(STRICT, "false").equals("true");
+    if (!areAllStrict && meta.getPrimaryKeyCount() == 0) return;
+    for (SparkPlans.Inserted one : SparkPlans.insertedCasts()) {
+      boolean isKey = meta.getPrimaryKeyList().stream().anyMatch(name -> isSame(name, one.column()));
+      if ((areAllStrict || isKey) && mayLose(one.from(), one.to())) {
+        String why = isKey ? "it is of the key" : STRICT + " is set";
+        throw LakeException.invalid(
+            "CAST_LOSSY",
+            "the values for " + one.column() + " of " + meta.getName() + " are " + one.from().simpleString()
+                + " and would become " + one.to().simpleString() + ", which may lose something (" + why
+                + "): cast them in the statement");
+      }
+    }
+  }
+
+  private static boolean isSame(String name, String other) {
+    return name.toLowerCase(Locale.ROOT).equals(other.toLowerCase(Locale.ROOT));
+  }
+
+  /** Whether a cast that succeeds may give another value. */
+  static boolean mayLose(DataType from, DataType to) {
+    boolean isReal = from instanceof FloatType || from instanceof DoubleType;
+    int scale = from instanceof DecimalType decimal ? decimal.scale() : 0;
+    if (to instanceof IntegralType) return isReal || scale > 0;
+    if (to instanceof DecimalType decimal) return isReal || scale > decimal.scale();
+    if (to instanceof FloatType) return !(from instanceof FloatType) && digits(from) > FLOAT_DIGITS;
+    if (to instanceof DoubleType) return !isReal && digits(from) > DOUBLE_DIGITS;
+    if (to instanceof DateType) return from instanceof TimestampType || from instanceof TimestampNTZType;
+    return to instanceof StringType && from instanceof BinaryType;
+  }
+
+  private static int digits(DataType type) {
+    if (type instanceof DecimalType decimal) return decimal.precision();
+    if (type instanceof ByteType || type instanceof ShortType) return FLOAT_DIGITS;
+    return type instanceof IntegerType ? DOUBLE_DIGITS : Integer.MAX_VALUE;
+  }
+}
