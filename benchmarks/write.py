@@ -142,7 +142,8 @@ def deletes(bench: Benchmark, ready: Ready, peers: Peers) -> None:
 
 def partitions(bench: Benchmark, ready: Ready, _: Peers) -> None:
     """Many partitions in one insert; Spark's own write of them is `partitionBy`."""
-    parted = rows(ready.spark, ROWS_PARTED, files=2).selectExpr("*", f"cast(pmod(id, {PARTITIONS}) as int) as part")
+    count = scaled(PARTITIONS)
+    parted = rows(ready.spark, scaled(ROWS_PARTED), files=2).selectExpr("*", f"cast(pmod(id, {count}) as int) as part")
     source = parted.cache()
     source.count()
     target = ready.folder / "plain-parted"
@@ -166,7 +167,7 @@ def partitions(bench: Benchmark, ready: Ready, _: Peers) -> None:
         insert = partial(lambda left: left.pop().insert(source), tables)
         found = interleaved({"plain": plain, "LakeTX": insert}, runs=RUNS, warm_ups=1)
         kind = "a primary-key table" if keyed else "an append table"
-        bench.add(f"insert into {PARTITIONS:,} partitions of {kind}", found["LakeTX"], unit="s")
+        bench.add(f"insert into {count:,} partitions of {kind}", found["LakeTX"], unit="s")
         bench.add(
             f"the same over Spark's write of the same partitions ({'primary key' if keyed else 'append'})",
             over(found["LakeTX"], found["plain"]),
