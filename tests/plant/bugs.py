@@ -313,6 +313,23 @@ BUGS = (
         ),
     ),
     Bug(
+        "a table outlives the transaction that it was made for",
+        SERVICE + "commit/dropping.py",
+        (("if table is not None and is_unborn(table.meta.name):", "if table is not None and not table.meta.name:"),),
+        spark=("tests/integration/test_new_tables.py", "-k", "goes_with"),
+    ),
+    Bug(
+        "an overwrite by a condition takes rows of any partition",
+        CATALOG + "write/PartitionCondition.java",
+        (
+            (
+                "if (!covered.containsKey(WireValues.keyOf(partition)) && !holds(partition)) {",
+                "if (covered.isEmpty()) {",
+            ),
+        ),
+        spark=("tests/spark/test_statements.py", "-k", "partitions-append"),
+    ),
+    Bug(
         "an increment by SQL takes the removal of an updated row's old image for a delete",
         CATALOG + "changes/BucketReader.java",
         (("if (!images.contains(id)) compare(", "compare("),),
