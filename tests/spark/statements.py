@@ -20,7 +20,7 @@ sides. A cell is shown as Python shows it; NULL is NULL, an empty text is (empty
 
 A file with `{key}` in it is played for two kinds of table: once with nothing in its place (append), once with a primary
 key on `id` (keyed). A record for one kind alone has a line `only append` or `only keyed` before it. `{kind}` is the
-kind's word, and `{space}` the namespace.
+kind's word, and `{space}` the namespace; `{scope}` among properties lets the key lack the partition columns.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from pyspark.sql import SparkSession
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "sql"
 KEYS: Final = {"append": "", "keyed": ", PRIMARY KEY (id)"}
+SCOPES: Final = {"append": "", "keyed": ", 'key.scope' = 'partition'"}
 ARROW: Final = "----"
 EMPTY: Final = "(empty)"
 
@@ -98,7 +99,7 @@ def play(session: SparkSession, path: Path, kind: str) -> list[str]:
     for statement in (f"CREATE NAMESPACE IF NOT EXISTS lake.{space}", f"USE lake.{space}"):
         session.sql(statement)
     text = path.read_text(encoding="utf-8")
-    for name, value in {"key": KEYS[kind], "kind": kind, "space": space}.items():
+    for name, value in {"key": KEYS[kind], "scope": SCOPES[kind], "kind": kind, "space": space}.items():
         text = text.replace(f"{{{name}}}", value)
     return [
         f"{path.name}:{record.line} ({kind})\n{record.sql}\n{failure}"
