@@ -298,7 +298,8 @@ class LabTable:
         for name in self.meta.partition_columns:
             value = common_pb2.Value(null=common_pb2.NULL_VALUE_UNSPECIFIED)
             if row[name] is not None:
-                value = common_pb2.Value(text=row[name])
+                is_float = isinstance(row[name], float)
+                value = common_pb2.Value(real=row[name]) if is_float else common_pb2.Value(text=row[name])
             values.append(common_pb2.PartitionValue(column=name, value=value))
         return common_pb2.Partition(values=values)
 

@@ -369,6 +369,22 @@ def test_a_join_prunes_partitions_while_it_runs(lab: LabLake, sql: SqlReads) -> 
     assert max(read) == 4, "one partition of the large table, or all rows of the small one"
 
 
+def test_both_zeros_are_one_partition_to_a_join(lab: LabLake, sql: SqlReads) -> None:
+    """Other clients than ours may register a partition of -0.0."""
+    facts = lab.create("zeros", {"id": "bigint", "x": "double"}, partition_by=["x"])
+    for at, x in enumerate((-0.0, 1.5, None)):
+        facts.insert([{"id": at, "x": x}])
+    lab.create("of_zeros", {"x": "double", "name": "string"}).insert([{"x": 0.0, "name": "a"}, {"x": 1.5, "name": "b"}])
+    statement = "SELECT f.id FROM {lake}.zeros f JOIN {lake}.of_zeros n ON f.x = n.x WHERE n.name = 'a'"
+    wanted = {
+        "spark.sql.optimizer.dynamicPartitionPruning.fallbackFilterRatio": "100",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    with with_settings(lab.spark, wanted):
+        assert sql.rows(statement) == [(0,)]
+    assert sql.rows("SELECT id FROM {lake}.zeros WHERE x = 0") == [(0,)]
+
+
 def test_a_table_tells_how_large_it_is(lab: LabLake, sql: SqlReads) -> None:
     """So that a small one is broadcast."""
     table = lab.create("sized", COLUMNS)

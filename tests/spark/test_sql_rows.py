@@ -239,3 +239,21 @@ def test_rows_and_filters_decide_who_loses(
     error = held.run(lambda: sql(statement), lambda: lake.table(table.name).update({"amount": "7"}, where="id = 2"))
     assert error is None
     assert content(table, sql) == {0: (0, "mon"), 1: (2, "mon"), 2: (7, "mon"), 3: (3, "mon")}
+
+
+def test_a_merge_loses_to_rows_that_it_should_have_read(
+    lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
+    """It found no such row, and would insert it a second time."""
+    table = make(lake, new_name(), keyed=False, parted=False, profile="delta_serializable")
+    fill(table, spark, {1: (1, "mon")})
+    held = Held(spark, tmp_path, "merged")
+    statement = (
+        f"MERGE INTO {{lake}}.{table.name} t USING (SELECT 1L AS id UNION ALL SELECT 2L) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET amount = merged(t.amount) "
+        "WHEN NOT MATCHED THEN INSERT (id, amount) VALUES (s.id, 0)"
+    )
+    rows = spark.createDataFrame([(2, 2, "tue")], COLUMNS)
+    error = held.run(lambda: sql(statement), lambda: lake.table(table.name).insert(rows))
+    assert "LOST_RACE: MERGE on" in str(error)
+    assert content(table, sql) == {1: (1, "mon"), 2: (2, "tue")}
