@@ -120,6 +120,10 @@ sim: setup ## simulate clients, crashes and clock jumps; SEEDS=200 histories
 histories: setup ## record what concurrent clients of a killed service are told, and check it; MINUTES=5 SEED=1
 	@$(PY) -m tests.histories --minutes $(MINUTES) --seed $(SEED)
 
+.PHONY: sql
+sql: setup ## random statements of Spark SQL beside DuckDB; SEED=1 plays that seed, SEEDS=20 that many from there
+	@$(PY) -m tests.spark.sql_random --seed $(SEED) --seeds $(SEEDS)
+
 .PHONY: plant
 plant: setup ## plant bugs one by one and see the tests catch them
 	@$(PY) -m tests.plant
