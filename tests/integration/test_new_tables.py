@@ -119,6 +119,7 @@ def test_a_table_goes_with_the_transaction_that_it_was_made_for(client: MetaClie
     with raises(NotFoundError, "TABLE_UNKNOWN"):
         client.get_table(left.name)
     assert client.get_table(named.name) == named
+    assert not [one.name for one in client.list_tables(include_dropped=True) if UNBORN in one.name]
 
 
 @pytest.mark.parametrize("profile", ["maxcompute", "delta_serializable", "delta_write_serializable", "row_level"])

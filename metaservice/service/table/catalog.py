@@ -228,7 +228,7 @@ class Catalog:
         raw = state.store.get(keys.dropped_key(raw_id))
         if raw is None:
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=table_id)
-        dropped = None if state.is_purge_begun(raw_id) else self.tables.find_dropped(raw_id, raw)
+        dropped = self.tables.find_dropped(raw_id, raw)
         if dropped is None:
             raise MetaError(
                 ErrorKind.GONE, "RETENTION_OVER", "nothing is left of the table: create it again", table_id=table_id

@@ -64,7 +64,8 @@ class Tables:
             seen += 1
             last = key[len(keys.DROPPED) :]
             dropped = self.find_dropped(last, raw)
-            if dropped is not None and dropped.table.meta.name.lower().startswith(prefix.lower()):
+            name = dropped.table.meta.name if dropped is not None else ""
+            if dropped is not None and name.lower().startswith(prefix.lower()) and not is_unborn(name):
                 found.append(dropped)
             if len(found) == count:
                 break
@@ -73,10 +74,13 @@ class Tables:
         return found, last if more else b""
 
     def find_dropped(self, raw_id: bytes, raw: bytes) -> Dropped | None:
-        """A dropped table from its record; None if nothing is left of it."""
+        """A dropped table from its record; None if its purge has begun."""
         state = self._decider.state
         prefix = keys.table_prefix(raw_id)
-        if next(iter(state.store.cursor().scan(prefix, prefix_end(prefix))), None) is None:
+        if (
+            state.is_purge_begun(raw_id)
+            or next(iter(state.store.cursor().scan(prefix, prefix_end(prefix))), None) is None
+        ):
             return None
         return Dropped(state.load_table(raw_id).view(), keys.decode_version(raw[:8]))
 
@@ -85,7 +89,7 @@ class Tables:
         state = self._decider.state
         state.flush()
         raw = state.store.get(keys.dropped_key(table.raw_id))
-        if raw is None or state.is_purge_begun(table.raw_id):
+        if raw is None:
             return table
         dropped = self.find_dropped(table.raw_id, raw)
         return dropped.table if dropped is not None else table
