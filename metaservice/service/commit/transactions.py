@@ -26,16 +26,7 @@ from metaservice.core.commit.transaction import (
 )
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
-from metaservice.core.table.model import (
-    Change,
-    Conflict,
-    Entry,
-    Footprint,
-    Operation,
-    Rule,
-    Scope,
-    TableCommit,
-)
+from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_table, forget_unborn
 from metaservice.service.commit.judging import check_cost, judge_commit, look
