@@ -6,6 +6,7 @@ cut or wrapped. Data goes to stdout, all else (notes, questions, errors) to stde
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ UNLIMITED: Final = 1 << 20
 GAP: Final = 2
 FOLDED_AT_LEAST: Final = 16
 ROWS_AT_ONCE: Final = 1_000
+LOOK_S: Final = 0.2
 Row = Sequence[object]
 Answer = Message | Mapping[str, object] | Sequence[object]
 Item = TypeVar("Item")
@@ -222,6 +224,8 @@ class Session:
             )
         sys.stderr.write(f"{printable(question)} [y/N] ")
         sys.stderr.flush()
+        while not select.select([sys.stdin], [], [], LOOK_S)[0]:
+            pass  # Ctrl-C right before a read that waits would count only after it
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError(Exit.REFUSED, "NOT_CONFIRMED", "nothing was changed", next_step="answer y, or add --yes")
 
