@@ -87,9 +87,11 @@ def run_sql(session: Session, **options: object) -> object:
     laketx --folder lake sql
     laketx --folder lake sql -e "SELECT count(*) FROM shop.orders" -o json
     laketx --server meta:7070 sql --warehouse s3a://bucket/lake -f nightly.sql --keep-going
+    laketx sql --remote sc://spark:15002
     It starts a Spark session of its own, or uses the Spark Connect server of --remote, which must run with the jar
-    (`laketx spark-jar`). The tables are in the catalog `lake`, which is the current one. Rows go to stdout, times and
-    errors to stderr. The prompt completes names with Tab and keeps a history.
+    (`laketx spark-jar`). A server that has a catalog `lake` already knows where the tables are. They are in the
+    catalog `lake`, which is the current one. Rows go to stdout, times and errors to stderr. The prompt completes names
+    with Tab and keeps a history.
     """
     return later("worker.shell.command", "run_sql", extra="spark")(session, **options)
 

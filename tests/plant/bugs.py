@@ -356,4 +356,10 @@ BUGS = (
         (("            .addAppVersions(app)\n            .setPrincipal", "            .setPrincipal"),),
         spark=("tests/spark/test_sql_stream_sinks.py", "-k", "repeats"),
     ),
+    Bug(
+        "the shell takes a server's catalog for whatever lake was named",
+        "worker/shell/command.py",
+        (("if is_named and found != asked:", "if is_named and not found:"),),
+        spark=("tests/spark/test_sql_remote.py", "-k", "another_lake"),
+    ),
 )

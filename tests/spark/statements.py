@@ -26,20 +26,31 @@ kind's word, and `{space}` the namespace; `{scope}` among properties lets the ke
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "sql"
 KEYS: Final = {"append": "", "keyed": ", PRIMARY KEY (id)"}
 SCOPES: Final = {"append": "", "keyed": ", 'key.scope' = 'partition'"}
 ARROW: Final = "----"
 EMPTY: Final = "(empty)"
+
+
+class Answer(Protocol):
+    """Rows, when they are asked for."""
+
+    def collect(self) -> Sequence[tuple[Any, ...]]: ...
+
+
+class Door(Protocol):
+    """What takes statements: a session of Spark, or a connection. A refusal is a PySparkException."""
+
+    def sql(self, statement: str, /) -> Answer: ...
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ def _record(line: int, lines: list[str]) -> Record:
             raise ValueError(f"line {line}: {head!r} begins no record")
 
 
-def play(session: SparkSession, path: Path, kind: str) -> list[str]:
+def play(session: Door, path: Path, kind: str) -> list[str]:
     """What went otherwise than expected."""
     space = f"{path.stem}_{kind}"
     for statement in (f"CREATE NAMESPACE IF NOT EXISTS lake.{space}", f"USE lake.{space}"):
@@ -108,7 +119,7 @@ def play(session: SparkSession, path: Path, kind: str) -> list[str]:
     ]
 
 
-def _difference(session: SparkSession, record: Record) -> str:
+def _difference(session: Door, record: Record) -> str:
     try:
         found = [_shown(row) for row in session.sql(record.sql).collect()]
     except PySparkException as error:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.output import Session, existing
+from metaservice.cli.settings import SERVER
 from worker.api.lake import connect
 from worker.base.spark_jar import CATALOG
 from worker.files.commands import told, warehouse_of
@@ -31,6 +32,9 @@ EXITS: Final[Mapping[str, Exit]] = {
     "COMMIT_OUTCOME_UNKNOWN": Exit.UNKNOWN,
     "TABLE_OR_VIEW_NOT_FOUND": Exit.NOT_FOUND,
     "SCHEMA_NOT_FOUND": Exit.NOT_FOUND,
+}
+NEXT_STEPS: Final = {
+    "CANNOT_LOAD_CATALOG.PLUGIN_CLASS_NOT_FOUND": "start the server with the jar: `laketx spark-jar` prints how",
 }
 
 
@@ -48,19 +52,57 @@ def run_sql(
         raise usage_failure("--csv or -o json, not both")
     form: rows.Form = "csv" if csv else "json" if session.as_json else "table"
     statements = given(execute, file)
-    settings = session.settings
-    where = str(existing(settings.folder)) if settings.folder else f"laketx://{settings.server}"
+    lake = lake_of(session)
+    files = warehouse if remote else warehouse_for(session, warehouse)  # refused before a Spark starts
     state = state_folder(session.environment)
-    with told():
-        place = None if settings.folder and not warehouse else warehouse_of(session, warehouse)
-        running = spark.start(remote, state / "spark.log")
-        with connect(where, running, user=settings.user, warehouse=place) as lake:
-            running.catalog.setCurrentCatalog(lake.as_catalog(CATALOG))
-            shell = Shell(session, running, form, limit)
-            if statements is not None:
-                return shell.run_all(statements, keep_going=keep_going)
-            session.note(f"{settings.place}: `help` shows how, `exit` leaves; Spark logs to {state / 'spark.log'}")
-            return shell.talk(state / "sql_history")
+    with (
+        refusals(),
+        spark.started(remote, state / "spark.log", session.settings.timeout_s) as running,
+        current_catalog(session, running, lake, files),
+    ):
+        shell = Shell(session, running, form, limit)
+        if statements is not None:
+            return shell.run_all(statements, keep_going=keep_going)
+        logs = "" if remote else f"; Spark logs to {state / 'spark.log'}"
+        session.note(f"{remote or session.settings.place}: `help` shows how, `exit` leaves{logs}")
+        return shell.talk(state / "sql_history")
+
+
+def lake_of(session: Session) -> str:
+    """The folder, or the service's address."""
+    settings = session.settings
+    return str(existing(settings.folder).absolute()) if settings.folder else f"laketx://{settings.server}"
+
+
+def warehouse_for(session: Session, given: str | None) -> str | None:
+    """None: the folder's own."""
+    return None if session.settings.folder and not given else warehouse_of(session, given)
+
+
+@contextmanager
+def current_catalog(session: Session, running: SparkSession, lake: str, warehouse: str | None) -> Iterator[None]:
+    """Of the session where it has one, as a server's may; otherwise of the lake that the command line names."""
+    known = running.conf.get(f"spark.sql.catalog.{CATALOG}.uri", None)
+    if known is not None:
+        check_same(lake, known.rstrip("/"), is_named=session.settings.place != SERVER)
+        running.catalog.setCurrentCatalog(CATALOG)
+        yield
+        return
+    files = warehouse_for(session, warehouse)
+    with connect(lake, running, user=session.settings.user, warehouse=files) as connected:
+        running.catalog.setCurrentCatalog(connected.as_catalog(CATALOG))
+        yield
+
+
+def check_same(asked: str, found: str, *, is_named: bool) -> None:
+    """Whoever names no lake takes the session's."""
+    if is_named and found != asked:
+        raise CommandError(
+            Exit.REFUSED,
+            "CATALOG_NAME_TAKEN",
+            f"the Spark session's catalog {CATALOG} is the lake at {found}, not the one at {asked}",
+            next_step="leave --server and --folder out to use the session's",
+        )
 
 
 def given(execute: tuple[str, ...], file: str | None) -> list[str] | None:
@@ -158,6 +200,6 @@ def failure_of(text: str) -> CommandError:
     reason, message = (known["reason"], known["message"]) if known else ("SPARK_FAILED", text)
     message = FOR_PROGRAMMERS.sub("", message)
     facts = dict(FACT.findall(message))
-    next_step = facts.pop("advice", "")
+    next_step = facts.pop("advice", "") or NEXT_STEPS.get(reason, "")
     message = " ".join(FACT.sub("", message).split())
     return CommandError(EXITS.get(reason, Exit.REFUSED), reason, message, facts, next_step)
