@@ -44,6 +44,10 @@ $(VENV)/.spark-jar: $(VENV)/.ready $(JAR_SOURCES)
 spark-jar: $(VENV)/.ready ## build the jar of the Spark catalog, for which it needs a JDK and Maven
 	@$(PY) -m tools.spark_jar --require
 
+.PHONY: wheels
+wheels: $(VENV)/.ready ## build two wheels in dist: LakeTX, and the jar of the Spark catalog
+	@$(PY) -m tools.wheels
+
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@$(PIP) --no-build-isolation --editable '.[test,spark,bench]'
 	@touch $@

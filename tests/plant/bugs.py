@@ -362,4 +362,10 @@ BUGS = (
         (("if is_named and found != asked:", "if is_named and not found:"),),
         spark=("tests/spark/test_sql_remote.py", "-k", "another_lake"),
     ),
+    Bug(
+        "the jar of a wheel is not found",
+        "worker/base/spark_jar.py",
+        (("places.append(Path(wheel.origin).parent)", "places.append(Path(wheel.origin))"),),
+        spark=("tests/integration/test_wheels.py", "-k", "found"),
+    ),
 )

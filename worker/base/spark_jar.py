@@ -1,11 +1,15 @@
 """The jar of the Spark catalog: where it lies, and the settings that make a lake's tables known to `spark.sql`.
 
+A clone of the repository builds it in a folder of its own. Elsewhere it comes with a wheel for one minor version of
+Spark, `laketx-spark-4.3`, beside the wheel of LakeTX.
+
 A session has it from its start or never: a jar that is added later is loaded by a class loader of its own, and writes
 fail on classes that are there twice.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Final
@@ -13,11 +17,12 @@ from typing import Final
 SPARK_MINOR: Final = "4.3"
 CATALOG_CLASS: Final = "io.laketx.spark.LakeCatalog"
 CATALOG: Final = "lake"  # the name that a session knows it by, where nothing else is said
+PACKAGE: Final = f"laketx_spark_{SPARK_MINOR.replace('.', '_')}"  # of the wheel
 BUILT: Final = Path(__file__).resolve().parents[1] / "spark_catalog" / "target"
 JARS: Final = "spark.jars"
 NO_JAR: Final = (
     "the Spark session was started without the jar of LakeTX: `laketx spark-jar` says where it lies and with which "
-    "settings to start a session; one that `connect` starts itself has it, where the jar was built (`make spark-jar`)"
+    "settings to start a session; one that `connect` starts itself has it, where the jar is installed"
 )
 
 
@@ -26,9 +31,12 @@ def jar_name() -> str:
 
 
 def find_jar() -> Path | None:
-    """None where it was not built: `make spark-jar` says why."""
-    found = BUILT / jar_name()
-    return found if found.is_file() else None
+    """The one that was built here, or the wheel's; None where neither is there."""
+    places = [BUILT]
+    wheel = importlib.util.find_spec(PACKAGE)
+    if wheel is not None and wheel.origin is not None:
+        places.append(Path(wheel.origin).parent)
+    return next((jar for place in places if (jar := place / jar_name()).is_file()), None)
 
 
 def jar_setting() -> dict[str, str]:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.output import Session
-from worker.base.spark_jar import catalog_settings, find_jar, jar_name, jar_setting
+from worker.base.spark_jar import SPARK_MINOR, catalog_settings, find_jar, jar_name, jar_setting
 from worker.files.commands import warehouse_of
 
 
 def run_spark_jar(session: Session, name: str, warehouse: str | None) -> None:
     if find_jar() is None:
-        hint = "`make spark-jar` in a clone of the repository builds it"
+        hint = f"install the wheel laketx-spark-{SPARK_MINOR}, or build the jar with `make spark-jar` in a clone"
         raise CommandError(Exit.REFUSED, "JAR_MISSING", f"{jar_name()} is not installed here", {}, hint)
     folder = session.settings.folder
     uri = str(Path(folder).absolute()) if folder else f"laketx://{session.settings.server}"
