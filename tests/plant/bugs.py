@@ -319,6 +319,12 @@ BUGS = (
         spark=("tests/integration/test_new_tables.py", "-k", "goes_with"),
     ),
     Bug(
+        "a row that moves by SQL takes the place of the one that has its key",
+        CATALOG + "write/Landings.java",
+        (("if (!landed.contains(key)) continue;", "if (landed.contains(key) || landed.isEmpty()) continue;"),),
+        spark=("tests/spark/test_sql_moves.py", "-k", "key_is_free"),
+    ),
+    Bug(
         "an overwrite by a condition takes rows of any partition",
         CATALOG + "write/PartitionCondition.java",
         (

@@ -36,8 +36,14 @@ class Shape:
 
     @property
     def fixed(self) -> set[int]:
-        """Columns of the key, which take no NULL and are never set; partition columns beside it as well."""
-        return {*self.key, *(self.parted if self.key else ())}
+        """Columns of the key, which take no NULL and are never set."""
+        return set(self.key)
+
+    @property
+    def identity(self) -> list[Column]:
+        """The columns by which a row of a table with a key is known."""
+        known = {*self.key, *(self.parted if self.is_scoped else ())}
+        return [one for one in self.columns if one.number in known]
 
     def of(self, numbers: Sequence[int]) -> list[Column]:
         return [one for number in numbers for one in self.columns if one.number == number]
@@ -331,8 +337,12 @@ class Statements:
         if source.startswith("VALUES"):
             listed = ", ".join(one.sql for one in columns)
             source = f"SELECT * FROM ({source}) AS v({listed})"
-        matched = [one.sql for one in columns if one.number in {0, *shape.fixed}]
-        on = " AND ".join(f"t.{one} = s.{one}" for one in matched)
+        matched = [one for one in columns if one.number in {0, *shape.fixed}]
+        if self.chance.random() < 0.7:  # else a row of the source may match rows of several partitions
+            matched += [one for one in shape.identity if one not in matched]
+        on = " AND ".join(
+            f"t.{one.sql} {'=' if one.number in {0, *shape.fixed} else '<=>'} s.{one.sql}" for one in matched
+        )
         if self.chance.random() < 0.3:
             on += f" AND {self.words.simple(shape.fields(self.chance.choice('ts')))}"
         both = [*shape.fields("t"), *shape.fields("s")]

@@ -26,6 +26,7 @@ TOKEN: Final = re.compile(
 )
 NULL_REFUSED: Final = "NULL"
 KEY_TWICE: Final = "KEY_TWICE"
+KEY_EXISTS: Final = "KEY_EXISTS"
 MANY_MATCHES: Final = "MERGE_CARDINALITY_VIOLATION"
 
 
@@ -97,6 +98,8 @@ class Oracle:
                 pass
             case _:
                 self._run(statement.sql)
+                if shape is not None and shape.is_scoped and self._has_twice(shape, shape.name, "true"):
+                    return KEY_EXISTS
         return ""
 
     def _run(self, sql: str) -> duckdb.DuckDBPyConnection:
@@ -123,7 +126,7 @@ class Oracle:
             case "dynamic":
                 gone = f"EXISTS (SELECT 1 FROM arrived AS a WHERE {_same(shape.of(shape.parted), 'a', shape.name)})"
             case _ if shape.key:
-                gone = f"EXISTS (SELECT 1 FROM arrived AS a WHERE {_same(_identity(shape), 'a', shape.name)})"
+                gone = f"EXISTS (SELECT 1 FROM arrived AS a WHERE {_same(shape.identity, 'a', shape.name)})"
             case _:
                 gone = "false"
         self._run(f"DELETE FROM {shape.name} WHERE {gone}")
@@ -134,12 +137,13 @@ class Oracle:
         """Of rows that are written to a table with a key."""
         if not shape.key:
             return ""
-        identity = _identity(shape)
-        if self._has(f"{rows} WHERE {which} AND ({' OR '.join(f'{one.sql} IS NULL' for one in identity)})"):
+        nulls = " OR ".join(f"{one.sql} IS NULL" for one in shape.of(shape.key))
+        if self._has(f"{rows} WHERE {which} AND ({nulls})"):
             return NULL_REFUSED
-        if self._has(f"{rows} WHERE {which} GROUP BY {names(identity)} HAVING count(*) > 1"):
-            return KEY_TWICE
-        return ""
+        return KEY_TWICE if self._has_twice(shape, rows, which) else ""
+
+    def _has_twice(self, shape: Shape, rows: str, which: str) -> bool:
+        return self._has(f"{rows} WHERE {which} GROUP BY {names(shape.identity)} HAVING count(*) > 1")
 
     def _merge(self, statement: Merge, shape: Shape) -> str:
         """On a copy whose column `_mark` says what became of a row: 0 untouched, 1 changed, 2 new."""
@@ -155,10 +159,12 @@ class Oracle:
             self._run("CREATE OR REPLACE TEMP TABLE source AS SELECT DISTINCT * FROM source")
         clauses = " ".join(map(_marked, statement.clauses))
         self._run(f"MERGE INTO merged AS t USING source AS s ON {statement.on} {clauses}")
+        if shape.is_scoped and self._has_twice(shape, "merged", "_mark < 2"):
+            return "KEY_"  # what is moved onto a key may meet a new row there too
         if refused := self._refusal(shape, "merged", "_mark > 0"):
             return refused
         if shape.key:
-            new = f"SELECT 1 FROM merged AS n WHERE n._mark = 2 AND {_same(_identity(shape), 'n', 'merged')}"
+            new = f"SELECT 1 FROM merged AS n WHERE n._mark = 2 AND {_same(shape.identity, 'n', 'merged')}"
             self._run(f"DELETE FROM merged WHERE _mark = 0 AND EXISTS ({new})")
         self._run(f"DELETE FROM {shape.name}")
         self._run(f"INSERT INTO {shape.name} SELECT * EXCLUDE (_mark, _at) FROM merged")
@@ -172,10 +178,6 @@ class Oracle:
         ]
         self._run(f"DELETE FROM {shape.name}")
         self._run(f"INSERT INTO {shape.name} BY NAME SELECT {', '.join(values)} FROM {copy_of(shape.name, version)}")
-
-
-def _identity(shape: Shape) -> list[Column]:
-    return [one for one in shape.columns if one.number in {*shape.key, *(shape.parted if shape.is_scoped else ())}]
 
 
 def _same(columns: Sequence[Column], one: str, other: str) -> str:

@@ -15,6 +15,7 @@ import io.laketx.spark.service.LakeAddress;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
 import io.laketx.spark.write.Buckets;
+import io.laketx.spark.write.Staying;
 import io.laketx.v1.ResolveVersionRequest;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
@@ -312,8 +313,9 @@ public final class LakeCatalog
 
   @Override
   public UnboundFunction loadFunction(Identifier ident) throws NoSuchFunctionException {
-    UnboundFunction found = ident.namespace().length == 0 ? Buckets.function(ident.name()) : null;
-    if (found == null) throw new NoSuchFunctionException(ident);
+    UnboundFunction found = Buckets.function(ident.name());
+    if (found == null) found = Staying.function(ident.name());
+    if (found == null || ident.namespace().length > 0) throw new NoSuchFunctionException(ident);
     return found;
   }
 }

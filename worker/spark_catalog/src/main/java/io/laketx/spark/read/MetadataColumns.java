@@ -17,7 +17,19 @@ public final class MetadataColumns {
   /** The data version of that file, which decides who hides whom. */
   public static final String VERSION = "_version";
 
+  /**
+   * The row's partition, of tables whose keys don't tell it. A statement that moves a row loses sight of where it was; this
+   * stays with the row.
+   */
+  public static final String PARTITION = "_laketx_partition";
+
   private MetadataColumns() {}
+
+  /** Whether a row may move to another partition: some column of it is not of the key. */
+  public static boolean rowsMayMove(Snapshot snapshot) {
+    return snapshot.isKeyed()
+        && !snapshot.meta().getPrimaryKeyList().containsAll(snapshot.meta().getPartitionColumnsList());
+  }
 
   public static MetadataColumn[] of(Snapshot snapshot) {
     List<MetadataColumn> found = new ArrayList<>();
@@ -26,6 +38,9 @@ public final class MetadataColumns {
     }
     found.add(new Told(FILE, DataTypes.StringType, "the data file that holds the row"));
     found.add(new Told(VERSION, DataTypes.LongType, "the data version of that file"));
+    if (rowsMayMove(snapshot)) {
+      found.add(new Told(PARTITION, LivePartitions.schema(snapshot.meta()), "the partition that holds the row"));
+    }
     return found.toArray(MetadataColumn[]::new);
   }
 

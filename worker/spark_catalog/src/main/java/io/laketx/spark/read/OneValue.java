@@ -1,5 +1,6 @@
 package io.laketx.spark.read;
 
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
@@ -100,6 +101,8 @@ final class OneValue extends ColumnVector {
 
   @Override
   public ColumnVector getChild(int at) {
-    return new OneValue(null, ((StructType) type).apply(at).dataType());
+    DataType child = ((StructType) type).apply(at).dataType();
+    boolean isNull = !(value instanceof InternalRow row) || row.isNullAt(at);
+    return new OneValue(isNull ? null : ((InternalRow) value).get(at, child), child);
   }
 }

@@ -24,7 +24,7 @@ public final class Plan {
     return of(snapshot.service(), request.build());
   }
 
-  /** The entries of some partitions at a version of the snapshot's table. */
+  /** The entries of some partitions at a version of the snapshot's table; of all where none is named. */
   public static List<LiveEntry> of(Snapshot snapshot, long version, Collection<Partition> partitions) {
     PlanScanRequest.Builder request =
         PlanScanRequest.newBuilder()

@@ -107,6 +107,8 @@ public final class Shapes {
       switch (one.name()) {
         case MetadataColumns.FILE -> values[at] = UTF8String.fromString(file.getPath());
         case MetadataColumns.VERSION -> values[at] = dataVersion;
+        case MetadataColumns.PARTITION ->
+            values[at] = LivePartitions.row(file.getPartition(), (StructType) one.dataType());
         default -> {
           values[at] = said.get(one.name());
           PartitionValue known = partition.get(one.name());
@@ -126,6 +128,7 @@ public final class Shapes {
     return name.equals(MetadataColumns.ROW_ID)
         || name.equals(MetadataColumns.FILE)
         || name.equals(MetadataColumns.VERSION)
+        || name.equals(MetadataColumns.PARTITION)
         || name.equals(OP)
         || told.contains(name);
   }

@@ -14,17 +14,22 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.roaringbitmap.longlong.Roaring64NavigableMap;
 
 /** What all tasks of a write told the driver. One that a task refused is refused here. */
-record Arrived(List<DataFile> files, List<long[]> hashes, Map<String, Roaring64NavigableMap> hidden) {
+record Arrived(
+    List<DataFile> files,
+    List<long[]> hashes,
+    Map<String, Roaring64NavigableMap> hidden,
+    List<Moves.Landed> landed) {
   private static final String ROW_LEVEL = "row_level";
   private static final long KEYS_MAX = 10_000; // more are judged by bucket
 
   static Arrived of(WriterCommitMessage[] messages) {
-    Arrived found = new Arrived(new ArrayList<>(), new ArrayList<>(), new LinkedHashMap<>());
+    Arrived found = new Arrived(new ArrayList<>(), new ArrayList<>(), new LinkedHashMap<>(), new ArrayList<>());
     for (WriterCommitMessage one : messages) {
       Told told = (Told) one;
       if (told == null) continue;
       if (told.refused() != null) throw LakeException.invalid(told.refused().reason(), told.refused().message());
       for (Told.Written file : told.files()) found.add(file);
+      found.landed.addAll(told.landed());
       told.hidden().forEach(
           (path, ids) -> found.hidden.computeIfAbsent(path, none -> new Roaring64NavigableMap()).or(DeleteSets.read(ids)));
     }

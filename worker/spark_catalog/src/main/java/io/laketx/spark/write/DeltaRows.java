@@ -24,7 +24,7 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
   private final RowFiles files;
   private final Table meta;
   private final DataType[] types;
-  private final int fileColumn;
+  private final int origin;
   private final Map<String, byte[]> partitions;
   private final Map<UTF8String, Map<String, Value>> partitionOf = new HashMap<>();
   private final Map<UTF8String, Roaring64NavigableMap> hidden = new HashMap<>();
@@ -32,16 +32,22 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
   private final int keyCount;
   private final int[] parts;
   private final boolean byFile;
+  private final Moves moves;
   private UTF8String lastFile;
   private InternalRow lastPlace;
   private Roaring64NavigableMap lastHidden;
 
   /**
-   * `fileColumn` is where the metadata has the row's file; `partitions` has the partition of each file. `byFile`: rows come
-   * sorted by their files, which alone tell their partitions.
+   * `origin` is where the metadata has the row's file, or its partition where it may leave it (`mayMove`); `partitions` has
+   * the partition of each file. `byFile`: rows come sorted by their files, which alone tell their partitions.
    */
   record Factory(
-      Staging staging, boolean isOneBucket, int fileColumn, boolean byFile, HashMap<String, byte[]> partitions)
+      Staging staging,
+      boolean isOneBucket,
+      int origin,
+      boolean byFile,
+      boolean mayMove,
+      HashMap<String, byte[]> partitions)
       implements DeltaWriterFactory {
     @Override
     public DeltaWriter<InternalRow> createWriter(int partition, long task) {
@@ -51,7 +57,7 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
 
   private DeltaRows(Factory factory, RowFiles files) {
     staging = factory.staging;
-    fileColumn = factory.fileColumn;
+    origin = factory.origin;
     byFile = factory.byFile;
     partitions = factory.partitions;
     this.files = files;
@@ -60,6 +66,7 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
     parts = staging.ordinals(meta.getPartitionColumnsList());
     ofRowId = staging.isKeyed() ? staging.ordinals(RowChanges.ofRowId(meta)) : new int[0];
     keyCount = meta.getPrimaryKeyCount();
+    moves = factory.mayMove ? new Moves(staging, files) : null;
   }
 
   @Override
@@ -68,22 +75,30 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
       hide(metadata, id);
       return;
     }
-    if (!byFile && RowChanges.hasPartitionOfNull(meta)) {
-      files.refuse("NOT_IN_SQL", RowChanges.deletesInPython(meta));
+    GenericInternalRow tombstone = tombstone(id);
+    if (moves != null) {
+      boolean isInPlace = isIn(tombstone, partitionOf(metadata));
+      setPartition(tombstone, partitionOf(metadata));
+      if (isInPlace) moves.bury(tombstone);
+      else moves.leave(tombstone);
       return;
     }
-    GenericInternalRow tombstone = new GenericInternalRow(types.length);
-    for (int at = 0; at < ofRowId.length; at++) tombstone.update(ofRowId[at], id.get(at, types[ofRowId[at]]));
     if (byFile) place(tombstone, metadata);
     files.bury(tombstone);
   }
 
+  private GenericInternalRow tombstone(InternalRow id) {
+    GenericInternalRow found = new GenericInternalRow(types.length);
+    for (int at = 0; at < ofRowId.length; at++) found.update(ofRowId[at], id.get(at, types[ofRowId[at]]));
+    return found;
+  }
+
   @Override
   public void update(InternalRow metadata, InternalRow id, InternalRow row) throws IOException {
-    boolean moves = parts.length > 0 && !partitionOf(metadata).equals(partitionOf(row, parts));
     if (!staging.isKeyed()) {
+      boolean leaves = parts.length > 0 && !partitionOfFile(metadata).equals(partitionOf(row, parts));
       hide(metadata, id);
-      files.append(row, moves ? null : Long.valueOf(id.getLong(0)));
+      files.append(row, leaves ? null : Long.valueOf(id.getLong(0)));
       return;
     }
     for (int at = 0; at < keyCount; at++) {
@@ -94,35 +109,54 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
         return;
       }
     }
-    if (moves) {
-      files.refuse(
-          "NOT_IN_SQL",
-          "a row of " + meta.getName() + ", which has a key, would leave its partition, which SQL can't do: use "
-              + "Table.update or Table.merge in Python");
-      return;
+    if (moves == null) {
+      files.put(row);
+    } else if (isIn(row, partitionOf(metadata))) {
+      moves.put(row, false);
+    } else {
+      GenericInternalRow tombstone = tombstone(id);
+      setPartition(tombstone, partitionOf(metadata));
+      moves.leave(tombstone);
+      moves.land(row);
     }
-    files.put(row);
   }
 
   @Override
   public void insert(InternalRow row) throws IOException {
-    if (staging.isKeyed()) files.put(row);
+    if (moves != null) moves.put(row, true);
+    else if (staging.isKeyed()) files.put(row);
     else files.append(row, null);
+  }
+
+  private InternalRow partitionOf(InternalRow metadata) {
+    return metadata.getStruct(origin, parts.length);
+  }
+
+  private boolean isIn(InternalRow row, InternalRow partition) {
+    for (int at = 0; at < parts.length; at++) {
+      DataType type = types[parts[at]];
+      if (!WireValues.same(row.get(parts[at], type), partition.get(at, type))) return false;
+    }
+    return true;
+  }
+
+  private void setPartition(GenericInternalRow row, InternalRow partition) {
+    for (int at = 0; at < parts.length; at++) row.update(parts[at], partition.get(at, types[parts[at]]));
   }
 
   /** The rows of a file are sorted by key, those of two files are not. */
   private void place(GenericInternalRow row, InternalRow metadata) throws IOException {
-    UTF8String file = metadata.getUTF8String(fileColumn);
+    UTF8String file = metadata.getUTF8String(origin);
     if (!file.equals(lastFile)) {
       lastFile = file.copy();
       files.turn();
       lastPlace = LivePartitions.row(partition(file), LivePartitions.schema(meta));
     }
-    for (int at = 0; at < parts.length; at++) row.update(parts[at], lastPlace.get(at, types[parts[at]]));
+    setPartition(row, lastPlace);
   }
 
   private void hide(InternalRow metadata, InternalRow id) {
-    UTF8String file = metadata.getUTF8String(fileColumn);
+    UTF8String file = metadata.getUTF8String(origin);
     if (!file.equals(lastFile)) {
       lastFile = file.copy();
       lastHidden = hidden.computeIfAbsent(lastFile, none -> new Roaring64NavigableMap());
@@ -130,8 +164,8 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
     lastHidden.addLong(id.getLong(0));
   }
 
-  private Map<String, Value> partitionOf(InternalRow metadata) {
-    UTF8String file = metadata.getUTF8String(fileColumn);
+  private Map<String, Value> partitionOfFile(InternalRow metadata) {
+    UTF8String file = metadata.getUTF8String(origin);
     Map<String, Value> known = partitionOf.get(file);
     if (known != null) return known;
     Map<String, Value> found = WireValues.keyOf(partition(file));
@@ -157,10 +191,11 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
 
   @Override
   public WriterCommitMessage commit() throws IOException {
+    List<Moves.Landed> landed = moves == null || files.refused() != null ? List.of() : moves.close();
     List<Told.Written> written = files.close();
     Map<String, byte[]> ids = new HashMap<>();
     hidden.forEach((file, rows) -> ids.put(file.toString(), DeleteSets.bytes(rows)));
-    return new Told(written, ids, files.refused());
+    return new Told(written, ids, landed, files.refused());
   }
 
   @Override

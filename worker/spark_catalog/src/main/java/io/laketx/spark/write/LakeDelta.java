@@ -41,6 +41,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   private final Spread spread;
   private final StructType metadata;
   private final boolean byFile; // its rows say by their file which partition they are of
+  private final boolean mayMove; // they say it themselves, and may leave it
   private boolean changesAll;
   private boolean readsAll;
   private WriteTransaction txn;
@@ -52,7 +53,9 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     metadata = info.metadataSchema().orElseGet(StructType::new);
     boolean isDelete = command == RowLevelOperation.Command.DELETE;
     byFile = isDelete && snapshot.isKeyed() && RowChanges.hasPartitionOfNull(snapshot.meta());
+    mayMove = !isDelete && MetadataColumns.rowsMayMove(snapshot);
     if (byFile) spread = Spread.byFile(snapshot.meta());
+    else if (mayMove) spread = Spread.ofMoves(snapshot.meta());
     else spread = new Spread(snapshot.meta(), !isDelete || snapshot.isKeyed());
   }
 
@@ -102,14 +105,14 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     }
     FileKind kind = snapshot.isKeyed() ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_UNSPECIFIED;
     Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, !snapshot.isKeyed());
-    int file = List.of(metadata.fieldNames()).indexOf(MetadataColumns.FILE);
-    return new DeltaRows.Factory(staging, spread.isOneBucket(), file, byFile, partitions());
+    int origin = List.of(metadata.fieldNames()).indexOf(mayMove ? MetadataColumns.PARTITION : MetadataColumns.FILE);
+    return new DeltaRows.Factory(staging, spread.isOneBucket(), origin, byFile, mayMove, partitions());
   }
 
-  /** The partition of each file that is read, for rows that may leave it; empty where there are none. */
+  /** The partition of each file that is read, where rows may leave it, or don't tell it otherwise. */
   private HashMap<String, byte[]> partitions() {
     HashMap<String, byte[]> found = new HashMap<>();
-    boolean stay = command == RowLevelOperation.Command.DELETE && !byFile;
+    boolean stay = snapshot.isKeyed() ? !byFile : command == RowLevelOperation.Command.DELETE;
     if (snapshot.meta().getPartitionColumnsCount() == 0 || stay) return found;
     filesRead().forEach((path, file) -> found.put(path, file.getPartition().toByteArray()));
     return found;
@@ -154,13 +157,14 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     if (!arrived.hidden().isEmpty()) {
       sets = DeleteSets.of(arrived.hidden(), filesRead(), txn.tableFolder(), txn.id());
     }
-    Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta()));
+    List<Read> lookedAt = Landings.check(snapshot, arrived.landed());
+    Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta())).addAllReads(lookedAt);
     try {
       txn.commit(arrived.files(), sets, change.addAllReads(reads()));
     } catch (LakeException error) {
       if (readsAll || !error.reason().equals("PREDICATE_TOO_COSTLY")) throw error;
       readsAll = true;
-      txn.commit(arrived.files(), sets, change.clearReads().addAllReads(reads()));
+      txn.commit(arrived.files(), sets, change.clearReads().addAllReads(lookedAt).addAllReads(reads()));
     }
   }
 

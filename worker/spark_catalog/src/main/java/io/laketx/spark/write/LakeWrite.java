@@ -8,7 +8,6 @@ import io.laketx.v1.Read;
 import io.laketx.v1.Scope;
 import java.io.IOException;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.expressions.SortOrder;
@@ -140,7 +139,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     @Override
     public WriterCommitMessage commit() throws IOException {
       List<Told.Written> written = files.close();
-      return new Told(written, Map.of(), files.refused());
+      return Told.of(written, files.refused());
     }
 
     @Override

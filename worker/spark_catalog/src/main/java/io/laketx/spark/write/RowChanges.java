@@ -39,11 +39,6 @@ public final class RowChanges implements SupportsDelta {
     return meta.getPartitionColumnsList().stream().anyMatch(name -> WireValues.column(meta, name).getNullable());
   }
 
-  static String deletesInPython(Table meta) {
-    return "rows of " + meta.getName() + ", which has a key and partitions of columns that take NULL, can't be deleted "
-        + "by MERGE: use DELETE, or Table.merge in Python";
-  }
-
   @Override
   public Command command() {
     return command;
@@ -67,7 +62,8 @@ public final class RowChanges implements SupportsDelta {
 
   @Override
   public NamedReference[] requiredMetadataAttributes() {
-    return new NamedReference[] {Names.column(MetadataColumns.FILE)};
+    boolean isPartition = command != Command.DELETE && MetadataColumns.rowsMayMove(snapshot);
+    return new NamedReference[] {Names.column(isPartition ? MetadataColumns.PARTITION : MetadataColumns.FILE)};
   }
 
   @Override

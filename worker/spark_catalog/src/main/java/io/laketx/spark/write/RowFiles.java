@@ -78,6 +78,15 @@ final class RowFiles {
     if (refused == null) refused = new Told.Refused(reason, message);
   }
 
+  void refuseTwice(InternalRow row) {
+    refuse("KEY_TWICE", "the key " + keyText(row) + " stands twice in what is written to " + meta.getName()
+        + "; keep one row of each key, say by GROUP BY or row_number()");
+  }
+
+  int bucketOf(InternalRow row) {
+    return Buckets.of(Buckets.hash(row, keys, keyTypes), meta.getBuckets());
+  }
+
   /** A row of an append table; `rowId` is the id that it had, or null. */
   void append(InternalRow row, Long rowId) throws IOException {
     if (refused != null || lacksValue(row)) return;
@@ -105,8 +114,7 @@ final class RowFiles {
     } else if (waiting != null) {
       waiting = null; // what comes takes its place
     } else {
-      refuse("KEY_TWICE", "the key " + keyText(row) + " stands twice in what is written to " + meta.getName()
-          + "; keep one row of each key, say by GROUP BY or row_number()");
+      refuseTwice(row);
       return;
     }
     writeKeyed(row, hash, UPSERT);
@@ -218,8 +226,7 @@ final class RowFiles {
     }
     finish();
     bucket = itsBucket;
-    place = new Object[parts.length];
-    for (int at = 0; at < parts.length; at++) place[at] = WireValues.kept(row.get(parts[at], types[parts[at]]));
+    place = placeOf(row);
     return true;
   }
 
@@ -246,7 +253,7 @@ final class RowFiles {
             .setSchemaVersion(meta.getSchemaVersion())
             .setKind(staging.kind())
             .setTombstones(tombstones)
-            .setPartition(partition());
+            .setPartition(partition(place));
     if (staging.isKeyed()) entry.setBucket(bucket);
     if (staging.keepsIds()) {
       entry.setCarriesRowIds(true);
@@ -262,14 +269,24 @@ final class RowFiles {
     hashed = 0;
   }
 
-  private Partition partition() {
+  private Object[] placeOf(InternalRow row) {
+    Object[] found = new Object[parts.length];
+    for (int at = 0; at < parts.length; at++) found[at] = WireValues.kept(row.get(parts[at], types[parts[at]]));
+    return found;
+  }
+
+  Partition partition(InternalRow row) {
+    return partition(placeOf(row));
+  }
+
+  private Partition partition(Object[] values) {
     Partition.Builder found = Partition.newBuilder();
     for (int at = 0; at < parts.length; at++) {
       Column column = meta.getColumns(parts[at]);
       found.addValues(
           PartitionValue.newBuilder()
               .setColumn(column.getName())
-              .setValue(WireValues.of(place[at], column.getType())));
+              .setValue(WireValues.of(values[at], column.getType())));
     }
     return found.build();
   }

@@ -1,15 +1,21 @@
 package io.laketx.spark.write;
 
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Ascending$;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Cast$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.InterpretedOrdering;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.expressions.SortOrder$;
 import org.apache.spark.sql.catalyst.expressions.V2ExpressionUtils$;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
@@ -54,6 +60,18 @@ final class SparkPlans {
   /** The same as filters; what has no filter is left out. */
   static org.apache.spark.sql.sources.Filter[] filters(Predicate[] predicates) {
     return PredicateUtils$.MODULE$.toV1(predicates);
+  }
+
+  // -- rows
+
+  /** Rows by some of their columns, as Spark sorts them. */
+  static Comparator<InternalRow> ordering(int[] ordinals, DataType[] types) {
+    List<SortOrder> by = new ArrayList<>();
+    for (int at : ordinals) {
+      Expression column = new BoundReference(at, types[at], true);
+      by.add(SortOrder$.MODULE$.apply(column, Ascending$.MODULE$, CollectionConverters.asScala(List.<Expression>of()).toSeq()));
+    }
+    return new InterpretedOrdering(CollectionConverters.asScala(by).toSeq());
   }
 
   // -- the statement that runs

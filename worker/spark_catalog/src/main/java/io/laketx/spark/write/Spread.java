@@ -18,20 +18,27 @@ import org.apache.spark.sql.connector.expressions.SortOrder;
 final class Spread {
   private final Table meta;
   private final List<String> placedBy;
+  private final boolean mayMove;
 
   /** `haveParts`: the rows have the partition columns. */
   Spread(Table meta, boolean haveParts) {
-    this(meta, haveParts ? meta.getPartitionColumnsList() : List.of());
+    this(meta, haveParts ? meta.getPartitionColumnsList() : List.of(), false);
   }
 
-  private Spread(Table meta, List<String> placedBy) {
+  private Spread(Table meta, List<String> placedBy, boolean mayMove) {
     this.meta = meta;
     this.placedBy = placedBy;
+    this.mayMove = mayMove;
+  }
+
+  /** For rows that may leave their partition: those that do come first, and so does what else has no place of its own. */
+  static Spread ofMoves(Table meta) {
+    return new Spread(meta, meta.getPartitionColumnsList(), true);
   }
 
   /** For rows that have the file that they lie in instead. */
   static Spread byFile(Table meta) {
-    return new Spread(meta, List.of(MetadataColumns.FILE));
+    return new Spread(meta, List.of(MetadataColumns.FILE), false);
   }
 
   private boolean isKeyed() {
@@ -56,6 +63,7 @@ final class Spread {
   SortOrder[] ordering() {
     List<SortOrder> found = new ArrayList<>();
     if (isKeyed() && !isOneBucket()) found.add(ascending(Buckets.bucketOf(meta)));
+    if (mayMove) found.add(ascending(Staying.of(meta)));
     placedBy.forEach(name -> found.add(ascending(Names.column(name))));
     meta.getPrimaryKeyList().forEach(name -> found.add(ascending(Names.column(name))));
     return found.toArray(SortOrder[]::new);

@@ -5,10 +5,16 @@ import java.util.Map;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /**
- * What a task tells the driver: the files that it wrote, the rows that it hides of each file, or why the statement must
- * be refused. A refusal comes this way so that it reaches people as a sentence, and no task tries again in vain.
+ * What a task tells the driver: the files that it wrote, the rows that it hides of each file, the keys that came into
+ * another partition, or why the statement must be refused. A refusal comes this way so that it reaches people as a sentence, and no task tries again in vain.
  */
-record Told(List<Written> files, Map<String, byte[]> hidden, Refused refused) implements WriterCommitMessage {
+record Told(List<Written> files, Map<String, byte[]> hidden, List<Moves.Landed> landed, Refused refused)
+    implements WriterCommitMessage {
+
+  /** Of rows that come in alone. */
+  static Told of(List<Written> files, Refused refused) {
+    return new Told(files, Map.of(), List.of(), refused);
+  }
 
   /** A file's entry, and the hashes of its keys where they are asked for; empty where there are too many. */
   record Written(byte[] file, long[] hashes) implements java.io.Serializable {}

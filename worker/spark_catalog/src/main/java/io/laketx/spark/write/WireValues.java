@@ -73,6 +73,13 @@ final class WireValues {
     return left == null ? right == null : left.equals(right);
   }
 
+  /** The one of all values that are the same. */
+  static Object canonical(Object value) {
+    if (value instanceof Double number) return number.isNaN() ? Double.NaN : number + 0.0;
+    if (value instanceof Float number) return number.isNaN() ? Float.NaN : number + 0.0f;
+    return value;
+  }
+
   /** A value as people write it. */
   static String text(Object value, DataType type) {
     if (type instanceof DateType) return LocalDate.ofEpochDay((Integer) value).toString();
