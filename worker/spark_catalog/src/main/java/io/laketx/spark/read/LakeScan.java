@@ -8,6 +8,7 @@ import io.laketx.v1.Predicate;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -20,6 +21,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeFiltering;
+import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
@@ -38,6 +40,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   private final LakeScanBuilder.Streams streams;
   private List<LiveEntry> entries;
   private Predicate condition; // of the entries; null where the service knows none
+  private ColumnBounds bounds; // of the same; null where Spark's optimiser doesn't ask for them
   private boolean isTarget;
   private PlannedScan planned;
   private volatile RuntimeFilters atRuntime;
@@ -104,12 +107,13 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
 
   /** What the service can't take as a condition is left to Spark: to read more is right. */
   private List<LiveEntry> plan() {
+    bounds = SparkInternals.asksForBounds() ? new ColumnBounds(snapshot, required) : null;
     try {
-      return Plan.of(snapshot, condition);
+      return Plan.of(snapshot, condition, bounds);
     } catch (LakeException error) {
       if (condition == null || error.kind() != RefusalKind.INVALID) throw error;
       condition = null;
-      return Plan.of(snapshot, null);
+      return Plan.of(snapshot, null, bounds);
     }
   }
 
@@ -191,6 +195,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
     double share = (double) (required.defaultSize() + ROW_OVERHEAD_BYTES) / (whole.defaultSize() + ROW_OVERHEAD_BYTES);
     OptionalLong rowsShown = OptionalLong.of(Math.min(Math.max(rows, 0), limit));
     OptionalLong bytesRead = OptionalLong.of((long) Math.ceil(bytes * Math.min(share, 1.0)));
+    Map<NamedReference, ColumnStatistics> columns = bounds == null ? Map.of() : bounds.known(rowsShown.getAsLong());
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
@@ -200,6 +205,11 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
       @Override
       public OptionalLong numRows() {
         return rowsShown;
+      }
+
+      @Override
+      public Map<NamedReference, ColumnStatistics> columnStats() {
+        return columns;
       }
     };
   }

@@ -13,15 +13,26 @@ import java.util.List;
 public final class Plan {
   private Plan() {}
 
-  /** `condition` names the snapshot's columns; null: all entries. */
-  static List<LiveEntry> of(Snapshot snapshot, Predicate condition) {
+  /**
+   * `condition` names the snapshot's columns; null: all entries. `bounds` learn the files' statistics, which the entries
+   * then lack; null: nobody asks for them.
+   */
+  static List<LiveEntry> of(Snapshot snapshot, Predicate condition, ColumnBounds bounds) {
     PlanScanRequest.Builder request =
         PlanScanRequest.newBuilder()
             .setTableId(snapshot.tableId())
             .setVersion(snapshot.version())
-            .setWithoutStats(true);
+            .setWithoutStats(bounds == null);
     if (condition != null) request.setPredicate(condition);
-    return of(snapshot.service(), request.build());
+    List<LiveEntry> found = of(snapshot.service(), request.build());
+    if (bounds != null) found.replaceAll(one -> told(one, bounds));
+    return found;
+  }
+
+  private static LiveEntry told(LiveEntry one, ColumnBounds bounds) {
+    if (!one.hasFile()) return one;
+    bounds.add(one.getFile());
+    return one.toBuilder().setFile(one.getFile().toBuilder().clearStats()).build();
   }
 
   /** The entries of some partitions at a version of the snapshot's table; of all where none is named. */

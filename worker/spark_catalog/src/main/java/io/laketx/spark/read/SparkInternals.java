@@ -49,6 +49,11 @@ public final class SparkInternals {
     return (SparkSession) org.apache.spark.sql.SparkSession.active();
   }
 
+  /** Whether Spark's optimiser reckons with the columns' bounds. */
+  static boolean asksForBounds() {
+    return SQLConf.get().cboEnabled();
+  }
+
   /** Files of one schema, read in batches whatever the session prefers for its own tables; to be sent to executors. */
   static final class ParquetFiles implements Serializable {
     private static final long serialVersionUID = 1;
