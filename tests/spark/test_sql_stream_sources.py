@@ -179,3 +179,40 @@ def calls(metrics: str) -> dict[str, float]:
         re.fullmatch(r'laketx_call_seconds_count\{method="/laketx.v1.\w+/(\w+)"\} ([0-9.e+]+)', line) for line in lines
     ]
     return {one[1]: float(one[2]) for one in found if one}
+
+
+def test_the_format_reads_and_writes_streams(streams: Streams) -> None:
+    source, target, keyed = streams.table(), streams.table(), streams.table(primary_key=["id"])
+    name = f"{streams.catalog}.{source.name}"
+    source.insert(streams.rows((1, "a")))
+    source.insert(streams.rows((2, "b")))
+    rows = streams.spark.readStream.format("laketx").option("startingVersion", 2).load(name)
+    assert streams.batches(rows, "rows") == [[(2, "b")]]
+    changes = streams.spark.readStream.format("laketx").option("readChangeFeed", "true").load(name)
+    assert "_change_type" in changes.columns
+    whole = streams.spark.readStream.format("laketx").load(name)
+    writer = whole.writeStream.format("laketx").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(streams.folder / "into")).start(f"{streams.catalog}.{target.name}")
+    assert query.awaitTermination(WAIT_S)
+    assert shown(target.refresh().read()) == [(1, "a"), (2, "b")]
+    query = writer.option("checkpointLocation", str(streams.folder / "no")).start(f"{streams.catalog}.{keyed.name}")
+    with pytest.raises(PySparkException, match="SINK_NEEDS_CATALOG"):
+        query.awaitTermination(WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("reason", "options", "name"),
+    [
+        ("TABLE_UNKNOWN", {}, "{catalog}.tests.no_such"),
+        ("CATALOG_MISSING", {}, "no_such_catalog.tests.t"),
+        ("OPTION_INVALID", {"versionAsOf": "1"}, "{table}"),
+    ],
+)
+def test_the_format_refuses_what_is_no_stream(
+    streams: Streams, reason: str, options: dict[str, str], name: str
+) -> None:
+    table = f"{streams.catalog}.{streams.table().name}"
+    with pytest.raises(PySparkException, match=reason):
+        streams.spark.readStream.format("laketx").options(**options).load(
+            name.format(catalog=streams.catalog, table=table)
+        )

@@ -1,13 +1,17 @@
 package io.laketx.spark;
 
+import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.service.LakeException;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.SupportsCatalogOptions;
 import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableContext;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.sources.DataSourceRegister;
@@ -17,10 +21,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The format `laketx`: `spark.read.format("laketx").load("lake.shop.orders")` reads a table of a catalog of the session,
  * and `df.write.format("laketx").save("lake.shop.orders")` writes it.
+ *
+ * <p>Spark leaves batches to the catalog. For streams it asks here for the table.
  */
 public final class LakeSource implements SupportsCatalogOptions, DataSourceRegister {
   private static final String PATH = "path"; // where Spark puts what load() and save() are given
   private static final String CATALOG = "spark.sql.catalog.";
+  private static final String VERSION = "versionAsOf";
+  private static final String TIMESTAMP = "timestampAsOf";
+  private static final TableContext NEWEST = new TableContext(null, Set.of());
 
   @Override
   public String shortName() {
@@ -49,22 +58,38 @@ public final class LakeSource implements SupportsCatalogOptions, DataSourceRegis
 
   @Override
   public Optional<String> extractTimeTravelVersion(CaseInsensitiveStringMap options) {
-    return Optional.ofNullable(options.get("versionAsOf"));
+    return Optional.ofNullable(options.get(VERSION));
   }
 
   @Override
   public Optional<String> extractTimeTravelTimestamp(CaseInsensitiveStringMap options) {
-    return Optional.ofNullable(options.get("timestampAsOf"));
+    return Optional.ofNullable(options.get(TIMESTAMP));
   }
 
   @Override
+  @SuppressWarnings("deprecation") // a table's columns come from there
   public StructType inferSchema(CaseInsensitiveStringMap options) {
-    throw outsideOfCatalog();
+    return load(options).schema();
   }
 
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    throw outsideOfCatalog();
+    return load(new CaseInsensitiveStringMap(properties));
+  }
+
+  private Table load(CaseInsensitiveStringMap options) {
+    for (String one : new String[] {VERSION, TIMESTAMP}) {
+      if (options.containsKey(one)) {
+        throw LakeException.invalid(
+            "OPTION_INVALID", one + ": a stream begins with startingVersion, startingTimestamp or startingTag");
+      }
+    }
+    try {
+      Table found = SparkInternals.catalog(extractCatalog(options)).loadTable(extractIdentifier(options), NEWEST, options);
+      return found instanceof LakeTable table ? table.withoutCatalog() : found;
+    } catch (NoSuchTableException error) {
+      throw LakeException.invalid("TABLE_UNKNOWN", "there is no table " + text(names(options)) + ": create it first");
+    }
   }
 
   private static String[] names(CaseInsensitiveStringMap options) {
@@ -94,10 +119,5 @@ public final class LakeSource implements SupportsCatalogOptions, DataSourceRegis
   private static LakeException unnamed() {
     return LakeException.invalid(
         "NAME_INVALID", "name a table: load(\"lake.shop.orders\"), save(\"lake.shop.orders\")");
-  }
-
-  private static LakeException outsideOfCatalog() {
-    return LakeException.invalid(
-        "CATALOG_MISSING", "the tables of this format are in a catalog: name one, such as lake.shop.orders");
   }
 }

@@ -65,11 +65,22 @@ public final class LakeTable
   private final String name;
   private final Snapshot snapshot;
   private final StructType schema;
+  private final boolean hasCatalog;
 
   LakeTable(String name, Snapshot snapshot) {
+    this(name, snapshot, true);
+  }
+
+  private LakeTable(String name, Snapshot snapshot, boolean hasCatalog) {
     this.name = name;
     this.snapshot = snapshot;
+    this.hasCatalog = hasCatalog;
     schema = WireTypes.schemaOf(snapshot.meta().getColumnsList());
+  }
+
+  /** The same, for streams by the format alone: Spark finds no function for them. */
+  LakeTable withoutCatalog() {
+    return new LakeTable(name, snapshot, false);
   }
 
   public Snapshot snapshot() {
@@ -145,6 +156,12 @@ public final class LakeTable
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    if (!hasCatalog && snapshot.isKeyed()) {
+      throw LakeException.invalid(
+          "SINK_NEEDS_CATALOG",
+          "rows for " + name + ", which has a key, are spread by a function of the catalog, and Spark gives a format none:"
+              + " say writeStream.toTable(\"" + name + "\") in place of start()");
+    }
     return LakeWriteBuilder.of(snapshot, info);
   }
 

@@ -12,6 +12,7 @@ import org.apache.spark.rdd.InputFileBlockHolder;
 import org.apache.spark.sql.catalyst.CatalystTypeConverters;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.VariantExtraction;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
@@ -47,6 +48,11 @@ public final class SparkInternals {
 
   static SparkSession session() {
     return (SparkSession) org.apache.spark.sql.SparkSession.active();
+  }
+
+  /** A catalog of the session. */
+  public static TableCatalog catalog(String name) {
+    return (TableCatalog) session().sessionState().catalogManager().catalog(name);
   }
 
   /** Whether Spark's optimiser reckons with the columns' bounds. */
