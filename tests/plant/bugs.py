@@ -336,6 +336,17 @@ BUGS = (
         spark=("tests/spark/test_statements.py", "-k", "partitions-append"),
     ),
     Bug(
+        "a statement of a transaction sees the newest version",
+        CATALOG + "read/SqlTransaction.java",
+        (
+            (
+                "    Snapshot seen = tables.get(newest.getTableId());\n    if (seen == null) {",
+                "    Snapshot seen;\n    {",
+            ),
+        ),
+        spark=("tests/spark/test_sql_transactions.py", "-k", "see_one_version"),
+    ),
+    Bug(
         "the optimiser takes the bounds of some files for those of all",
         CATALOG + "read/ColumnBounds.java",
         (("        isBounded = false;\n        return;\n", "        return;\n"),),

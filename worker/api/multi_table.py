@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
+from metaservice.client import CommitOutcomeUnknownError
 from protos.laketx.v1 import common_pb2
 from worker.api.cursors import Cursor
+from worker.api.sql_statements import SqlStatements
 from worker.api.table import Table
 from worker.api.verbs import Verbs
 from worker.base.connection import Connection
@@ -23,8 +26,8 @@ from worker.write.transaction import Commit, Write, WriteOptions, run_writes
 class MultiTableTransaction:
     """Made by `lake.transaction()`. Its changes are staged and committed when the block ends.
 
-    A table's version is fixed when it is first named: `txn.table(…).read()` shows that version, and the commit is
-    judged against it. A block that ends with an exception changes nothing.
+    A table's version is fixed when it is first named: `txn.table(…).read()` and `txn.sql(…)` show that version, and the
+    commit is judged against it. A block that ends with an exception changes nothing.
     """
 
     def __init__(
@@ -43,6 +46,22 @@ class MultiTableTransaction:
         self._tables: dict[str, TableInTransaction] = {}
         self._is_over = False
         self._cursors: list[Cursor] = []
+        self._statements = SqlStatements(lake)
+
+    def sql(self, statement: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
+        """Runs a statement of Spark SQL in this transaction: SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE.
+
+        What it writes is committed with the rest when the block ends; until then nobody sees it, this transaction
+        neither. What it reads of the lake's tables counts. Statements that define tables, and CALL, are refused.
+        """
+        self.check_open()
+        for one in self._tables.values():
+            self._statements.fix(one.table_id, one.version)
+        found = self._statements.run(statement, args)
+        for one in self._tables.values():
+            if one.plan is not None and self._statements.changes(one.table_id):
+                raise InputError("CHANGE_TWICE", f"a transaction holds one change per table: {one.name}")
+        return found
 
     def advance(self, cursor: Cursor) -> None:
         """Moves the cursor to the end of its last `changes`, together with the commit or not at all."""
@@ -56,8 +75,11 @@ class MultiTableTransaction:
             table = self._open_table(name)
             table_id = self._ids[name] = table.table_id
             if table_id not in self._tables:
-                self._tables[table_id] = TableInTransaction(self, table)
+                self._tables[table_id] = TableInTransaction(self, table, self._statements.version_of(table_id))
         return self._tables[table_id]
+
+    def changes_by_sql(self, table_id: str) -> bool:
+        return self._statements.changes(table_id)
 
     def check_open(self) -> None:
         if self._is_over:
@@ -70,20 +92,27 @@ class MultiTableTransaction:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_over = True
+        try:
+            if error is None:
+                self._commit()
+        except CommitOutcomeUnknownError:
+            raise  # it may have committed: its files stay
+        except BaseException:
+            self._statements.undo()
+            raise
         if error is not None:
-            return
-        changed = [one for one in self._tables.values() if one.plan is not None]
-        read = [one for one in self._tables.values() if one.plan is None and one.reads]
+            self._statements.undo()
+
+    def _commit(self) -> None:
         moves = [cursor.step() for cursor in self._cursors]
+        changed, read = self._writes()
         if changed:
             commits = run_writes(
                 self.lake,
-                lambda: [
-                    *[replace(one.planned(), app=self._app) for one in changed],
-                    *[one.planned() for one in read],
-                ],
+                lambda: [*[replace(plan(), app=self._app) for plan in changed], *[plan() for plan in read]],
                 message=self.message,
                 cursors=moves,
+                txn_id=self._statements.txn_id,
             )
             self.commits = commits[: len(changed)]
             for cursor in self._cursors:
@@ -94,14 +123,31 @@ class MultiTableTransaction:
                 "a cursor advances with a change of a table; to advance it alone, call cursor.advance()",
             )
 
+    def _writes(self) -> tuple[list[Callable[[], Write]], list[Callable[[], Write]]]:
+        """One for each table that is changed, and for each that is only read."""
+        changed: list[Callable[[], Write]] = []
+        read: list[Callable[[], Write]] = []
+        by_sql = {write.table.table_id: write for write in self._statements.end()}
+        for table_id, one in self._tables.items():
+            write = by_sql.pop(table_id, None)
+            if one.plan is not None:
+                changed.append(partial(one.planned, () if write is None else write.also_read))
+            elif write is not None:
+                by_sql[table_id] = replace(write, also_read=[*write.also_read, *one.reads])
+            elif one.reads:
+                read.append(one.planned)
+        for write in by_sql.values():
+            (read if write.stage is None else changed).append(partial(replace, write))
+        return changed, read
+
 
 class TableInTransaction(Verbs[None]):
     """One table of a transaction, at a fixed version; takes one change."""
 
-    def __init__(self, txn: MultiTableTransaction, table: Table) -> None:
+    def __init__(self, txn: MultiTableTransaction, table: Table, version: int | None) -> None:
         self.plan: Callable[[TableView], Write] | None = None
         self.reads: list[common_pb2.Read] = []
-        self.version = table.meta.head_version
+        self.version = table.meta.head_version if version is None else version
         self._txn = txn
         self._table = table
 
@@ -117,11 +163,19 @@ class TableInTransaction(Verbs[None]):
             self.reads.append(condition)
         return self._table.read(version=self.version, where=where)
 
-    def planned(self) -> Write:
+    @property
+    def name(self) -> str:
+        return self._table.meta.name
+
+    @property
+    def table_id(self) -> str:
+        return self._table.table_id
+
+    def planned(self, read_by_sql: Sequence[common_pb2.Read] = ()) -> Write:
         """Its change. A table that is only read gets an UPDATE that changes no row."""
         table = self._table.view
         write = Write(table, common_pb2.OPERATION_UPDATE) if self.plan is None else self.plan(table)
-        return replace(write.at(self.version), also_read=self.reads)
+        return replace(write.at(self.version), also_read=[*self.reads, *read_by_sql])
 
     @property
     def _spark(self) -> SparkSession:
@@ -141,8 +195,8 @@ class TableInTransaction(Verbs[None]):
                 "inside a transaction on_conflict, message, app_id and app_version belong to the whole: "
                 "lake.transaction(message, app_id=…, app_version=…)",
             )
-        if self.plan is not None:
-            raise InputError("CHANGE_TWICE", f"a transaction holds one change per table: {self._table.meta.name}")
+        if self.plan is not None or self._txn.changes_by_sql(self.table_id):
+            raise InputError("CHANGE_TWICE", f"a transaction holds one change per table: {self.name}")
         planned = plan(self._table.view)  # what is wrong with it is said here
         if planned.table is not self._table.view:  # it added columns
             self._table.view = planned.table

@@ -59,10 +59,16 @@ def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> 
         return
     if spark.conf.get(f"spark.sql.catalog.{name}", None) is not None:
         raise InputError("CATALOG_NAME_TAKEN", f"the session knows another catalog as {name}: give another name")
-    if is_classic(spark) and not _has_class(spark, CATALOG_CLASS):
-        raise InputError("JAR_MISSING", NO_JAR)
+    if is_classic(spark):
+        require_jar(spark)
     for key, value in settings.items():
         spark.conf.set(key, value)
+
+
+def require_jar(spark: SparkSession) -> None:
+    """Refuses a classic session that was started without the jar of the catalog."""
+    if not _has_class(spark, CATALOG_CLASS):
+        raise InputError("JAR_MISSING", NO_JAR)
 
 
 def _has_class(spark: SparkSession, name: str) -> bool:
@@ -137,6 +143,18 @@ def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[No
                 if not loan.users:
                     del _loans[session, key]
                     spark.conf.unset(key) if loan.before is None else spark.conf.set(key, loan.before)
+
+
+@contextmanager
+def local_property(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    """Sets a property of this thread in a classic session."""
+    context = spark.sparkContext
+    before: Any = context.getLocalProperty(key)
+    context.setLocalProperty(key, value)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(key, before)
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------

@@ -160,10 +160,11 @@ def run_writes(
     policy: OnConflict = "fail",
     message: str = "",
     cursors: Sequence[transaction_pb2.CursorMove] = (),
+    txn_id: str | None = None,
 ) -> list[Commit]:
     """Plans, stages and commits; repeats as the policy says, a bounded number of times.
 
-    Cursors advance with the commit.
+    Cursors advance with the commit. `txn_id`: the transaction under which files are staged already.
     """
     lost: _Lost | None = None
     staged: dict[str, int] = {}
@@ -173,7 +174,7 @@ def run_writes(
             time.sleep(BACKOFF.delay_s(attempt - 2, random.random()))
         try:
             if lost is None:
-                writes, txn = _begun(lake, plan, message)
+                writes, txn = _begun(lake, plan, message, txn_id)
                 committed, staged, txn_id = _attempt(lake, writes, txn, policy, cursors)
             else:
                 committed, txn_id = _resubmit(lake, writes, lost, message, cursors)
@@ -189,7 +190,9 @@ def run_writes(
     raise AssertionError("the last attempt raises")
 
 
-def _begun(lake: Connection, plan: Callable[[], list[Write]], message: str) -> tuple[list[Write], Transaction]:
+def _begun(
+    lake: Connection, plan: Callable[[], list[Write]], message: str, txn_id: str | None
+) -> tuple[list[Write], Transaction]:
     """Plans and begins the write, again if an ALTER came in between.
 
     A write at a fixed version stays at that version.
@@ -199,7 +202,8 @@ def _begun(lake: Connection, plan: Callable[[], list[Write]], message: str) -> t
     while True:
         writes, left = plan(), left - 1
         try:
-            return writes, lake.client.begin([write.intent() for write in writes], commit_message=message)
+            intents = [write.intent() for write in writes]
+            return writes, lake.client.begin(intents, txn_id=txn_id, commit_message=message)
         except StaleError as error:
             is_fixed = any(write.read_version is not None for write in writes)
             if error.reason != "SCHEMA_VERSION_MISMATCH" or is_fixed or not left:

@@ -11,6 +11,7 @@ import io.laketx.spark.metadata.MetadataKind;
 import io.laketx.spark.metadata.MetadataTable;
 import io.laketx.spark.procedures.Procedures;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.read.SqlTransaction;
 import io.laketx.spark.service.LakeAddress;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
@@ -137,7 +138,10 @@ public final class LakeCatalog
   }
 
   private Snapshot snapshot(Table newest, ResolveVersionRequest.Builder at) {
-    if (at == null) return Snapshot.newest(service, newest);
+    if (at == null) {
+      SqlTransaction open = SqlTransaction.current();
+      return open == null ? Snapshot.newest(service, newest) : open.see(service, newest);
+    }
     ResolveVersionRequest request = at.setTableId(newest.getTableId()).build();
     long version = service.ask(stubs -> stubs.reads().resolveVersion(request)).getVersion();
     return Snapshot.at(service, newest, version);
@@ -157,6 +161,7 @@ public final class LakeCatalog
   @Override
   public org.apache.spark.sql.connector.catalog.Table createTable(Identifier ident, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
+    SqlTransaction.refuse("CREATE TABLE");
     String name = TableNames.ofTable(ident);
     if (name == null) throw new NoSuchNamespaceException(ident.namespace());
     try {
@@ -172,6 +177,7 @@ public final class LakeCatalog
   @Override
   public StagedTable stageCreate(Identifier ident, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
+    SqlTransaction.refuse("CREATE TABLE AS SELECT");
     String name = TableNames.ofTable(ident);
     if (name == null) throw new NoSuchNamespaceException(ident.namespace());
     try {
@@ -185,6 +191,7 @@ public final class LakeCatalog
 
   @Override
   public StagedTable stageReplace(Identifier ident, TableInfo info) throws NoSuchTableException {
+    SqlTransaction.refuse("REPLACE TABLE");
     Table there = get(ident);
     Table wanted = NewTables.inPlaceOf(there, NewTables.of(there.getName(), info), info);
     return StagedLakeTable.replaced(service, catalog + "." + ident, wanted, there);
@@ -212,6 +219,7 @@ public final class LakeCatalog
       throws NoSuchTableException {
     Table found = get(ident);
     try {
+      SqlTransaction.refuse("ALTER TABLE");
       // Spark passes on no change for a type that the column has, or a column that IF EXISTS doesn't find
       Table altered = changes.length == 0 ? found : Tables.alter(service, found, Alterations.of(changes)).getTable();
       return new LakeTable(catalog + "." + ident, Snapshot.newest(service, altered));
@@ -222,6 +230,7 @@ public final class LakeCatalog
 
   @Override
   public boolean dropTable(Identifier ident) {
+    SqlTransaction.refuse("DROP TABLE");
     Table found = Tables.find(service, TableNames.ofTable(ident));
     if (found != null) Tables.drop(service, found);
     return found != null;
@@ -237,17 +246,28 @@ public final class LakeCatalog
 
   @Override
   public void renameTable(Identifier from, Identifier to) throws NoSuchTableException, TableAlreadyExistsException {
-    String[] parts = to.namespace();
-    boolean isWhole = parts.length == 2 && parts[0].equalsIgnoreCase(catalog);
-    Identifier target = isWhole ? Identifier.of(new String[] {parts[1]}, to.name()) : to;
-    String name = TableNames.ofTable(target);
-    if (name == null) throw LakeException.invalid("NAME_INVALID", to + ": a table's new name is table or namespace.table");
+    SqlTransaction.refuse("ALTER TABLE");
+    Identifier target = inThisCatalog(to);
+    String name = newName(target);
     try {
       Tables.rename(service, get(from), name);
     } catch (LakeException error) {
       if (error.reason().equals("TABLE_EXISTS")) throw new TableAlreadyExistsException(target);
       throw error;
     }
+  }
+
+  /** Spark passes on a new name as it was written, with the catalog too. */
+  private Identifier inThisCatalog(Identifier to) {
+    String[] parts = to.namespace();
+    boolean isWhole = parts.length == 2 && parts[0].equalsIgnoreCase(catalog);
+    return isWhole ? Identifier.of(new String[] {parts[1]}, to.name()) : to;
+  }
+
+  private static String newName(Identifier target) {
+    String name = TableNames.ofTable(target);
+    if (name != null) return name;
+    throw LakeException.invalid("NAME_INVALID", target + ": a new name is name or namespace.name");
   }
 
   private Table get(Identifier ident) throws NoSuchTableException {
@@ -277,6 +297,7 @@ public final class LakeCatalog
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> metadata) throws NamespaceAlreadyExistsException {
+    SqlTransaction.refuse("CREATE NAMESPACE");
     namespaces.create(namespace, metadata);
   }
 
@@ -289,6 +310,7 @@ public final class LakeCatalog
   @Override
   public boolean dropNamespace(String[] namespace, boolean cascade)
       throws NoSuchNamespaceException, NonEmptyNamespaceException {
+    SqlTransaction.refuse("DROP NAMESPACE");
     return namespaces.drop(namespace, cascade);
   }
 

@@ -97,9 +97,10 @@ public final class LakeTable
     return snapshot.tableId();
   }
 
+  /** Spark reads a table with a version anew where a plan runs later: not one that a transaction has fixed. */
   @Override
   public String version() {
-    return Long.toString(snapshot.version());
+    return snapshot.transaction() == null ? Long.toString(snapshot.version()) : null;
   }
 
   @Override

@@ -1,5 +1,6 @@
 package io.laketx.spark.procedures;
 
+import io.laketx.spark.read.SqlTransaction;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -81,6 +82,7 @@ final class LakeProcedure implements SimpleProcedure {
 
   @Override
   public Iterator<Scan> call(InternalRow input) {
+    SqlTransaction.refuse("CALL");
     List<String> names = parameters.stream().map(ProcedureParameter::name).toList();
     List<InternalRow> rows = work.rows(new Arguments(names, input));
     return List.<Scan>of(new Answer(answer, rows)).iterator();

@@ -76,7 +76,10 @@ public final class LakeScanBuilder
   @Override
   public Scan build() {
     LakeScan scan = new LakeScan(table, snapshot, schema, required, filters, limit, streams);
-    if (told == null) return scan;
+    if (told == null) {
+      if (snapshot.transaction() != null) snapshot.transaction().read(scan);
+      return scan;
+    }
     told.accept(scan.ofTarget());
     return scan;
   }

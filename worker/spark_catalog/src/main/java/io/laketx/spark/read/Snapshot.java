@@ -19,13 +19,15 @@ public final class Snapshot {
   private final Table meta;
   private final long version;
   private final Pins.Pin pin;
+  private final SqlTransaction transaction;
   private Map<Long, List<Column>> schemas;
 
-  private Snapshot(Service service, Table meta, long version, Pins.Pin pin) {
+  private Snapshot(Service service, Table meta, long version, Pins.Pin pin, SqlTransaction transaction) {
     this.service = service;
     this.meta = meta;
     this.version = version;
     this.pin = pin;
+    this.transaction = transaction;
   }
 
   /** The newest version, as of a look at the table. */
@@ -43,11 +45,21 @@ public final class Snapshot {
 
   /** The same version, written under another definition than it has. */
   public Snapshot under(Table definition) {
-    return new Snapshot(service, definition, version, pin);
+    return new Snapshot(service, definition, version, pin, transaction);
+  }
+
+  /** The same version, as a transaction of several statements sees it. */
+  Snapshot within(SqlTransaction transaction) {
+    return new Snapshot(service, meta, version, pin, transaction);
+  }
+
+  /** The transaction of several statements that sees it; null where it is none's. */
+  public SqlTransaction transaction() {
+    return transaction;
   }
 
   private static Snapshot pinned(Service service, Table meta, long version) {
-    return new Snapshot(service, meta, version, service.pins().hold(meta.getTableId(), version));
+    return new Snapshot(service, meta, version, service.pins().hold(meta.getTableId(), version), null);
   }
 
   public Service service() {

@@ -3,6 +3,7 @@ package io.laketx.spark.write;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.StreamObserver;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.read.SqlTransaction;
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.RefusalKind;
@@ -39,7 +40,10 @@ import java.util.function.Consumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** One statement's transaction on one table, from begin to commit; it is kept alive meanwhile. */
+/**
+ * One statement's transaction on one table, from begin to commit; it is kept alive meanwhile. A statement of a transaction
+ * of several only stages its files: they are committed with the others.
+ */
 final class WriteTransaction {
   private static final Logger LOG = LoggerFactory.getLogger(WriteTransaction.class);
   private static final int RENEWALS_PER_LEASE = 3;
@@ -58,13 +62,25 @@ final class WriteTransaction {
   private final String txnId;
   private final boolean resubmits;
   private final Consumer<String> jobs;
-  private final ScheduledFuture<?> heartbeat;
+  private final ScheduledFuture<?> heartbeat; // null in a transaction of several statements
+  private final Operation operation;
   private boolean mayHaveCommitted;
 
-  private WriteTransaction(Snapshot snapshot, String txnId, boolean resubmits, long leaseMs) {
+  /** Of several statements. */
+  private WriteTransaction(Snapshot snapshot, Operation operation) {
     this.snapshot = snapshot;
+    this.operation = operation;
+    txnId = snapshot.transaction().id();
+    resubmits = false;
+    jobs = null;
+    heartbeat = null;
+  }
+
+  private WriteTransaction(Snapshot snapshot, Beginning how, String txnId, long leaseMs) {
+    this.snapshot = snapshot;
+    this.operation = how.operation;
     this.txnId = txnId;
-    this.resubmits = resubmits;
+    this.resubmits = how.resubmits;
     ParquetOut.tagJobs(tag());
     jobs = ParquetOut.stopper(tag());
     long pauseMs = Math.max(leaseMs / RENEWALS_PER_LEASE, 1);
@@ -80,6 +96,12 @@ final class WriteTransaction {
   }
 
   static WriteTransaction begin(Snapshot snapshot, Beginning how) {
+    if (snapshot.transaction() != null) {
+      WarehouseMark.leave(snapshot.service());
+      snapshot.transaction().begin(snapshot);
+      return new WriteTransaction(snapshot, how.operation);
+    }
+    SqlTransaction.refuse("a change of a table of another lake");
     TableIntent.Builder intent =
         TableIntent.newBuilder()
             .setTableId(snapshot.tableId())
@@ -90,7 +112,7 @@ final class WriteTransaction {
     WarehouseMark.leave(service);
     BeginTransactionRequest request = beginning(service).addTables(intent).build();
     long leaseMs = service.ask(stubs -> stubs.transactions().beginTransaction(request)).getLeaseMs();
-    return new WriteTransaction(snapshot, request.getTxnId(), how.resubmits, leaseMs);
+    return new WriteTransaction(snapshot, how, request.getTxnId(), leaseMs);
   }
 
   private static BeginTransactionRequest.Builder beginning(Service service) {
@@ -115,7 +137,16 @@ final class WriteTransaction {
     return within.substring(0, within.length() - 2);
   }
 
+  private boolean isOneOfSeveral() {
+    return heartbeat == null;
+  }
+
   TableCommit commit(List<DataFile> files, List<DeleteSet> deleteSets, Change.Builder change) {
+    if (isOneOfSeveral()) {
+      RegisterFilesRequest staged = message().addAllFiles(files).addAllDeleteSets(deleteSets).build();
+      snapshot.transaction().hold(snapshot, operation, staged, change.setTableId(snapshot.tableId()).build());
+      return TableCommit.getDefaultInstance();
+    }
     if (!files.isEmpty() || !deleteSets.isEmpty()) register(files, deleteSets);
     return commit(CommitTransactionRequest.newBuilder().addChanges(change.setTableId(snapshot.tableId())));
   }
@@ -176,6 +207,10 @@ final class WriteTransaction {
   }
 
   private void end() {
+    if (isOneOfSeveral()) {
+      snapshot.transaction().undo(snapshot);
+      return;
+    }
     heartbeat.cancel(false);
     ParquetOut.untagJobs(tag());
   }
@@ -184,17 +219,21 @@ final class WriteTransaction {
   void abort() {
     end();
     if (mayHaveCommitted) return;
+    if (!isOneOfSeveral()) tellAborted();
+    try {
+      ParquetOut.removeFolder(tableFolder() + "/" + txnId);
+    } catch (IOException error) {
+      LOG.debug("the files of a transaction are left to the sweep: {}", error.getMessage());
+    }
+  }
+
+  private void tellAborted() {
     try {
       AbortTransactionRequest request =
           AbortTransactionRequest.newBuilder().setTxnId(txnId).setReason("the statement failed").build();
       snapshot.service().ask(stubs -> stubs.transactions().abortTransaction(request));
     } catch (LakeException error) {
       LOG.debug("a transaction is left to its lease: {}", error.getMessage());
-    }
-    try {
-      ParquetOut.removeFolder(tableFolder() + "/" + txnId);
-    } catch (IOException error) {
-      LOG.debug("the files of a transaction are left to the sweep: {}", error.getMessage());
     }
   }
 
@@ -219,6 +258,7 @@ final class WriteTransaction {
 
   /** Fails where another commit has made it impossible that this one commits. */
   void checkNotDoomed() {
+    if (isOneOfSeveral()) return; // its begin comes with the commit
     RenewTransactionRequest request = RenewTransactionRequest.newBuilder().setTxnId(txnId).build();
     RenewTransactionResponse answer =
         snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
