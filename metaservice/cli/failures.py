@@ -95,7 +95,7 @@ NEXT_OF_REASON: Final[Mapping[str, str]] = {
     "FOLDER_IS_A_STORE": "a service that was started by hand owns it: use --server, or name the folder above it",
     "HISTORY_CHANGED": "the store was restored from a backup: begin again from `laketx versions TABLE`",
     "NAMESPACE_EXISTS": "use it, or pick another name; --if-not-exists takes it as it is",
-    "NAMESPACE_NOT_EMPTY": "drop its tables first: `laketx table list --namespace NAME`",
+    "NAMESPACE_NOT_EMPTY": "drop its tables and views first: `laketx table list --namespace NAME`, `laketx view list`",
     "NAMESPACE_UNKNOWN": "`laketx namespace list` shows those that there are, `laketx namespace create NAME` makes one",
     "PIN_UNKNOWN": "it ended or ran out: `laketx pins list`; pin again",
     "PROPERTY_UNKNOWN": "put properties of your own under user.: --set user.NAME=VALUE",
@@ -116,6 +116,8 @@ NEXT_OF_REASON: Final[Mapping[str, str]] = {
     "TYPE_UNKNOWN": "write types in Spark's words: bigint, string, decimal(10,2), date, timestamp, array<string>, …",
     "VERSION_IN_FUTURE": "the fact `head` is the newest version",
     "VERSION_RETIRED": "the fact `oldest` is the oldest version that is kept",
+    "VIEW_EXISTS": "pick another name; `laketx view drop NAME` drops the view",
+    "VIEW_UNKNOWN": "`laketx view list` shows the views that there are",
     "WATCH_ENDED": "watch again from the last version seen: --after N",
 }
 

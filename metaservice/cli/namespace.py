@@ -63,7 +63,7 @@ def run_create(session: Session, name: str, properties: tuple[tuple[str, str], .
 @name_argument
 @asks
 def run_drop(session: Session, name: str, yes: bool, dry_run: bool) -> None:
-    """Drop a namespace that has no tables."""
+    """Drop a namespace that has no tables and no views."""
     session.client.drop_namespace(name, validate_only=True)
     answer = {"namespace": name, "dropped": False}
     if session.agreed("drop", f"namespace {name}", answer, yes=yes, dry_run=dry_run):

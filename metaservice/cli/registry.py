@@ -13,9 +13,9 @@ from metaservice.cli.settings import version
 
 # Each is a module of this package, which declares it as `run` or, where it has commands of its own, as `GROUP`.
 NAMES: Final = (
-    "serve", "ping", "health", "status", "namespace", "table", "versions", "show", "files", "changes", "diff", "watch",
-    "txn", "why", "explain", "pins", "tag", "cursor", "compaction", "worker", "purge", "clock", "backup", "restore",
-    "check", "bench", "completion", "help",
+    "serve", "ping", "health", "status", "namespace", "table", "view", "versions", "show", "files", "changes", "diff",
+    "watch", "txn", "why", "explain", "pins", "tag", "cursor", "compaction", "worker", "purge", "clock", "backup",
+    "restore", "check", "bench", "completion", "help",
 )  # fmt: skip
 COMPLETE: Final = "__complete"
 

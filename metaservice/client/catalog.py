@@ -46,6 +46,55 @@ class CatalogCalls(Caller):
             self._catalog.DropNamespace, catalog_pb2.DropNamespaceRequest(name=name, validate_only=validate_only)
         )
 
+    # --------------------------------------------------------------------------------------------------------- views
+
+    def put_view(
+        self,
+        view: catalog_pb2.View,
+        *,
+        request_id: str | None = None,
+        if_not_exists: bool = False,
+        or_replace: bool = False,
+        must_exist: bool = False,
+    ) -> catalog_pb2.View:
+        """Creates a view: a query under a name. If the name is taken the call is refused, unless it may stay or be
+        replaced; with must_exist an existing view is replaced and none created.
+        """
+        if if_not_exists and (or_replace or must_exist):
+            raise ValueError("give only one of if_not_exists, or_replace and must_exist")
+        mode = catalog_pb2.CREATE_MODE_UNSPECIFIED
+        if if_not_exists:
+            mode = catalog_pb2.CREATE_MODE_IF_NOT_EXISTS
+        elif or_replace or must_exist:
+            mode = catalog_pb2.CREATE_MODE_OR_REPLACE
+        request = catalog_pb2.PutViewRequest(
+            view=view,
+            request_id=request_id or uuid7(),
+            principal=self._principal,
+            mode=mode,
+            must_exist=must_exist,
+        )
+        return self._call(self._catalog.PutView, request).view
+
+    def get_view(self, name: str) -> catalog_pb2.View:
+        """Found in any case of letters."""
+        return self._call(self._catalog.GetView, catalog_pb2.GetViewRequest(name=name)).view
+
+    def list_views(self, *, namespace: str = "", page_size: int = PAGE_SIZE) -> Iterator[catalog_pb2.View]:
+        """Views by name; with a namespace only its views."""
+        request = catalog_pb2.ListViewsRequest(page_size=page_size, namespace=namespace)
+        for page in self._pages(self._catalog.ListViews, request):
+            yield from page.views
+
+    def rename_view(self, name: str, new_name: str) -> catalog_pb2.View:
+        """Renames a view, also into another namespace."""
+        request = catalog_pb2.RenameViewRequest(name=name, new_name=new_name)
+        return self._call(self._catalog.RenameView, request).view
+
+    def drop_view(self, name: str) -> bool:
+        """Whether there was one."""
+        return self._call(self._catalog.DropView, catalog_pb2.DropViewRequest(name=name)).dropped
+
     # -------------------------------------------------------------------------------------------------------- tables
 
     def create_table(

@@ -11,6 +11,7 @@ from metaservice.rpc.calls import Servicer
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import Room, bound_start, bound_token, fitting, page_size
 from metaservice.rpc.wire_schema import column_messages
+from metaservice.service.table.catalog import Mode
 from metaservice.service.table.listing import Dropped
 from protos.laketx.v1 import catalog_pb2 as pb
 from protos.laketx.v1 import catalog_pb2_grpc
@@ -20,7 +21,7 @@ UUID_BYTES = 16
 
 
 class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
-    """Namespaces and tables."""
+    """Namespaces, tables and views."""
 
     def CreateTable(self, request: pb.CreateTableRequest, context: Context) -> pb.CreateTableResponse:
         mode, meta = wire_catalog.create_mode(request), wire_catalog.new_table(request)
@@ -152,6 +153,46 @@ class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
         name, dry = wire_catalog.namespace_name(request.name), request.validate_only
         self._ask(lambda: self._calls.catalog.namespaces.drop(name, validate_only=dry))
         return pb.DropNamespaceResponse()
+
+    def PutView(self, request: pb.PutViewRequest, context: Context) -> pb.PutViewResponse:
+        wanted, queries = wire_catalog.new_view(request), self._calls.catalog.queries
+        mode = wire_catalog.mode(request.mode)
+        wire.principal(request.principal)
+        if mode is Mode.OR_REPLACE:
+            view, created = self._ask(lambda: queries.replace(wanted, must_exist=request.must_exist))
+        else:
+            relaxed = mode is Mode.IF_NOT_EXISTS
+            view, created = self._ask(lambda: queries.create(wanted, if_not_exists=relaxed))
+        return pb.PutViewResponse(view=wire_catalog.view_message(view), created=created)
+
+    def GetView(self, request: pb.GetViewRequest, context: Context) -> pb.GetViewResponse:
+        name = wire.table_name(request.name)
+        found = self._ask(lambda: self._calls.catalog.queries.get(name))
+        return pb.GetViewResponse(view=wire_catalog.view_message(found))
+
+    def ListViews(self, request: pb.ListViewsRequest, context: Context) -> pb.ListViewsResponse:
+        size, namespace = page_size(request.page_size), request.namespace
+        if namespace:
+            wire_catalog.namespace_name(namespace)
+            namespace = self._ask(lambda: self._calls.catalog.namespaces.get(namespace)).name
+        after = bound_start(request.page_token, "views", namespace)
+        if after and not _is_name(after):
+            raise invalid("PAGE_TOKEN_INVALID")
+        listing = self._calls.catalog.queries.list_all
+        found = self._ask(lambda: listing(namespace, after.decode(), size))
+        shown = list(fitting(map(wire_catalog.view_message, found)))
+        is_last = len(found) < size and len(shown) == len(found)
+        place = b"" if is_last else shown[-1].name.encode()
+        return pb.ListViewsResponse(views=shown, next_page_token=bound_token(place, "views", namespace))
+
+    def RenameView(self, request: pb.RenameViewRequest, context: Context) -> pb.RenameViewResponse:
+        name, new_name = wire.table_name(request.name), wire.table_name(request.new_name)
+        renamed = self._ask(lambda: self._calls.catalog.queries.rename(name, new_name))
+        return pb.RenameViewResponse(view=wire_catalog.view_message(renamed))
+
+    def DropView(self, request: pb.DropViewRequest, context: Context) -> pb.DropViewResponse:
+        name = wire.table_name(request.name)
+        return pb.DropViewResponse(dropped=self._ask(lambda: self._calls.catalog.queries.drop(name)))
 
 
 def _is_name(raw: bytes) -> bool:

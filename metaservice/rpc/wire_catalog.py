@@ -6,7 +6,7 @@ from uuid import UUID
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.table.meta import Namespace, Profile, TableMeta
+from metaservice.core.table.meta import Namespace, Profile, TableMeta, View
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.properties import check_user_property
 from metaservice.rpc import wire, wire_changes
@@ -19,11 +19,16 @@ MODES = {0: Mode.CREATE, 1: Mode.IF_NOT_EXISTS, 2: Mode.OR_REPLACE}
 
 
 def create_mode(message: catalog_pb2.CreateTableRequest) -> Mode:
-    found = MODES.get(message.mode)
-    if found is None:
-        raise invalid("CREATE_MODE_INVALID", mode=message.mode)
+    found = mode(message.mode)
     if found is Mode.OR_REPLACE:
         wire.txn_id(message.request_id)
+    return found
+
+
+def mode(number: int) -> Mode:
+    found = MODES.get(number)
+    if found is None:
+        raise invalid("CREATE_MODE_INVALID", mode=number)
     return found
 
 
@@ -81,6 +86,32 @@ def new_namespace(message: catalog_pb2.CreateNamespaceRequest) -> Namespace:
     except ValueError:
         raise invalid("REQUEST_ID_INVALID", "the id is not a UUID", request_id=message.request_id[:64]) from None
     return Namespace(namespace_name(message.name), properties, digest=wire.digest(message))
+
+
+def new_view(message: catalog_pb2.PutViewRequest) -> View:
+    try:
+        UUID(message.request_id)
+    except ValueError:
+        raise invalid("REQUEST_ID_INVALID", "the id is not a UUID", request_id=message.request_id[:64]) from None
+    view = message.view
+    name = wire.table_name(view.name)
+    if not view.text or not view.columns:
+        raise invalid("VIEW_INVALID", "a view has a query and at least one column: give both", view=name)
+    kept = catalog_pb2.View()
+    kept.CopyFrom(view)
+    kept.principal.CopyFrom(message.principal)
+    for field in ("name", "create_time_us", "replace_time_us"):
+        kept.ClearField(field)
+    size = kept.ByteSize()
+    if size > limits.VIEW_BYTES_MAX:
+        raise invalid("VIEW_TOO_LARGE", view=name, bytes=size, most=limits.VIEW_BYTES_MAX)
+    return View(name, kept.SerializeToString(), digest=wire.digest(message))
+
+
+def view_message(view: View) -> catalog_pb2.View:
+    found = catalog_pb2.View.FromString(view.payload)
+    found.name, found.create_time_us, found.replace_time_us = view.name, view.create_time_us, view.replace_time_us
+    return found
 
 
 def namespace_name(name: str) -> str:

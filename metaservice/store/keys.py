@@ -7,6 +7,7 @@ T table version            metadata from that version on
 D table                    dropped, and when
 U table schema version     metadata that came with it, and the version that made it; from schema version 2 on
 E name                     namespace
+v name                     view
 L table version            commit
 K table version chunk      added entries of a large commit
 W table time               version with that commit time
@@ -50,6 +51,7 @@ CEILING = b"C"
 NAMES = b"N"
 TABLES = b"T"
 NAMESPACES = b"E"
+VIEWS = b"v"
 DROPPED = b"D"
 COMMITS = b"L"
 TRANSACTIONS = b"X"
@@ -101,6 +103,10 @@ def schema_key(table: bytes, schema_version: int) -> bytes:
 
 def namespace_key(name: str) -> bytes:
     return NAMESPACES + name.encode()
+
+
+def view_key(name: str) -> bytes:
+    return VIEWS + name.encode()
 
 
 def commits_prefix(table: bytes) -> bytes:

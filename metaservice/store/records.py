@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from metaservice.core.commit.transaction import Txn
-from metaservice.core.table.meta import Namespace, Profile, TableMeta
+from metaservice.core.table.meta import Namespace, Profile, TableMeta, View
 from metaservice.core.table.model import (
     CommitSummary,
     Entry,
@@ -327,3 +327,18 @@ def encode_namespace(namespace: Namespace) -> bytes:
 def decode_namespace(raw: bytes) -> Namespace:
     record = pb.NamespaceRecord.FromString(raw)
     return Namespace(record.name, dict(record.properties), record.create_time_us, record.digest)
+
+
+def encode_view(view: View) -> bytes:
+    return pb.ViewRecord(
+        name=view.name,
+        view=view.payload,
+        create_time_us=view.create_time_us,
+        replace_time_us=view.replace_time_us,
+        digest=view.digest,
+    ).SerializeToString()
+
+
+def decode_view(raw: bytes) -> View:
+    record = pb.ViewRecord.FromString(raw)
+    return View(record.name, record.view, record.create_time_us, record.replace_time_us, record.digest)

@@ -513,3 +513,16 @@ def test_completion_knows_the_new_words(lake: Lake, here: Run) -> None:
         words = line.split(" ")
         done = here("__complete", str(len(words) - 1), *words)
         assert [each.partition("\t")[0] for each in done.out.splitlines()] == offers, line
+
+
+def test_views_are_listed_shown_and_dropped(lake: Lake, here: Run) -> None:
+    column = catalog_pb2.ViewColumn(name="total", type="BIGINT")
+    lake.client.put_view(catalog_pb2.View(name="shop.v", text="SELECT 1 AS total", columns=[column], comment="mine"))
+    assert [each["name"] for each in of(here("view", "list", "-o", "json"))] == ["shop.v"]
+    assert [line.split()[0] for line in here("view", "list", "--namespace", "shop").lines()] == ["NAME", "shop.v"]
+    assert re.search(r"^query +SELECT 1 AS total$", here("view", "show", "SHOP.V").out, re.MULTILINE)
+    assert of(here("view", "show", "shop.v", "-o", "json"))["columns"][0]["type"] == "BIGINT"
+    assert here("view", "drop", "shop.v", "--dry-run").out == "would drop view shop.v\n"
+    assert here("view", "drop", "shop.v", "-y").out == "view shop.v is dropped\n"
+    gone = here("view", "show", "shop.v")
+    assert (gone.code, "laketx view list" in gone.err) == (Exit.NOT_FOUND, True)

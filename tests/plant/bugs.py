@@ -347,6 +347,12 @@ BUGS = (
         spark=("tests/spark/test_sql_transactions.py", "-k", "see_one_version"),
     ),
     Bug(
+        "a table takes the name of a view",
+        SERVICE + "decider/naming.py",
+        (("    if state.queries.is_taken(name) and", "    if view and state.queries.is_taken(name) and"),),
+        spark=("tests/integration/test_views.py", "-k", "one_name"),
+    ),
+    Bug(
         "the optimiser takes the bounds of some files for those of all",
         CATALOG + "read/ColumnBounds.java",
         (("        isBounded = false;\n        return;\n", "        return;\n"),),

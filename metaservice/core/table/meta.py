@@ -140,6 +140,17 @@ class TableMeta:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A query under a name. What it asks is the engine's affair: the service keeps its words."""
+
+    name: str
+    payload: bytes  # the wire's View, but for name and times
+    create_time_us: int = 0
+    replace_time_us: int = 0
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Namespace:
     """The first part of a table's name."""
 

@@ -51,10 +51,14 @@ def check_renames(state: State, commits: Sequence[TableCommit]) -> None:
             taken.add(name.lower())
 
 
-def check_free(state: State, name: str, table_id: str = "") -> None:
-    """Checks that a table can have a name; it can have its own name in another case."""
+def check_free(state: State, name: str, table_id: str = "", view: str = "") -> None:
+    """Checks that a table or view can have a name; it can have its own name in another case."""
     written = state.names.as_written(name)
     there = None if written is None else state.names[written]
     if state.names.is_taken(name) and there != table_id:
         known = {} if written is None else {"known_as": written}
         raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_EXISTS", name=name, **known)
+    if state.queries.is_taken(name) and (not view or state.queries.as_written(name) != view):
+        query = state.queries.as_written(name)
+        known = {} if query is None else {"known_as": query}
+        raise MetaError(ErrorKind.ALREADY_EXISTS, "VIEW_EXISTS", name=name, **known)

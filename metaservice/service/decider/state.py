@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.table.meta import Namespace, TableMeta
+from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Idle, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.service.decider.markbook import MarkBook
@@ -32,6 +32,7 @@ from metaservice.store.records import (
     decode_commit,
     decode_namespace,
     decode_table,
+    decode_view,
     encode_entry,
     encode_table,
     join_chunk,
@@ -52,6 +53,7 @@ class State:
         self.views = Views()
         self.names: AnyCase[str] = AnyCase()
         self.namespaces: AnyCase[Namespace] = AnyCase()
+        self.queries: AnyCase[View] = AnyCase()  # what people call views
         self.open: dict[str, Txn] = {}
         # Open, but not to the store: one that ends before the next write costs a single record.
         self.unwritten: dict[str, Txn] = {}
@@ -99,6 +101,9 @@ class State:
         for _, kept in cursor.scan(keys.NAMESPACES, prefix_end(keys.NAMESPACES)):
             known = decode_namespace(kept)
             self.namespaces[known.name] = known
+        for _, kept in cursor.scan(keys.VIEWS, prefix_end(keys.VIEWS)):
+            view = decode_view(kept)
+            self.queries[view.name] = view
         for key, _ in cursor.scan(keys.OPEN, prefix_end(keys.OPEN)):
             raw = cursor.get(keys.txn_key(key[len(keys.OPEN) :]))
             if raw is not None:

@@ -23,6 +23,7 @@ from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.views import TableView
 from metaservice.service.table.listing import Dropped, Tables
 from metaservice.service.table.namespaces import Namespaces
+from metaservice.service.table.queries import Queries
 from metaservice.store import keys
 
 
@@ -51,6 +52,7 @@ class Catalog:
         self._clocks = clocks
         self._outcomes = Outcomes(decider, clocks)
         self.namespaces = Namespaces(decider, clocks)
+        self.queries = Queries(decider, clocks)
         self.tables = Tables(decider)
 
     def create_table(self, meta: TableMeta, principal: Principal, mode: Mode) -> tuple[TableView, bool]:

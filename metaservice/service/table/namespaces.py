@@ -49,13 +49,15 @@ class Namespaces:
         return [known[name] for name in nsmallest(count, (name for name in known if name > after))]
 
     def drop(self, name: str, *, validate_only: bool) -> None:
-        """Drops a namespace; refused while it contains live tables."""
+        """Drops a namespace; refused while it contains live tables, or views."""
         state = self._decider.state
         name = get_namespace(state, name).name
         inside = [table for table in state.names if table.startswith(f"{name}.")]
-        if inside:
+        queries = [view for view in state.queries if view.startswith(f"{name}.")]
+        if inside or queries:
+            counts = {"tables": len(inside), **({"views": len(queries)} if queries else {})}
             raise MetaError(
-                ErrorKind.BLOCKED, "NAMESPACE_NOT_EMPTY", namespace=name, tables=len(inside), first=min(inside)
+                ErrorKind.BLOCKED, "NAMESPACE_NOT_EMPTY", namespace=name, **counts, first=min(inside + queries)
             )
         if not validate_only:
             state.batch.delete(keys.namespace_key(name))

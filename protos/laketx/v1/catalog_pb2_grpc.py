@@ -90,6 +90,31 @@ class CatalogServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropNamespaceRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropNamespaceResponse.FromString,
                 _registered_method=True)
+        self.PutView = channel.unary_unary(
+                '/laketx.v1.CatalogService/PutView',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.PutViewRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.PutViewResponse.FromString,
+                _registered_method=True)
+        self.GetView = channel.unary_unary(
+                '/laketx.v1.CatalogService/GetView',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetViewRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetViewResponse.FromString,
+                _registered_method=True)
+        self.ListViews = channel.unary_unary(
+                '/laketx.v1.CatalogService/ListViews',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListViewsRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListViewsResponse.FromString,
+                _registered_method=True)
+        self.RenameView = channel.unary_unary(
+                '/laketx.v1.CatalogService/RenameView',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.RenameViewRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.RenameViewResponse.FromString,
+                _registered_method=True)
+        self.DropView = channel.unary_unary(
+                '/laketx.v1.CatalogService/DropView',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewResponse.FromString,
+                _registered_method=True)
 
 
 class CatalogServiceServicer:
@@ -173,6 +198,41 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutView(self, request, context):
+        """Creates a view, or replaces one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetView(self, request, context):
+        """Returns a view.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListViews(self, request, context):
+        """Lists views, by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenameView(self, request, context):
+        """Renames a view, also into another namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropView(self, request, context):
+        """Drops a view.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CatalogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -230,6 +290,31 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.DropNamespace,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropNamespaceRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropNamespaceResponse.SerializeToString,
+            ),
+            'PutView': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutView,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.PutViewRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.PutViewResponse.SerializeToString,
+            ),
+            'GetView': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetView,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetViewRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.GetViewResponse.SerializeToString,
+            ),
+            'ListViews': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListViews,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListViewsRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListViewsResponse.SerializeToString,
+            ),
+            'RenameView': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenameView,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.RenameViewRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.RenameViewResponse.SerializeToString,
+            ),
+            'DropView': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropView,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -530,6 +615,141 @@ class CatalogService:
             '/laketx.v1.CatalogService/DropNamespace',
             protos_dot_laketx_dot_v1_dot_catalog__pb2.DropNamespaceRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_catalog__pb2.DropNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutView(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/PutView',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.PutViewRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.PutViewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetView(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/GetView',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.GetViewRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.GetViewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListViews(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/ListViews',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ListViewsRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.ListViewsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenameView(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/RenameView',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.RenameViewRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.RenameViewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropView(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/DropView',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.DropViewResponse.FromString,
             options,
             channel_credentials,
             insecure,

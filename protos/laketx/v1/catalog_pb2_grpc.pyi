@@ -55,6 +55,16 @@ class CatalogServiceStub:
     """Lists namespaces, by name."""
     DropNamespace: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropNamespaceRequest, _catalog_pb2.DropNamespaceResponse]
     """Drops an empty namespace."""
+    PutView: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.PutViewRequest, _catalog_pb2.PutViewResponse]
+    """Creates a view, or replaces one."""
+    GetView: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.GetViewRequest, _catalog_pb2.GetViewResponse]
+    """Returns a view."""
+    ListViews: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListViewsRequest, _catalog_pb2.ListViewsResponse]
+    """Lists views, by name."""
+    RenameView: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.RenameViewRequest, _catalog_pb2.RenameViewResponse]
+    """Renames a view, also into another namespace."""
+    DropView: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropViewRequest, _catalog_pb2.DropViewResponse]
+    """Drops a view."""
 
 @_typing.type_check_only
 class CatalogServiceAsyncStub(CatalogServiceStub):
@@ -83,6 +93,16 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     """Lists namespaces, by name."""
     DropNamespace: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropNamespaceRequest, _catalog_pb2.DropNamespaceResponse]  # type: ignore[assignment]
     """Drops an empty namespace."""
+    PutView: _aio.UnaryUnaryMultiCallable[_catalog_pb2.PutViewRequest, _catalog_pb2.PutViewResponse]  # type: ignore[assignment]
+    """Creates a view, or replaces one."""
+    GetView: _aio.UnaryUnaryMultiCallable[_catalog_pb2.GetViewRequest, _catalog_pb2.GetViewResponse]  # type: ignore[assignment]
+    """Returns a view."""
+    ListViews: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListViewsRequest, _catalog_pb2.ListViewsResponse]  # type: ignore[assignment]
+    """Lists views, by name."""
+    RenameView: _aio.UnaryUnaryMultiCallable[_catalog_pb2.RenameViewRequest, _catalog_pb2.RenameViewResponse]  # type: ignore[assignment]
+    """Renames a view, also into another namespace."""
+    DropView: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropViewRequest, _catalog_pb2.DropViewResponse]  # type: ignore[assignment]
+    """Drops a view."""
 
 class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
     """Creates, finds and alters tables."""
@@ -174,5 +194,45 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.DropNamespaceResponse, _abc.Awaitable[_catalog_pb2.DropNamespaceResponse]]:
         """Drops an empty namespace."""
+
+    @_abc_1.abstractmethod
+    def PutView(
+        self,
+        request: _catalog_pb2.PutViewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.PutViewResponse, _abc.Awaitable[_catalog_pb2.PutViewResponse]]:
+        """Creates a view, or replaces one."""
+
+    @_abc_1.abstractmethod
+    def GetView(
+        self,
+        request: _catalog_pb2.GetViewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.GetViewResponse, _abc.Awaitable[_catalog_pb2.GetViewResponse]]:
+        """Returns a view."""
+
+    @_abc_1.abstractmethod
+    def ListViews(
+        self,
+        request: _catalog_pb2.ListViewsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.ListViewsResponse, _abc.Awaitable[_catalog_pb2.ListViewsResponse]]:
+        """Lists views, by name."""
+
+    @_abc_1.abstractmethod
+    def RenameView(
+        self,
+        request: _catalog_pb2.RenameViewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.RenameViewResponse, _abc.Awaitable[_catalog_pb2.RenameViewResponse]]:
+        """Renames a view, also into another namespace."""
+
+    @_abc_1.abstractmethod
+    def DropView(
+        self,
+        request: _catalog_pb2.DropViewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.DropViewResponse, _abc.Awaitable[_catalog_pb2.DropViewResponse]]:
+        """Drops a view."""
 
 def add_CatalogServiceServicer_to_server(servicer: CatalogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -549,6 +549,44 @@ class NamespaceRecord(_message.Message):
 Global___NamespaceRecord: _TypeAlias = NamespaceRecord  # noqa: Y015
 
 @_typing.final
+class ViewRecord(_message.Message):
+    """A view."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_US_FIELD_NUMBER: _builtins.int
+    REPLACE_TIME_US_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    view: _builtins.bytes
+    """The wire's View, but for name and times."""
+    create_time_us: _builtins.int
+    """Creation time."""
+    replace_time_us: _builtins.int
+    """Time of the last replacement."""
+    digest: _builtins.bytes
+    """Digest of the request that created or replaced it last."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        view: _builtins.bytes = ...,
+        create_time_us: _builtins.int = ...,
+        replace_time_us: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_us", b"create_time_us", "digest", b"digest", "name", b"name", "replace_time_us", b"replace_time_us", "view", b"view"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ViewRecord: _TypeAlias = ViewRecord  # noqa: Y015
+
+@_typing.final
 class TableRecord(_message.Message):
     """A table's metadata from a version on."""
 

@@ -7,6 +7,7 @@ import io.laketx.spark.define.Alterations;
 import io.laketx.spark.define.Namespaces;
 import io.laketx.spark.define.NewTables;
 import io.laketx.spark.define.Tables;
+import io.laketx.spark.define.Views;
 import io.laketx.spark.metadata.MetadataKind;
 import io.laketx.spark.metadata.MetadataTable;
 import io.laketx.spark.procedures.Procedures;
@@ -27,20 +28,25 @@ import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchViewException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.ViewAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Changelog;
 import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.Relation;
+import org.apache.spark.sql.connector.catalog.RelationCatalog;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableContext;
+import org.apache.spark.sql.connector.catalog.View;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
@@ -48,11 +54,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A lake's tables in Spark SQL. It asks MetaService for everything and decides nothing; see {@link LakeAddress}. */
 public final class LakeCatalog
-    implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
+    implements StagingTableCatalog, RelationCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private String catalog;
   private Service service;
   private Namespaces namespaces;
   private Procedures procedures;
+  private Views views;
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
@@ -60,6 +67,7 @@ public final class LakeCatalog
     service = Service.of(LakeAddress.of(name, options));
     namespaces = new Namespaces(service);
     procedures = new Procedures(name, service);
+    views = new Views(name, service);
   }
 
   @Override
@@ -83,6 +91,18 @@ public final class LakeCatalog
   @Override
   public org.apache.spark.sql.connector.catalog.Table loadTable(Identifier ident) throws NoSuchTableException {
     return load(ident, null);
+  }
+
+  /** A table, or else a view. */
+  @Override
+  public Relation loadRelation(Identifier ident) throws NoSuchTableException {
+    try {
+      return load(ident, null);
+    } catch (NoSuchTableException none) {
+      View found = views.find(ident);
+      if (found == null) throw none;
+      return found;
+    }
   }
 
   /** A version's number, or the name of a tag. */
@@ -168,7 +188,7 @@ public final class LakeCatalog
       Table made = Tables.create(service, NewTables.of(name, info));
       return new LakeTable(catalog + "." + ident, Snapshot.newest(service, made));
     } catch (LakeException error) {
-      if (error.reason().equals("TABLE_EXISTS")) throw new TableAlreadyExistsException(ident);
+      if (Views.isTaken(error)) throw new TableAlreadyExistsException(ident);
       if (error.reason().equals("NAMESPACE_UNKNOWN")) throw new NoSuchNamespaceException(ident.namespace());
       throw error;
     }
@@ -183,7 +203,7 @@ public final class LakeCatalog
     try {
       return StagedLakeTable.created(service, catalog + "." + ident, NewTables.of(name, info));
     } catch (LakeException error) {
-      if (error.reason().equals("TABLE_EXISTS")) throw new TableAlreadyExistsException(ident);
+      if (Views.isTaken(error)) throw new TableAlreadyExistsException(ident);
       if (error.reason().equals("NAMESPACE_UNKNOWN")) throw new NoSuchNamespaceException(ident.namespace());
       throw error;
     }
@@ -252,7 +272,7 @@ public final class LakeCatalog
     try {
       Tables.rename(service, get(from), name);
     } catch (LakeException error) {
-      if (error.reason().equals("TABLE_EXISTS")) throw new TableAlreadyExistsException(target);
+      if (Views.isTaken(error)) throw new TableAlreadyExistsException(target);
       throw error;
     }
   }
@@ -274,6 +294,51 @@ public final class LakeCatalog
     Table found = Tables.find(service, TableNames.ofTable(ident));
     if (found == null) throw new NoSuchTableException(ident);
     return found;
+  }
+
+  // -- views
+
+  @Override
+  public Identifier[] listViews(String[] namespace) throws NoSuchNamespaceException {
+    return views.list(namespaces.load(namespace).getName());
+  }
+
+  @Override
+  public View loadView(Identifier ident) throws NoSuchViewException {
+    View found = views.find(ident);
+    if (found == null) throw new NoSuchViewException(ident);
+    return found;
+  }
+
+  @Override
+  public boolean viewExists(Identifier ident) {
+    return views.find(ident) != null;
+  }
+
+  @Override
+  public View createView(Identifier ident, View view) throws ViewAlreadyExistsException, NoSuchNamespaceException {
+    return views.create(ident, view);
+  }
+
+  @Override
+  public View replaceView(Identifier ident, View view) throws NoSuchViewException {
+    return views.replace(ident, view);
+  }
+
+  @Override
+  public View createOrReplaceView(Identifier ident, View view)
+      throws ViewAlreadyExistsException, NoSuchNamespaceException {
+    return views.createOrReplace(ident, view);
+  }
+
+  @Override
+  public boolean dropView(Identifier ident) {
+    return views.drop(ident);
+  }
+
+  @Override
+  public void renameView(Identifier from, Identifier to) throws NoSuchViewException, ViewAlreadyExistsException {
+    views.rename(from, newName(inThisCatalog(to)));
   }
 
   // -- namespaces
