@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_delta_spark, said
-from benchmarks.scan import DELTAS, HUNDREDTH, append_copies, append_table, keyed_table, ratios, say
+from benchmarks.scan import DELTAS, HUNDREDTH, append_copies, append_table, keyed_table, plain_of, ratios, say, using
 from benchmarks.scan import peer_ratios as scan_ratios
-from benchmarks.spark_data import FILES, ROWS, SCHEMA, interleaved, over, rows, session
+from benchmarks.spark_data import FILES, ROWS, SCHEMA, aggregation, interleaved, over, rows, session
 from benchmarks.write import bucketed
 from laketx import Lake, Table, connect
 from worker.base.spark_jar import NO_JAR, jar_setting
@@ -30,6 +30,7 @@ MANY_FILES = 100_000
 FEW_FILES = 100
 PARTITION_FILES = 10
 CHUNK = 5_000  # files of one call
+SMALL_UPSERT = 1_000  # rows, in every bucket
 FEW_ROWS = "amount < 10"  # true for 0.1 % of the rows, anywhere
 Times = Mapping[str, Sequence[float]]
 
@@ -71,16 +72,39 @@ def deleted(ready: Ready) -> None:
 
 
 def one_delta(ready: Ready) -> None:
-    ready.reads(keyed_table(ready.lake, "one", ["id"], 1), "keyed, one delta", (1.3,))
+    keyed(ready, "one", ["id"], 1, "keyed, one delta", 1.3)
 
 
 def ten_deltas(ready: Ready) -> None:
-    ready.reads(keyed_table(ready.lake, "ten", ["id"], DELTAS), "keyed, ten deltas", (1.5,))
+    keyed(ready, "ten", ["id"], DELTAS, "keyed, ten deltas", 1.5)
 
 
 def composite(ready: Ready) -> None:
-    table = keyed_table(ready.lake, "composite", ["cust", "pad"], DELTAS)
-    ready.reads(table, "keyed by two strings, ten deltas", (2.0,))
+    keyed(ready, "composite", ["cust", "pad"], DELTAS, "keyed by two strings, ten deltas", 2.0)
+
+
+def keyed(ready: Ready, name: str, keys: Sequence[str], deltas: int, what: str, target: float) -> None:
+    """The same query again and again, and the first one after a small upsert, which finds the hidden rows anew."""
+    table = keyed_table(ready.lake, name, keys, deltas)
+    ready.reads(table, what, (target,))
+    plain, read = plain_of(table), partial(ready.sql, f"SELECT * FROM {ready.catalog}.{table.name}")
+    few = rows(ready.spark, SMALL_UPSERT, files=1)
+    found: dict[str, list[float]] = {"plain": [], "LakeTX": []}
+    for number in range(-1, RUNS):
+        table.insert(few.withColumn("amount", few["amount"] - number))
+        seconds = interleaved(
+            {"plain": using(plain, aggregation), "LakeTX": using(read, aggregation)}, runs=1, warm_ups=0
+        )
+        for way in found:
+            found[way] += seconds[way] if number >= 0 else []
+    ratio = over(found["LakeTX"], found["plain"])
+    say(f"{what}, first query after an upsert: {statistics.median(ratio):.2f} times plain")
+    ready.bench.add(
+        f"{what}: first query after an upsert of {SMALL_UPSERT:,} rows",
+        ratio,
+        unit="times plain",
+        note=f"one to {RUNS + 1} deltas more",
+    )
 
 
 def join(ready: Ready) -> None:

@@ -23,6 +23,7 @@ COPIED = (*CODE, "docs", "pyproject.toml", "README.md")
 TIMEOUT_S = 900  # a suite that takes so long has caught nothing
 AT_A_TIME = 2
 PYTEST = ("pytest", "-x", "-q", "-p", "no:cacheprovider")
+QUICK = ("-m", "not long")
 SUITES = {  # the quick ones first
     "conformance": ["tests.conformance"],
     "unit": [*PYTEST, "tests/unit"],
@@ -34,7 +35,7 @@ SUITES = {  # the quick ones first
 
 def main(words: Sequence[str]) -> int:
     bugs = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
-    on_spark = {f"spark: {' '.join(bug.spark)}": [*PYTEST, *bug.spark] for bug in bugs if bug.spark}
+    on_spark = {f"spark: {' '.join(bug.spark)}": [*PYTEST, *QUICK, *bug.spark] for bug in bugs if bug.spark}
     started = time.monotonic()
     clean = try_bug(None, {**SUITES, **on_spark})
     if clean:
@@ -52,7 +53,7 @@ def main(words: Sequence[str]) -> int:
 
 def suites_for(bug: Bug) -> dict[str, list[str]]:
     """A bug that only Spark can see has tests of its own."""
-    return {"spark": [*PYTEST, *bug.spark]} if bug.spark else SUITES
+    return {"spark": [*PYTEST, *QUICK, *bug.spark]} if bug.spark else SUITES
 
 
 def try_bug(bug: Bug | None, suites: dict[str, list[str]]) -> str:

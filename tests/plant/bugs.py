@@ -267,6 +267,12 @@ BUGS = (
         spark=("tests/spark/test_pruning.py", "-k", "no_match and not any"),
     ),
     Bug(
+        "what newer files hide in a file is remembered whichever they are",
+        "worker/spark_catalog/src/main/java/io/laketx/spark/read/HiddenRows.java",
+        (("for (String one : newer) add(digest, one);", ""),),
+        spark=("tests/spark/test_sql_reads.py", "-k", "found_once or histories"),
+    ),
+    Bug(
         "a field's name in older files ends at a dot inside its backticks",
         "worker/read/file_layouts.py",
         (("split_path(paths[field_id])[-1]", 'paths[field_id].rpartition(".")[2]'),),

@@ -41,6 +41,16 @@ class SqlReads:
         """Of the scan."""
         return int(self(statement).rdd.getNumPartitions())
 
+    def read_bytes(self, statement: str) -> int:
+        """Bytes that its tasks read."""
+        context, group = self.spark.sparkContext, f"read-{next(_numbers)}"
+        context.setJobGroup(group, statement)
+        self(statement).collect()
+        context.setLocalProperty("spark.jobGroup.id", "")
+        store, jobs = context._jsc.sc().statusStore(), context.statusTracker().getJobIdsForGroup(group)
+        stages = [stage for job in jobs for stage in store.job(job).stageIds().mkString(",").split(",")]
+        return sum(int(store.lastStageAttempt(int(stage)).inputBytes()) for stage in stages)
+
     def table(self, name: str, version: int | None = None) -> DataFrame:
         at = "" if version is None else f" VERSION AS OF {version}"
         return self(f"SELECT * FROM {{lake}}.{name}{at}")

@@ -7,9 +7,12 @@ import java.util.List;
  *
  * @param newer those above the lowest data version, the newest first
  * @param newerKeys the same files, their keys alone
- * @param lowest those of the lowest data version
+ * @param lowest those of the lowest data version, with their keys
+ * @param lowestKnown the same files without keys, for when it is known which rows are hidden
  */
-public record BucketTask(List<FileTask> newer, List<FileTask> newerKeys, List<FileTask> lowest) implements Unit {
+public record BucketTask(
+    List<FileTask> newer, List<FileTask> newerKeys, List<FileTask> lowest, List<FileTask> lowestKnown)
+    implements Unit {
   @Override
   public long bytes() {
     return newer.stream().mapToLong(FileTask::bytes).sum() + lowest.stream().mapToLong(FileTask::bytes).sum();

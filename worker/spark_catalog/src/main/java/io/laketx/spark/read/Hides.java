@@ -1,7 +1,10 @@
 package io.laketx.spark.read;
 
+import java.util.function.Consumer;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.roaringbitmap.RoaringBitmap;
+import org.roaringbitmap.RoaringBitmapWriter;
 
 /** Which rows of a batch are shown. */
 interface Hides {
@@ -9,6 +12,9 @@ interface Hides {
 
   /** Writes the places of the rows that are shown, and says how many they are. */
   int shown(ColumnarBatch batch, int[] rows);
+
+  /** The file was read to its end. */
+  default void ended() {}
 
   /** Rows at positions of the file, a bit each. */
   static Hides positions(long[] words, int indexAt) {
@@ -54,20 +60,32 @@ interface Hides {
     };
   }
 
-  /** Rows whose keys newer files have, and tombstones. */
-  static Hides keys(KeyTable newer, int[] keysAt, int opAt) {
+  /** Rows whose keys newer files have, and tombstones. `found` takes the positions of them all, unless it is null. */
+  static Hides keys(KeyTable newer, int[] keysAt, int opAt, Consumer<RoaringBitmap> found) {
     ColumnVector[] keys = new ColumnVector[keysAt.length];
-    return (batch, rows) -> {
-      for (int at = 0; at < keys.length; at++) keys[at] = batch.column(keysAt[at]);
-      ColumnVector op = opAt < 0 ? null : batch.column(opAt);
-      int count = batch.numRows();
-      int shown = 0;
-      newer.turnTo(keys);
-      for (int row = 0; row < count; row++) {
-        boolean isGone = op != null && !op.isNullAt(row) && op.getInt(row) == TOMBSTONE;
-        if (!isGone && !newer.contains(row)) rows[shown++] = row;
+    RoaringBitmapWriter<RoaringBitmap> hidden = RoaringBitmapWriter.writer().get();
+    return new Hides() {
+      private int position;
+
+      @Override
+      public int shown(ColumnarBatch batch, int[] rows) {
+        for (int at = 0; at < keys.length; at++) keys[at] = batch.column(keysAt[at]);
+        ColumnVector op = opAt < 0 ? null : batch.column(opAt);
+        int count = batch.numRows();
+        int shown = 0;
+        newer.turnTo(keys);
+        for (int row = 0; row < count; row++, position++) {
+          boolean isGone = op != null && !op.isNullAt(row) && op.getInt(row) == TOMBSTONE;
+          if (!isGone && !newer.contains(row)) rows[shown++] = row;
+          else if (found != null) hidden.add(position);
+        }
+        return shown;
       }
-      return shown;
+
+      @Override
+      public void ended() {
+        if (found != null) found.accept(hidden.get());
+      }
     };
   }
 }

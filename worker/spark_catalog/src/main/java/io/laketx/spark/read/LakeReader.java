@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.Deque;
 import java.util.List;
+import java.util.function.Consumer;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -63,12 +64,15 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
     if (file.hiddenIds() != null) {
       return Hides.ids(RowIds.read(file.hiddenIds()), shape.ownIds(), shape.index(), file.firstRowId());
     }
-    if (file.hiddenPositions() != null) {
-      BitSet bits = new BitSet();
-      bitmapOf(file.hiddenPositions()).forEach((int position) -> bits.set(position));
-      return Hides.positions(bits.toLongArray(), shape.index());
-    }
+    if (file.hiddenPositions() != null) return positions(bitmapOf(file.hiddenPositions()), shape);
     return shape.op() < 0 ? null : Hides.tombstones(shape.op());
+  }
+
+  private static Hides positions(RoaringBitmap hidden, Shape shape) {
+    if (hidden.isEmpty()) return null;
+    BitSet bits = new BitSet(hidden.last() + 1);
+    hidden.forEach((int position) -> bits.set(position));
+    return Hides.positions(bits.toLongArray(), shape.index());
   }
 
   private static RoaringBitmap bitmapOf(byte[] bytes) {
@@ -84,25 +88,46 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
   // -- a bucket whose files hide rows of each other
 
   private void unfoldBucket(BucketTask bucket) throws IOException {
+    List<String> newer = bucket.newer().stream().map(FileTask::path).toList();
+    List<Opening> openings = known(bucket, newer);
+    files.addAll(openings == null ? merged(bucket, newer) : openings);
+  }
+
+  /** By what was found before; null unless that is known of all files. */
+  private List<Opening> known(BucketTask bucket, List<String> newer) {
+    List<Opening> openings = new ArrayList<>();
+    for (List<FileTask> some : List.of(bucket.newer(), bucket.lowestKnown())) {
+      for (FileTask file : some) {
+        RoaringBitmap hidden = HiddenRows.shared().find(HiddenRows.nameOf(newer, file.path()));
+        if (hidden == null) return null;
+        openings.add(new Opening(file, positions(hidden, shapes[file.shape()])));
+      }
+    }
+    return openings;
+  }
+
+  private List<Opening> merged(BucketTask bucket, List<String> newerPaths) throws IOException {
     KeyTable newer = KeyTable.of(shapes[bucket.newerKeys().get(0).shape()].keyTypes());
     List<Opening> openings = new ArrayList<>();
     for (int at = 0; at < bucket.newer().size(); at++) {
       FileTask file = bucket.newer().get(at);
-      BitSet hidden = new BitSet();
+      RoaringBitmap hidden = new RoaringBitmap();
       long rows = readKeys(bucket.newerKeys().get(at), newer, hidden);
-      if (hidden.cardinality() == rows) continue;
-      Hides hides = hidden.isEmpty() ? null : Hides.positions(hidden.toLongArray(), shapes[file.shape()].index());
-      openings.add(new Opening(file, hides));
+      HiddenRows.shared().keep(HiddenRows.nameOf(newerPaths, file.path()), hidden);
+      if (hidden.getLongCardinality() == rows) continue;
+      openings.add(new Opening(file, positions(hidden, shapes[file.shape()])));
     }
     for (FileTask file : bucket.lowest()) {
       Shape shape = shapes[file.shape()];
-      openings.add(new Opening(file, Hides.keys(newer, shape.keys(), shape.op())));
+      String name = HiddenRows.nameOf(newerPaths, file.path());
+      Consumer<RoaringBitmap> keep = shape.parquet().isWhole() ? found -> HiddenRows.shared().keep(name, found) : null;
+      openings.add(new Opening(file, Hides.keys(newer, shape.keys(), shape.op(), keep)));
     }
-    files.addAll(openings);
+    return openings;
   }
 
   /** Adds a file's keys; a row is hidden where its key was there already, and where it is a tombstone. How many rows. */
-  private long readKeys(FileTask file, KeyTable newer, BitSet hidden) throws IOException {
+  private long readKeys(FileTask file, KeyTable newer, RoaringBitmap hidden) throws IOException {
     Shape shape = shapes[file.shape()];
     ColumnVector[] keys = new ColumnVector[shape.keys().length];
     int position = 0;
@@ -116,7 +141,7 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
         for (int row = 0; row < count; row++, position++) {
           boolean isNew = newer.add(row);
           boolean isGone = op != null && !op.isNullAt(row) && op.getInt(row) == Hides.TOMBSTONE;
-          if (!isNew || isGone) hidden.set(position);
+          if (!isNew || isGone) hidden.add(position);
         }
       }
     }

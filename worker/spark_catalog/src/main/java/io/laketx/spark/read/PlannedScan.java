@@ -182,16 +182,18 @@ public final class PlannedScan {
     List<FileTask> newer = new ArrayList<>();
     List<FileTask> newerKeys = new ArrayList<>();
     List<FileTask> lowestFiles = new ArrayList<>();
+    List<FileTask> lowestKnown = new ArrayList<>();
     for (LiveEntry one : files) {
       if (one.getDataVersion() == lowest) {
         lowestFiles.add(task(one, EnumSet.of(Beside.KEYS), null, null, 0));
+        lowestKnown.add(task(one, EnumSet.of(Beside.POSITION), null, null, 0));
       } else {
         newer.add(task(one, EnumSet.of(Beside.POSITION), null, null, 0));
         newerKeys.add(task(one, EnumSet.of(Beside.KEYS_ALONE), null, null, 0));
       }
     }
     long rows = files.stream().mapToLong(one -> one.getFile().getRows()).sum();
-    add(files.get(0), new BucketTask(newer, newerKeys, lowestFiles), rows);
+    add(files.get(0), new BucketTask(newer, newerKeys, lowestFiles, lowestKnown), rows);
   }
 
   // -- one file

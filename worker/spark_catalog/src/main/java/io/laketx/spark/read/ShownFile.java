@@ -40,6 +40,7 @@ final class ShownFile implements PartitionReader<ColumnarBatch> {
       batch = new ColumnarBatch(shown == count ? whole : some, shown);
       return true;
     }
+    if (hides != null) hides.ended();
     return false;
   }
 

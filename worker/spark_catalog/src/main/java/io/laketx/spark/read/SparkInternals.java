@@ -66,6 +66,11 @@ public final class SparkInternals {
 
     private final ParquetPartitionReaderFactory factory;
 
+    /** Whether all rows of a file are read, whatever they are. */
+    boolean isWhole() {
+      return factory.filters().length == 0;
+    }
+
     private ParquetFiles(ParquetPartitionReaderFactory factory) {
       this.factory = factory;
     }
