@@ -21,6 +21,7 @@ import io.laketx.spark.write.Staying;
 import io.laketx.v1.ResolveVersionRequest;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -46,6 +47,7 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableContext;
+import org.apache.spark.sql.connector.catalog.TableSummary;
 import org.apache.spark.sql.connector.catalog.View;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.TableInfo;
@@ -79,13 +81,35 @@ public final class LakeCatalog
 
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
-    String name = namespaces.load(namespace).getName();
+    return tablesOf(namespaces.load(namespace).getName(), namespace.length);
+  }
+
+  private Identifier[] tablesOf(String name, int depth) {
     List<Identifier> found = new ArrayList<>();
     for (Table one : Tables.list(service, name, false)) {
       Identifier ident = TableNames.identifier(one.getName());
-      if (ident.namespace().length == namespace.length) found.add(ident);
+      if (ident.namespace().length == depth) found.add(ident);
     }
     return found.toArray(Identifier[]::new);
+  }
+
+  @Override
+  public TableSummary[] listTableSummaries(String[] namespace) throws NoSuchNamespaceException {
+    return Arrays.stream(listTables(namespace))
+        .map(one -> TableSummary.of(one, TableSummary.MANAGED_TABLE_TYPE))
+        .toArray(TableSummary[]::new);
+  }
+
+  /** What SHOW TABLES asks for. No table is loaded. */
+  @Override
+  public TableSummary[] listRelationSummaries(String[] namespace) throws NoSuchNamespaceException {
+    String name = namespaces.load(namespace).getName();
+    List<TableSummary> found = new ArrayList<>();
+    for (Identifier one : tablesOf(name, namespace.length)) {
+      found.add(TableSummary.of(one, TableSummary.MANAGED_TABLE_TYPE));
+    }
+    for (Identifier one : views.list(name)) found.add(TableSummary.of(one, TableSummary.VIEW_TABLE_TYPE));
+    return found.toArray(TableSummary[]::new);
   }
 
   @Override
