@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from protos.laketx.v1 import transaction_pb2 as wire
 from tests.integration.service import free_address, service
 from tests.spark.doors import connect_address, connect_server
 from tests.spark.processes import ROOT, WAIT_S, wait_until
+from tests.spark.terminal import PROMPT, on_a_terminal
 from worker.base.spark_jar import catalog_settings
 from worker.shell.spark import check_reachable
 
@@ -136,3 +138,24 @@ def test_ctrl_c_ends_the_statement_on_the_server(shell: Shell) -> None:
         process.communicate(timeout=WAIT_S)
         assert process.returncode == 130
         wait_until(lambda: not has_open())
+
+
+@pytest.mark.long
+def test_the_prompt_on_a_server(shell: Shell, tmp_path: Path) -> None:
+    """Completion asks the server; Ctrl-C ends the statement, and the next one runs."""
+    command = [sys.executable, "-m", "metaservice.cli", "sql", "--remote", shell.remote]
+    with on_a_terminal(*command, state=tmp_path) as terminal:
+        terminal.answers("CREATE NAMESPACE prompted; CREATE TABLE prompted.orders (id BIGINT);", "done in", "done in")
+        terminal.wait_for(PROMPT)
+        terminal.type("INSERT INTO prompted.ord\t")
+        terminal.wait_for("ers")  # completed
+        terminal.type(" VALUES (41 + 1);\r")
+        terminal.wait_for("done in")
+        terminal.wait_for(PROMPT)
+        terminal.type("SELECT java_method('java.lang.Thread', 'sleep', 600000L) FROM range(1);\r")
+        time.sleep(3)
+        terminal.type("\x03")
+        terminal.wait_for("cancelled")
+        terminal.answers("SELECT * FROM prompted.orders;", "42", "1 row in")
+        terminal.answers("exit")
+        assert terminal.process.wait(WAIT_S) == 0

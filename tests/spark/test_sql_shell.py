@@ -2,15 +2,9 @@
 
 import json
 import os
-import pty
-import re
-import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,10 +12,9 @@ from pyspark.sql import SparkSession
 
 from metaservice.cli.output import Session
 from tests.spark.processes import ROOT
+from tests.spark.terminal import PROMPT, WAIT_S, on_a_terminal
 from worker.shell import rows
 
-WAIT_S = 240.0  # a Spark starts
-PROMPT = "lake>"
 ROWS = """
     SELECT * FROM VALUES (1, NULL, '', X'00FF', array(1, NULL), named_struct('p', 1)),
     (2, 2.50, 'a,"b"', X'', NULL, NULL) AS t (id, n, id, b, l, s)"""
@@ -63,60 +56,6 @@ def test_a_limit_says_that_there_is_more(spark: SparkSession, capsys: pytest.Cap
     assert rows.show(session(), frame, "table", 5) == "5 rows"
     assert rows.show(session(), frame, "csv", 1) == "1 row"
     assert capsys.readouterr().out.split() == ["ID", *"012", "ID", *"01234", "id", "0"]
-
-
-class Terminal:
-    """A process on a terminal of its own."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]", keyboard: int) -> None:
-        self.process = process
-        self._keyboard = keyboard
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._keyboard, text.encode())
-
-    def answers(self, text: str, *shown: str) -> None:
-        """What is typed at the prompt brings this."""
-        self.wait_for(PROMPT)
-        self.type(text + "\r")
-        for each in shown:
-            self.wait_for(each)
-
-    def wait_for(self, text: str) -> None:
-        until = time.monotonic() + WAIT_S
-        while text not in self.seen:
-            assert time.monotonic() < until, self.seen
-            if select.select([self._keyboard], [], [], 0.2)[0]:
-                shown = os.read(self._keyboard, 65_536).decode(errors="replace")
-                self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r", "", shown)
-        self.seen = self.seen.partition(text)[2]
-
-
-@contextmanager
-def on_a_terminal(*command: str, state: Path) -> Iterator[Terminal]:
-    ours, theirs = pty.openpty()
-    environment = {
-        **os.environ,
-        "TERM": "xterm",
-        "COLUMNS": "120",
-        "XDG_STATE_HOME": str(state),
-        "PROMPT_TOOLKIT_NO_CPR": "1",
-    }
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment,
-        preexec_fn=partial(os.login_tty, theirs),  # noqa: PLW1509 - Ctrl-C reaches only a process whose terminal it is
-        pass_fds=[theirs],
-    )
-    os.close(theirs)
-    try:
-        yield Terminal(process, ours)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
 
 
 def test_the_prompt(tmp_path: Path) -> None:
