@@ -60,11 +60,16 @@ def test_dbt_builds_twice(spark: SparkSession, tmp_path: Path) -> None:
         orders = "SELECT id, state, amount FROM {lake}.orders ORDER BY id"
         daily = "SELECT * FROM {lake}.daily ORDER BY day"
         states = "SELECT id, state, dbt_valid_to IS NULL FROM {lake}.order_states ORDER BY id, dbt_valid_from"
+        arrivals = "SELECT arrived, count(*), sum(amount) FROM {lake}.arrivals GROUP BY arrived ORDER BY arrived"
+        amounts = "SELECT id, dbt_valid_from, dbt_valid_to FROM {lake}.order_amounts WHERE id > 2 ORDER BY id, arrived"
         build(uri, tmp_path, FIRST)
         begun = [(1, "open", Decimal("10.00")), (2, "open", Decimal("20.00")), (3, "open", Decimal("30.00"))]
         assert rows(orders) == begun
         assert rows(daily) == [(FIRST, 3, Decimal("60.00"))]
         assert rows(states) == [(1, "open", True), (2, "open", True), (3, "open", True)]
+
+        assert rows(arrivals) == [(FIRST, 3, Decimal("60.00"))]
+        assert rows(amounts) == [(3, FIRST, None)]
 
         build(uri, tmp_path, SECOND)
         assert rows(orders) == [
@@ -82,5 +87,7 @@ def test_dbt_builds_twice(spark: SparkSession, tmp_path: Path) -> None:
             (3, "cancelled", True),
             (4, "open", True),
         ]
+        assert rows(arrivals) == [(FIRST, 3, Decimal("60.00")), (SECOND, 3, Decimal("60.50"))]
+        assert rows(amounts) == [(3, FIRST, SECOND), (3, SECOND, None), (4, SECOND, None)]
         assert rows("SELECT operation FROM {lake}.orders.history WHERE version > 1 ORDER BY version") == [("merge",)]
         assert rows(daily.replace("daily", "daily VERSION AS OF 1")) == [(FIRST, 3, Decimal("60.00"))]
