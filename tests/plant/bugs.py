@@ -325,6 +325,12 @@ BUGS = (
         spark=("tests/integration/test_new_tables.py", "-k", "goes_with"),
     ),
     Bug(
+        "a hidden table is dropped while the transaction that fills it is open",
+        SERVICE + "commit/dropping.py",
+        (("is_filled = any(table_id in txn.tables for txn in state.open.values())", "is_filled = False"),),
+        spark=("tests/retention/test_unborn.py",),
+    ),
+    Bug(
         "a row that moves by SQL takes the place of the one that has its key",
         CATALOG + "write/Landings.java",
         (("if (!landed.contains(key)) continue;", "if (landed.contains(key) || landed.isEmpty()) continue;"),),

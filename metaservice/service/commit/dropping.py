@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metaservice.core.commit.transaction import Txn
-from metaservice.service.decider.naming import is_unborn
+from metaservice.core.table.unborn import is_unborn, next_look_ms
 from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.store import keys
@@ -28,3 +28,21 @@ def forget_unborn(state: State, txn: Txn, now_us: int) -> None:
         table = state.tables.get(table_id)
         if table is not None and is_unborn(table.meta.name):
             forget_table(state, table, now_us)
+
+
+def forget_abandoned(state: State, now_ms: int, lease_ms: int, now_us: int) -> None:
+    """Drops hidden tables without a commit that no transaction was begun for: their client is gone."""
+    for table_id, due_ms in list(state.unborn.items()):
+        if due_ms is not None and now_ms < due_ms:
+            continue
+        table = state.tables.get(table_id)
+        if table is None or table.head or not is_unborn(table.meta.name):
+            del state.unborn[table_id]
+            continue
+        is_filled = any(table_id in txn.tables for txn in state.open.values())
+        look_ms = next_look_ms(due_ms, now_ms, lease_ms, is_filled=is_filled)
+        if look_ms is None:
+            forget_table(state, table, now_us)
+            del state.unborn[table_id]
+        else:
+            state.unborn[table_id] = look_ms

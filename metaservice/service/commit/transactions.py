@@ -28,7 +28,7 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
 from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
 from metaservice.service.commit.adopting import adopt, check_staged
-from metaservice.service.commit.dropping import forget_table, forget_unborn
+from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
 from metaservice.service.commit.judging import check_cost, judge_commit, look
 from metaservice.service.commit.new_files import give_row_ids, refuse_live
 from metaservice.service.commit.outcomes import Outcomes, nothing_new
@@ -426,6 +426,8 @@ class Transactions:
             if deadline_ms > now_ms:
                 break
             self._end(state.open[txn_id], TxnEvent.EXPIRE, "LEASE_RAN_OUT")
+        if state.unborn:
+            forget_abandoned(state, now_ms, self.lease_ms, self._clocks.now_us())
 
     def check_room(self) -> None:
         """Refuses new work before the disk is too full to store decisions."""

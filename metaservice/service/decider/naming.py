@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
@@ -13,13 +11,6 @@ from metaservice.core.table.meta import Namespace
 from metaservice.core.table.model import TableCommit
 from metaservice.core.table.types import did_you_mean
 from metaservice.service.decider.state import State
-
-UNBORN: Final = re.compile(r"(?:[^.]*\.)?_new_[0-9a-f]{32}\Z")
-
-
-def is_unborn(name: str) -> bool:
-    """Whether a statement is making the table: it has this name until the commit that names it, or ends with it."""
-    return UNBORN.match(name) is not None
 
 
 def get_namespace(state: State, name: str) -> Namespace:

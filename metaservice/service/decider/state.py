@@ -15,6 +15,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Idle, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
+from metaservice.core.table.unborn import is_unborn
 from metaservice.service.decider.markbook import MarkBook
 from metaservice.service.decider.names import AnyCase
 from metaservice.service.decider.pinbook import PinBook
@@ -54,6 +55,7 @@ class State:
         self.names: AnyCase[str] = AnyCase()
         self.namespaces: AnyCase[Namespace] = AnyCase()
         self.queries: AnyCase[View] = AnyCase()  # what people call views
+        self.unborn: dict[str, int | None] = {}  # tables in the making, and when to look whether they still are
         self.open: dict[str, Txn] = {}
         # Open, but not to the store: one that ends before the next write costs a single record.
         self.unwritten: dict[str, Txn] = {}
@@ -94,6 +96,8 @@ class State:
             self.tables[table.meta.table_id] = table
             self.views.publish(table.view())
             self.names[key[len(keys.NAMES) :].decode()] = table.meta.table_id
+            if is_unborn(table.meta.name):
+                self.unborn[table.meta.table_id] = None
             namespace, dot, _ = table.meta.name.partition(".")
             if dot and namespace not in self.namespaces:  # of before namespaces were kept
                 self.namespaces[namespace] = Namespace(namespace)
@@ -287,6 +291,7 @@ class State:
     def start_leases(self) -> None:
         """Restarts all leases at the next tick, as after a restart of the service."""
         self.leases.clear()
+        self.unborn = dict.fromkeys(self.unborn)
         self.pins.start_leases()
         self.tasks.forget_leases()
 

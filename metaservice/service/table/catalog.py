@@ -13,6 +13,7 @@ from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
 from metaservice.core.table.replacing import replaced
+from metaservice.core.table.unborn import is_unborn
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
 from metaservice.service.commit.transactions import Transactions
@@ -96,6 +97,8 @@ class Catalog:
         )
         table = state.tables[meta.table_id] = TableState(raw, meta, 0, time_us)
         state.names[meta.name] = meta.table_id
+        if is_unborn(meta.name):
+            state.unborn[meta.table_id] = None
         state.batch.put(keys.name_key(meta.name), raw)
         state.put_meta(table, meta, 0)
         self._outcomes.write(txn, commit)
