@@ -20,6 +20,9 @@ import org.apache.spark.sql.types.TimestampType;
 /**
  * Casts that Spark puts between a statement's values and the table's columns. A key loses nothing in one, and under
  * `write.strict_casts` no column does. What doesn't fit at all Spark refuses by itself.
+ *
+ * <p>Where the types say that a cast may lose something, the values are looked at: constants, and rows that are put in,
+ * which are read once more for it. The types alone decide where that can't be done.
  */
 final class Casts {
   private static final int FLOAT_DIGITS = 6; // so many decimal digits survive
@@ -28,21 +31,34 @@ final class Casts {
 
   private Casts() {}
 
-  /** Looks at the statement that runs. */
-  static void check(Table meta) {
+  /** Looks at the statement that runs; `isInsert`: its rows come from elsewhere, and can be asked for again. */
+  static void check(Table meta, boolean isInsert) {
     boolean areAllStrict = meta.getPropertiesOrDefault(STRICT, "false").equals("true");
     if (!areAllStrict && meta.getPrimaryKeyCount() == 0) return;
-    for (SparkPlans.Inserted one : SparkPlans.insertedCasts()) {
+    for (SparkPlans.Inserted one : SparkPlans.insertedCasts(isInsert)) {
       boolean isKey = meta.getPrimaryKeyList().stream().anyMatch(name -> isSame(name, one.column()));
-      if ((areAllStrict || isKey) && mayLose(one.from(), one.to())) {
-        String why = isKey ? "it is of the key" : STRICT + " is set";
+      if (!(areAllStrict || isKey) || !mayLose(one.from(), one.to())) continue;
+      String why = isKey ? "it is of the key" : STRICT + " is set";
+      String column = one.column() + " of " + meta.getName();
+      if (one.rows() == null || losesAlways(one.from(), one.to())) {
         throw LakeException.invalid(
             "CAST_LOSSY",
-            "the values for " + one.column() + " of " + meta.getName() + " are " + one.from().simpleString()
-                + " and would become " + one.to().simpleString() + ", which may lose something (" + why
-                + "): cast them in the statement");
+            "the values for " + column + " are " + one.from().simpleString() + " and would become "
+                + one.to().simpleString() + ", which may lose something (" + why + "): cast them in the statement");
+      }
+      String lost = one.changed();
+      if (lost != null) {
+        throw LakeException.invalid(
+            "CAST_LOSSY",
+            lost + " (" + one.from().simpleString() + ") would change in a cast to " + one.to().simpleString()
+                + ", the type of " + column + " (" + why + "): cast it in the statement");
       }
     }
+  }
+
+  /** A time of day is not asked whether it is midnight, nor bytes whether they are a text. */
+  private static boolean losesAlways(DataType from, DataType to) {
+    return to instanceof DateType || to instanceof StringType;
   }
 
   private static boolean isSame(String name, String other) {

@@ -3,6 +3,7 @@ package io.laketx.spark.write;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.Conflict;
+import io.laketx.v1.Operation;
 import java.util.Map;
 
 /** A lost race as an error: to whom, by which rule, and what to do. */
@@ -10,12 +11,12 @@ final class Conflicts {
   private Conflicts() {}
 
   static LakeException of(Conflict conflict, String table) {
-    String winner = word(conflict.getWinnerOperation().name(), "OPERATION_");
+    String winner = word(conflict.getWinnerOperation());
     String user = conflict.getWinnerPrincipal().getName();
     String where = conflict.getPartition().isEmpty() ? "" : ", partition " + conflict.getPartition();
     String said = conflict.getMessage().isEmpty() ? "" : ": " + conflict.getMessage();
     String text =
-        word(conflict.getOperation().name(), "OPERATION_") + " on " + table + where + " lost a race" + said
+        word(conflict.getOperation()) + " on " + table + where + " lost a race" + said
             + "\n  winner: " + winner + (user.isEmpty() ? "" : " by " + user)
             + ", version " + conflict.getWinnerVersion() + ", transaction " + conflict.getWinnerTxnId()
             + "\n  rule:   " + word(conflict.getRule().name(), "CONFLICT_RULE_")
@@ -27,8 +28,21 @@ final class Conflicts {
   private static String advice(Conflict conflict) {
     return switch (conflict.getAdvice()) {
       case ADVICE_RELOAD -> "the table's schema or settings changed: look at the table, and run the statement again";
-      default -> "run the statement again: it reads the newest version then";
+      default ->
+          "run the statement again: it reads the newest version then"
+              + (isRowChange(conflict) ? " (on_conflict does this for no " + word(conflict.getOperation()) + " in SQL)" : "");
     };
+  }
+
+  private static boolean isRowChange(Conflict conflict) {
+    return switch (conflict.getOperation()) {
+      case OPERATION_UPDATE, OPERATION_DELETE, OPERATION_MERGE -> true;
+      default -> false;
+    };
+  }
+
+  private static String word(Operation operation) {
+    return word(operation.name(), "OPERATION_");
   }
 
   private static String word(String name, String prefix) {

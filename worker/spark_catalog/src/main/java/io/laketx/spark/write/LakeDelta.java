@@ -94,7 +94,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
 
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
-    Casts.check(snapshot.meta());
+    Casts.check(snapshot.meta(), false);
     changesAll = command != RowLevelOperation.Command.MERGE && !SparkPlans.mayHaveSubquery();
     txn = begin();
     try {

@@ -90,7 +90,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   @Override
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
-    Casts.check(snapshot.meta());
+    Casts.check(snapshot.meta(), true);
     List<Read> reads = condition == null ? null : condition.reads();
     long schema = definition == null ? snapshot.meta().getSchemaVersion() : definition.schemaVersion();
     boolean resubmits = ConflictPolicy.resubmits(info.options(), snapshot.meta(), operation);
