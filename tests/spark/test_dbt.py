@@ -89,5 +89,6 @@ def test_dbt_builds_twice(spark: SparkSession, tmp_path: Path) -> None:
         ]
         assert rows(arrivals) == [(FIRST, 3, Decimal("60.00")), (SECOND, 3, Decimal("60.50"))]
         assert rows(amounts) == [(3, FIRST, SECOND), (3, SECOND, None), (4, SECOND, None)]
+        assert rows("SELECT id FROM {lake}.open_orders ORDER BY id") == [(1,), (4,)]
         assert rows("SELECT operation FROM {lake}.orders.history WHERE version > 1 ORDER BY version") == [("merge",)]
         assert rows(daily.replace("daily", "daily VERSION AS OF 1")) == [(FIRST, 3, Decimal("60.00"))]

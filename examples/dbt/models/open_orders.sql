@@ -1,0 +1,3 @@
+{{ config(materialized='view') }}
+
+select id, amount from {{ ref('orders') }} where state = 'open'
