@@ -28,6 +28,7 @@ SUITES = {  # the quick ones first
     "conformance": ["tests.conformance"],
     "unit": [*PYTEST, "tests/unit"],
     "model": [*PYTEST, "tests/model"],
+    "retention": [*PYTEST, "tests/retention"],
     "simulation": ["tests.simulation", "--seeds", "120", "--stop"],
     "histories": ["tests.histories", "--minutes", "0.3", "--transactions", "96", "--kills", "1"],
 }
