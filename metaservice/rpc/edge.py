@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 
 from metaservice.core import quotas
@@ -58,7 +58,7 @@ REFUSALS_WAITING_MAX: Final = 4_096
 THREADS_READY: Final = 8  # from the start: where the system gives no thread later on, these serve
 
 
-Parse = Callable[[bytes], Any] | None
+Parse = Callable[[bytes], Message] | None
 
 
 class CallId(NamedTuple):
@@ -68,7 +68,7 @@ class CallId(NamedTuple):
     principal: str
 
 
-def principal_of(metadata: Mapping[str, Any]) -> str:
+def principal_of(metadata: Mapping[str, str | bytes]) -> str:
     """The principal whose quotas the call uses, as its client says; empty: none."""
     given = metadata.get(PRINCIPAL)
     return unquote(str(given))[:PRINCIPAL_CHARS_MAX] if given else ""
@@ -244,7 +244,7 @@ class Edge(grpc.ServerInterceptor):
         return sent
 
     def _one(self, parse: Parse, lane: Lane) -> Call:
-        def one(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+        def one(requests: Iterator[bytes], context: grpc.ServicerContext) -> Message | bytes:
             raw = self._streams.first(requests, context, lane)
             if raw is None:
                 raise invalid("REQUEST_MISSING", "the call ended without its request: send one")
@@ -253,7 +253,7 @@ class Edge(grpc.ServerInterceptor):
         return one
 
     def _many(self, parse: Parse) -> Call:
-        def many(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+        def many(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Message] | Iterator[bytes]:
             raws = self._streams.of(context).touching(requests)
             return map(parse, raws) if parse is not None else raws
 

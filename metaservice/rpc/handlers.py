@@ -10,7 +10,7 @@ import grpc
 Context: TypeAlias = grpc.ServicerContext
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Handler | None]"
-Call = Callable[[Any, grpc.ServicerContext], Any]  # the request, or the iterator of requests
+Call = Callable[[Any, grpc.ServicerContext], Any]  # of any method: a message or an iterator of them, in and out
 
 
 def call_of(handler: Handler) -> Call:

@@ -58,28 +58,23 @@ class TaskMethods(Servicer):
 
     def RequestTask(self, request: pb.RequestTaskRequest, context: Context) -> pb.RequestTaskResponse:
         identity, same = wire_tasks.request_id(request.request_id), wire.digest(request)
-        known = self._calls.compactions.of_request(identity, same)
-        if known:
-            return pb.RequestTaskResponse(tasks=self._messages(known))
-        table = self._table(request.table_id)
-        meta = table.meta
-        operation = wire_tasks.compaction(request.operation)
-        options = wire_tasks.options(request.options, meta, operation)
-        groups = wire_tasks.own_groups(request.groups, meta)
-        partitions = wire_tasks.partitions(request.partitions, meta)
-        if groups and partitions:
-            raise invalid("PLAN_AMBIGUOUS", "give either partitions or an explicit plan")
-        wish = Wish(
-            request_id=identity,
-            digest=same,
-            table_id=meta.table_id,
-            operation=operation,
-            principal=wire.principal(request.principal),
-            priority=_priority(request.priority) if request.HasField("priority") else limits.TASK_PRIORITY_REQUESTED,
-            options=options,
-            groups=groups,
-        )
-        tasks, left_out = self._calls.compactions.request(table, wish, partitions)
+
+        def wish() -> tuple[TableView, Wish]:
+            table = self._table(request.table_id)
+            meta, operation = table.meta, wire_tasks.compaction(request.operation)
+            return table, Wish(
+                request_id=identity,
+                digest=same,
+                table_id=meta.table_id,
+                operation=operation,
+                principal=wire.principal(request.principal),
+                priority=_priority(request.priority) if request.HasField("priority") else None,
+                options=wire_tasks.options(request.options, meta, operation),
+                groups=wire_tasks.own_groups(request.groups, meta),
+                partitions=wire_tasks.partitions(request.partitions, meta),
+            )
+
+        tasks, left_out = self._calls.compactions.request(identity, same, wish)
         return pb.RequestTaskResponse(tasks=self._messages(tasks), left_out=left_out)
 
     def ClaimTask(self, request: pb.ClaimTaskRequest, context: Context) -> pb.ClaimTaskResponse:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
@@ -67,7 +67,7 @@ class OpenStream:
     def touch(self) -> None:
         self.touched_s = self._time.s
 
-    def touching(self, items: Iterator[Any]) -> Iterator[Any]:
+    def touching(self, items: Iterator[bytes]) -> Iterator[bytes]:
         for item in items:
             self.used = True
             self.touched_s = self._time.s

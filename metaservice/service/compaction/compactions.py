@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from metaservice.core import limits
 from metaservice.core.compaction.plans import TaskPlan
 from metaservice.core.compaction.policy import Options, Policy, policy_of
 from metaservice.core.compaction.tasks import Task
+from metaservice.core.errors import invalid
 from metaservice.core.table.model import Operation
 from metaservice.core.table.schedule import is_open
 from metaservice.service.compaction.layouts import Busy, Layouts
@@ -63,16 +64,24 @@ class Compactions:
         tasks = self._layouts.wanted(table, wanting, partitions, busy)
         return Proposal(version, tasks, wanting.options, limits.TASK_PRIORITY_REQUESTED, "")
 
-    def of_request(self, request_id: str, digest: bytes) -> list[Task]:
-        """The tasks that an earlier call of the request created, even if its table has changed since."""
-        return self._decider.call(lambda: self._queue.of_request(request_id, digest))
+    def request(
+        self, request_id: str, digest: bytes, wish_of: Callable[[], tuple[TableView, Wish]]
+    ) -> tuple[list[Task], int]:
+        """Queues an operator's request; returns the tasks, and how many did not fit.
 
-    def request(self, table: TableView, wish: Wish, partitions: Collection[str]) -> tuple[list[Task], int]:
-        """Queues an operator's request; returns the tasks, and how many did not fit."""
+        A repeated request gets the tasks of the first, even if its table has changed since: then nobody asks for its
+        wish, which is read by the table's present schema.
+        """
+        known = self._decider.call(lambda: self._queue.of_request(request_id, digest))
+        if known:
+            return known, 0
+        table, wish = wish_of()
+        if wish.groups and wish.partitions:
+            raise invalid("PLAN_AMBIGUOUS", "give either partitions or an explicit plan")
         policy = policy_of(table.meta)
         wanting = policy.wanting(wish.operation, wish.options)
         busy = self._busy(table, policy)
-        plans = [] if wish.groups else self._layouts.wanted(table, wanting, partitions, busy)
+        plans = [] if wish.groups else self._layouts.wanted(table, wanting, wish.partitions, busy)
         return self._decider.call(lambda: self._queue.request(wish, plans))
 
     def _busy(self, table: TableView, policy: Policy) -> Busy:

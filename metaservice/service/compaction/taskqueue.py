@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from metaservice.core import limits
@@ -24,16 +24,17 @@ from metaservice.store.layout import bucket_of_live
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """An operator's request; `plans` are the planner's, `groups` the operator's own."""
+    """An operator's request: for some partitions or all, or for the operator's own groups."""
 
     request_id: str
     digest: bytes
     table_id: str
     operation: Operation
     principal: Principal
-    priority: int
+    priority: int | None
     options: Options | None
     groups: tuple[Group, ...] = ()
+    partitions: Collection[str] = ()
 
 
 class TaskQueue:
@@ -101,7 +102,8 @@ class TaskQueue:
         elif len(self._book.tasks) >= limits.TASKS_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_TASKS", tasks=len(self._book.tasks), most=limits.TASKS_MAX)
         wanted = [(plan, options) for plan in plans[: limits.TASKS_PER_REQUEST_MAX]]
-        made = self._queue(table, wanted, policy, wish.priority, wish)
+        priority = limits.TASK_PRIORITY_REQUESTED if wish.priority is None else wish.priority
+        made = self._queue(table, wanted, policy, priority, wish)
         return made, len(plans) - len(made)
 
     def of_request(self, request_id: str, digest: bytes) -> list[Task]:
