@@ -409,4 +409,28 @@ BUGS = (
         (("places.append(Path(wheel.origin).parent)", "places.append(Path(wheel.origin))"),),
         spark=("tests/integration/test_wheels.py", "-k", "found"),
     ),
+    Bug(
+        "Spark SQL shows rows that a delete set hides",
+        CATALOG + "read/Hides.java",
+        (("1 - (int) ((words[word] >>> position) & 1)", "1"),),
+        spark=("tests/spark/test_sql_rows.py", "-k", "history and not True"),
+    ),
+    Bug(
+        "the last row of a file can't be hidden from Spark SQL",
+        CATALOG + "read/RowIds.java",
+        (("long last = first + rows - 1;", "long last = first + rows - 2;"),),
+        spark=("tests/spark/test_sql_random.py",),
+    ),
+    Bug(
+        "a MERGE by Spark SQL doesn't say what it read",
+        CATALOG + "write/LakeDelta.java",
+        (("found.add(Read", "if (command != RowLevelOperation.Command.MERGE) found.add(Read"),),
+        spark=("tests/spark/test_sql_rows.py", "-k", "merge_loses"),
+    ),
+    Bug(
+        "files whose partition is NULL are left out by NOT (partition <=> value) in Spark SQL",
+        CATALOG + "read/Conditions.java",
+        (("equal == null ? null : allOf(List.of(equal, not(isNull(column.getName()))))", "equal"),),
+        spark=("tests/spark/test_statements.py", "-k", "partition_values"),
+    ),
 )
