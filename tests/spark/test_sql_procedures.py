@@ -1,12 +1,18 @@
 """CALL lake.system.… on tables that have rows; tests/sql/procedures.test has what needs none."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from laketx import connect
+from tests.integration.service import Service
 from tests.spark.lab_tables import COLUMNS, row
+from tests.spark.processes import wait_until
 from tests.spark.reading import LabLake, open_lab, shown
-from tests.spark.sql import SqlReads
+from tests.spark.sql import SqlReads, catalog_of
+from worker.files.purge import Purge
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +58,24 @@ def test_every_procedure_describes_itself(sql: SqlReads) -> None:
         said = "\n".join(one[0] for one in sql.rows(f"DESCRIBE PROCEDURE {{lake}}.system.{name}"))
         assert "Description:" in said, said
         assert "Parameters:" in said, said
+
+
+def test_a_purge_lists_what_no_version_needs(spark: SparkSession, tmp_path: Path) -> None:
+    """The list is what the command deletes."""
+    service = Service(tmp_path / "store", "--purge-delay-ms", "0")
+    service.start()
+    try:
+        with connect(f"laketx://{service.address}", spark, warehouse=str(tmp_path / "files")) as lake:
+            table = lake.create_table("shop.t", "id bigint", properties={"data.retain.hours": "0"})
+            table.insert(spark.range(3).coalesce(1))
+            table.overwrite(spark.range(5))
+            call = f"CALL {catalog_of(lake)}.system.purge"
+            wait_until(lambda: bool(spark.sql(f"{call}()").collect()))
+            [(table_id, name, path)] = spark.sql(f"{call}('shop.t')").collect()
+            assert (table_id, name, table.read().count()) == (table.table_id, "shop.t", 5)
+            said: list[str] = []
+            Purge(lake.client, str(tmp_path / "files"), say=lambda _, one: said.append(one)).run()
+            assert said == [f"{table_id}/{path}"]
+            assert not spark.sql(f"{call}()").collect()
+    finally:
+        service.kill()

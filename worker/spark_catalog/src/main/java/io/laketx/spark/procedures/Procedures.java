@@ -20,7 +20,7 @@ public final class Procedures {
     this.catalog = catalog;
     Lake lake = new Lake(catalog, service);
     for (List<LakeProcedure> some :
-        List.of(Looking.all(lake), Marking.all(lake), Changing.all(lake), Serving.all(lake))) {
+        List.of(Looking.all(lake), Marking.all(lake), Changing.all(lake), Serving.all(lake), Purging.all(lake))) {
       for (LakeProcedure one : some) known.put(one.name(), one);
     }
   }
