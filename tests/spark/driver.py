@@ -6,6 +6,8 @@ Each line of its input is a command as JSON, run in a thread of its own; each li
     {"id": 2, "do": "stumble", "table": "t", "mark": "/tmp/x"}      a write whose first task fails once, half-way
     {"id": 3, "do": "straggle", "table": "t", "mark": "/tmp/x"}     one with a task that a second copy of it overtakes
     {"id": 4, "do": "stop", "at": "before", "table": "t", ...}      answers where it stops, and goes no further
+
+With "sql" a write is that statement of Spark SQL; `{rows}` stands for what it writes, `{lake}` for the catalog.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from tests.spark.jobs import SCHEMA, attempt, run
 from tests.spark.sessions import small_session
 
 Command = dict[str, Any]
+CATALOG = "lake"
 BATCHES = 4
 ROWS_PER_BATCH = 25
 
@@ -120,6 +123,16 @@ def stuck(spark: SparkSession, mark: str) -> DataFrame:
     return rows_with(spark, wait, 0)
 
 
+def write(lake: Lake, command: Command, rows: DataFrame) -> int:
+    table = lake.table(command["table"])
+    if "sql" not in command:
+        return table.insert(rows).version
+    view = f"rows_{command['id']}"
+    rows.createOrReplaceTempView(view)
+    lake.spark.sql(command["sql"].format(rows=view, lake=CATALOG))
+    return table.refresh().meta.head_version
+
+
 def stop(lake: Lake, command: Command) -> None:
     where, table = command["at"], lake.table(command["table"])
     if where in ("before", "after"):
@@ -131,7 +144,7 @@ def stop(lake: Lake, command: Command) -> None:
         else:
             run(table, command["job"])
     elif where == "task":
-        table.insert(stuck(lake.spark, command["mark"]))
+        write(lake, command, stuck(lake.spark, command["mark"]))
     elif where == "read":
         table.read().count()
         say({"id": command["id"], "at": "read"})
@@ -147,7 +160,7 @@ def obey(lake: Lake, command: Command) -> None:
             case "stumble" | "straggle":
                 make = stumbling if command["do"] == "stumble" else straggling
                 rows = make(lake.spark, command["mark"], command["first_id"])
-                say({"id": command["id"], "version": lake.table(command["table"]).insert(rows).version})
+                say({"id": command["id"], "version": write(lake, command, rows)})
             case _:
                 stop(lake, command)
     except Exception as error:  # noqa: BLE001 - who asked is told
@@ -165,6 +178,7 @@ def main(address: str, warehouse: str, master: str = "local[4,2]") -> None:  # a
     }
     spark = small_session(master, speculation)
     with connect(f"laketx://{address}", spark, user="driver", warehouse=warehouse) as lake:
+        lake.as_catalog(CATALOG)
         say({"id": 0})
         for line in sys.stdin:
             threading.Thread(target=obey, args=[lake, json.loads(line)], daemon=True).start()

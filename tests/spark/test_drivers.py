@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from laketx import Lake, Table, connect
+from metaservice.client import BlockedError
 from protos.laketx.v1 import transaction_pb2
 from tests.spark.jobs import SCHEMA, Done, Job, State, attempt, explained, random_jobs, replay, run
 from tests.spark.processes import Cluster, Driver, Place, wait_until
@@ -239,14 +240,29 @@ def test_jobs_of_several_drivers_have_an_order(
 # -- tasks that fail ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+INSERT = "INSERT INTO {{lake}}.{table} SELECT * FROM {{rows}}"
+MERGE = (
+    "MERGE INTO {{lake}}.{table} t USING {{rows}} s ON t.id = s.id "
+    "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+)
+
+
+def by(statement: str, table: Table) -> dict[str, str]:
+    """A write by this statement of Spark SQL, or by Python."""
+    return {"sql": statement.format(table=table.name)} if statement else {}
+
+
+@pytest.mark.parametrize(
+    ("keyed", "statement"),
+    [(False, ""), (True, ""), (False, INSERT), pytest.param(True, MERGE, marks=pytest.mark.long)],
+)
 def test_a_task_that_is_tried_again_doubles_no_row(
-    lake: Lake, drivers: Callable[[int], list[Driver]], tmp_path: Path, keyed: bool
+    lake: Lake, drivers: Callable[[int], list[Driver]], tmp_path: Path, keyed: bool, statement: str
 ) -> None:
-    table = make(lake, f"retry.{keyed}", "", keyed=keyed)
+    table = make(lake, f"retry.{keyed}_{statement[:5]}", "", keyed=keyed, parted=not statement)
     [one] = drivers(1)
     mark = tmp_path / "mark"
-    told = one.tell("stumble", table=table.name, mark=str(mark), first_id=1_000)
+    told = one.tell("stumble", table=table.name, mark=str(mark), first_id=1_000, **by(statement, table))
     assert one.answer(told)["version"] == 2
     assert mark.exists()
     assert set(content(table)) == {*BEGIN, *range(1_000, 1_200)}
@@ -263,7 +279,8 @@ def test_a_task_that_runs_twice_doubles_no_row(lake: Lake, place: Place, tmp_pat
         ends.callback(cluster.kill)
         driver = Driver(place, cluster.address)
         ends.callback(driver.kill)
-        told = driver.tell("straggle", table=table.name, mark=str(tmp_path / "mark"), first_id=1_000)
+        mark = str(tmp_path / "mark")
+        told = driver.tell("straggle", table=table.name, mark=mark, first_id=1_000)
         assert driver.answer(told)["version"] == 2
     assert (tmp_path / "mark-again").exists()
     assert set(content(table)) == {*BEGIN, *range(1_000, 1_200)}
@@ -279,8 +296,9 @@ def test_a_driver_killed_anywhere_leaves_whole_versions(
     [driver] = drivers(1)
     tables = {
         name: make(lake, f"killed.{name}", "", keyed=name in ("upsert", "one", "done_one"), parted=name == "upsert")
-        for name in ("task", "upsert", "delete", "one", "two", "done_one", "done_two", "done", "read")
+        for name in ("task", "sql", "upsert", "delete", "one", "two", "done_one", "done_two", "done", "read")
     }
+    made = "CREATE TABLE {{lake}}.killed.made AS SELECT * FROM {{rows}}"
     jobs: dict[str, Job] = {
         "upsert": {"do": "insert", "rows": [[2, 100, "a"], [50, 5, "b"]]},
         "delete": {"do": "delete", "day": "a", "rest": 0},
@@ -291,15 +309,23 @@ def test_a_driver_killed_anywhere_leaves_whole_versions(
         other_name = tables[other].name if other else ""
         return driver.tell("stop", at=at, table=tables[name].name, other=other_name, job=jobs.get(name), mark=str(mark))
 
+    def stick(name: str, statement: str = "") -> None:
+        """In its last task, most of its rows written."""
+        within = tmp_path / f"in_{name}_{statement[:6]}"
+        sql = by(statement, tables[name])
+        driver.tell("stop", at="task", table=tables[name].name, mark=str(within), **sql)
+        wait_until(within.exists)
+
     mark = tmp_path / "mark"
     stops = [stop("before", "upsert"), stop("before", "delete"), stop("before", "one", "two")]
     stops += [stop("after", "done"), stop("after", "done_one", "done_two"), stop("read", "read")]
     for one in stops:
         driver.answer(one)
-    stop("task", "task")
-    wait_until(mark.exists)
+    for name, statement in (("task", ""), ("sql", INSERT), ("sql", made)):
+        stick(name, statement)
     open_ids = {one.txn_id for one in open_transactions(lake)}
-    assert len(open_ids) == 4
+    assert len(open_ids) == 6
+    hidden = lake.client.get_transaction(next(iter(open_ids - known_by(lake, tables.values())))).tables[0].table_id
     assert pinned(lake, tables["read"], by="driver")
     driver.kill()
 
@@ -316,11 +342,14 @@ def test_a_driver_killed_anywhere_leaves_whole_versions(
     again = run(lake.table(tables["upsert"].name), jobs["upsert"])  # who is dead is in nobody's way
     assert (again.version, content(tables["upsert"])) == (2, replay(BEGIN, jobs["upsert"]))
     wait_until(lambda: not open_transactions(lake))
+    with pytest.raises(BlockedError, match="TABLE_DROPPED"):  # the table in the making went with its transaction
+        lake.client.get_table(table_id=hidden)
+    assert not [one for one in lake.client.list_tables(include_dropped=True) if one.name == "killed.made"]
     for one in open_ids:
         assert lake.client.get_transaction(one).state == transaction_pb2.TRANSACTION_STATE_EXPIRED
     wait_until(lambda: not pinned(lake, tables["read"], by="driver"))
-    jobs["task"] = jobs["delete"]
-    for name in ("task", "delete"):
+    jobs["task"] = jobs["sql"] = jobs["delete"]
+    for name in ("task", "sql", "delete"):
         run(lake.table(tables[name].name), jobs[name])
         assert content(tables[name]) == replay(BEGIN, jobs[name])
     assert staged_folders(tables["upsert"]) & open_ids  # what the dead one staged is still there, and shows nowhere
@@ -328,6 +357,12 @@ def test_a_driver_killed_anywhere_leaves_whole_versions(
 
 def open_transactions(lake: Lake) -> list[Any]:
     return list(lake.client.list_transactions(state=transaction_pb2.TRANSACTION_STATE_OPEN))
+
+
+def known_by(lake: Lake, tables: Iterable[Table]) -> set[str]:
+    """The open transactions on these tables."""
+    known = {one.table_id for one in tables}
+    return {one.txn_id for one in open_transactions(lake) if {each.table_id for each in one.tables} <= known}
 
 
 def pinned(lake: Lake, table: Table, by: str = "") -> list[Any]:
