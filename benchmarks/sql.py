@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +32,9 @@ FEW_FILES = 100
 PARTITION_FILES = 10
 CHUNK = 5_000  # files of one call
 SMALL_UPSERT = 1_000  # rows, in every bucket
+COMMITS = 600
+EVERY_S = 0.1
+ROWS_A_COMMIT = 10
 FEW_ROWS = "amount < 10"  # true for 0.1 % of the rows, anywhere
 Times = Mapping[str, Sequence[float]]
 
@@ -242,6 +246,38 @@ def changes(ready: Ready) -> None:
             )
 
 
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+def stream(ready: Ready) -> None:
+    """From the answer to a commit until a batch with its rows was read, while ten commits come in a second."""
+    table = ready.lake.create_table("bench.stream", SCHEMA)
+    table.insert(rows(ready.spark, ROWS_A_COMMIT, files=1))
+    committed: list[float] = []
+    delivered: list[float] = []
+
+    def keep(batch: DataFrame, _: int) -> None:
+        read = batch.selectExpr("count(id) AS rows", "max(amount)").collect()[0].rows
+        delivered.extend([time.time()] * (read // ROWS_A_COMMIT))
+
+    source = ready.spark.readStream.table(f"{ready.catalog}.{table.name}")
+    query = source.writeStream.option("checkpointLocation", str(ready.folder / "checkpoint")).foreachBatch(keep).start()
+    while not delivered and query.isActive:  # what the table is when the query begins
+        time.sleep(EVERY_S)
+    delivered.clear()
+    begun = time.time()
+    for number in range(1, scaled(COMMITS) + 1):
+        append_copies(table, 1, number)
+        committed.append(time.time())
+        time.sleep(max(begun + number * EVERY_S - time.time(), 0))
+    while len(delivered) < len(committed) and query.isActive:
+        time.sleep(EVERY_S)
+    query.stop()
+    waits = sorted(there - then for then, there in zip(committed, delivered, strict=True))
+    ready.bench.add("stream: commit to delivery, 10 commits/s", waits, unit="s", at_most=1.0)
+    ready.bench.add("stream: 99 % of them", [waits[len(waits) * 99 // 100]], unit="s", note=f"{len(waits)} commits")
+
+
 GROUPS: Mapping[str, Callable[[Ready], None]] = {
     "clean": clean,
     "deleted": deleted,
@@ -252,6 +288,7 @@ GROUPS: Mapping[str, Callable[[Ready], None]] = {
     "planning": planning,
     "inserts": inserts,
     "changes": changes,
+    "stream": stream,
 }
 
 
