@@ -46,7 +46,10 @@ def main(master: str, folder: Path, names: list[str]) -> None:
 
 
 def play(lake: Lake, folder: Path, names: Sequence[str]) -> None:
-    for part in (keyed, appended, several_tables, refusals, conflicts, in_and_out, in_sql, compacted, cancelled, seen):
+    parts = (
+        keyed, appended, several_tables, refusals, conflicts, in_and_out, in_sql, streamed, compacted, cancelled, seen,
+    )  # fmt: skip
+    for part in parts:
         if names and part.__name__ not in names:
             continue
         begun_s = time.monotonic()
@@ -202,6 +205,27 @@ def in_sql(lake: Lake, folder: Path) -> None:
             assert rows_of(found) == rows_of(table.read().where(where)) != [], (kind, where)
         old = lake.spark.sql(f"SELECT count(*) n FROM {name}.sql.{kind} VERSION AS OF 1")
         assert rows_of(old) == [(300,)]
+
+
+def streamed(lake: Lake, folder: Path) -> None:
+    """One stream by name, one by format; and a view. Without a JVM here, statements join no transaction."""
+    name, spark = lake.as_catalog("by_stream"), lake.spark
+    source = lake.create_table("streams.source", "id bigint, v string")
+    targets = [lake.create_table(f"streams.{kind}", "id bigint, v string") for kind in ("named", "formatted")]
+    table = f"{name}.{source.name}"
+    rows = (spark.readStream.table(table), spark.readStream.format("laketx").load(table))
+    spark.sql(f"CREATE VIEW {name}.streams.counted AS SELECT count(*) AS n FROM {name}.streams.formatted")
+    for number in range(2):  # the second run goes on from its checkpoint
+        source.insert(frame(lake, "id bigint, v string", (number, "a")))
+        for stream, target in zip(rows, targets, strict=True):
+            writer = stream.writeStream.trigger(availableNow=True)
+            query = writer.option("checkpointLocation", str(folder / target.name)).toTable(f"{name}.{target.name}")
+            query.awaitTermination()
+            assert rows_of(target.refresh().read()) == [(id_, "a") for id_ in range(number + 1)]
+    assert rows_of(spark.table(f"{name}.streams.counted")) == [(2,)]
+    if not is_classic(spark):
+        with lake.transaction() as txn:
+            refused(lambda: txn.sql("SELECT 1"), InputError, "NOT_OVER_CONNECT")
 
 
 def compacted(lake: Lake, folder: Path) -> None:
