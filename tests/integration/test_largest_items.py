@@ -237,6 +237,19 @@ def test_definitions_and_namespaces(client: Plain) -> None:
     assert len(list(client.list_schemas(ids[0]))) == 1
 
 
+def test_views(client: Plain) -> None:
+    column = catalog_pb2.ViewColumn(name="one", type="int")
+    wanted = catalog_pb2.View(columns=[column], text="x" * (limits.VIEW_BYTES_MAX - 3_000))
+    for number in range(70):
+        wanted.name = f"v{number:03}"
+        assert client.put_view(wanted).text == wanted.text
+    assert client.rename_view("v069", "v070").text == wanted.text
+    assert client.get_view("v070").text == wanted.text
+    views: list[catalog_pb2.View] = []
+    assert client.count("ListViews", lambda: views.extend(client.list_views(page_size=1_000))) > 1
+    assert len(views) == 70
+
+
 def test_tags_cursors_and_pins(client: Plain) -> None:
     table_id = new_table(client, "marks")
     for number in range(TAGS):
