@@ -431,7 +431,8 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 @contextmanager
-def open_lab(folder: Path, spark: SparkSession | None = None) -> Iterator[LabLake]:
-    """A lake of its own."""
-    with LabLake(open_folder(folder), str(folder), spark or shared_session(), uri=str(folder)) as lake:
+def open_lab(folder: Path, spark: SparkSession | None = None, *, by_jar: bool = True) -> Iterator[LabLake]:
+    """A lake of its own. What has no address is read by Spark's own reader of Parquet."""
+    uri = str(folder) if by_jar else ""
+    with LabLake(open_folder(folder), str(folder), spark or shared_session(), uri=uri) as lake:
         yield lake

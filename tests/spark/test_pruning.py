@@ -14,7 +14,7 @@ from laketx import Lake, Table
 from tests.spark import pruning
 from tests.spark.pruning import FEW_CONDITIONS, PARTS, TYPES
 from tests.spark.stored import live
-from worker.read.scan import plan
+from worker.read import scan
 
 Names = Callable[[], str]
 Oracle = dict[tuple[str, str], int]
@@ -65,7 +65,7 @@ def oracle(spark: SparkSession) -> Oracle:
 def check_planned(written: Written, oracle: Oracle, tests: Sequence[str]) -> None:
     table, pruned = written.table, set()
     for test in tests:
-        planned = pruning.places_planned(plan(table.view, table.meta.head_version, test))
+        planned = pruning.places_planned(scan.plan(table.view, table.meta.head_version, test))
         assert {(writer, part) for _, writer, part in written.wanted(oracle, [test])} <= planned, test
         if len(planned) < len(written.writers) * len(written.parts):
             pruned |= {name for name in TYPES if test.startswith(name)}
@@ -73,8 +73,10 @@ def check_planned(written: Written, oracle: Oracle, tests: Sequence[str]) -> Non
 
 
 def check_scanned(written: Written, oracle: Oracle, tests: Sequence[str]) -> None:
-    found = pruning.matching(written.table.read(), tests)
-    assert differences(found, written.wanted(oracle, tests)) == {}
+    """By the reader of the Spark catalog, and by Spark's own of Parquet."""
+    table = written.table.refresh()
+    for rows in (table.read(), scan.read_at(table.view, table.meta.head_version)):
+        assert differences(pruning.matching(rows, tests), written.wanted(oracle, tests)) == {}
 
 
 def test_planned_files_hold_every_match(tables: list[Written], oracle: Oracle) -> None:

@@ -15,13 +15,14 @@ from tests.spark.reading import LabLake, LabTable, expected, open_lab, shown
 from tests.spark.stored import live
 from worker.read import merge_on_read, scan
 from worker.read.file_scans import PATHS_ONE_BY_ONE
+from worker.read.frames import frame_of
 
 COLUMNS = {"id": "bigint", "amount": "double"}
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
-    with open_lab(tmp_path_factory.mktemp("files")) as made:
+@pytest.fixture(scope="module", params=[False, True], ids=["parquet", "jar"])
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
+    with open_lab(tmp_path_factory.mktemp("files"), by_jar=request.param) as made:
         yield made
 
 
@@ -152,6 +153,6 @@ def test_files_without_a_match_are_not_opened(lake: Lake, spark: SparkSession, n
         ("id > 700 and word = 'w750'", 1, 1),
         ("id = 900", 0, 0),
     ]:
-        found = table.read(where=where)
-        assert len(found.inputFiles()) == files, where
-        assert found.count() == count, where
+        planned = scan.plan(table.refresh().view, table.meta.head_version, where)
+        assert len(frame_of(table.view, planned).inputFiles()) == files, where
+        assert table.read(where=where).count() == count, where

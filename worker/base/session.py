@@ -67,8 +67,31 @@ def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> 
 
 def require_jar(spark: SparkSession) -> None:
     """Refuses a classic session that was started without the jar of the catalog."""
-    if not _has_class(spark, CATALOG_CLASS):
+    if not has_jar(spark):
         raise InputError("JAR_MISSING", NO_JAR)
+
+
+_with_jar: weakref.WeakKeyDictionary[SparkSession, bool] = weakref.WeakKeyDictionary()
+
+
+def has_jar(spark: SparkSession) -> bool:
+    """Whether it is a classic session that was started with the jar of the catalog."""
+    found = _with_jar.get(spark)
+    if found is None:
+        found = _with_jar[spark] = is_classic(spark) and _has_class(spark, CATALOG_CLASS)
+    return found
+
+
+def rows_by_jar(spark: SparkSession, address: Mapping[str, str], definition: bytes, version: int) -> DataFrame:
+    """The rows of a table at a version, read by the reader of the catalog; the session has the jar."""
+    jvm: Any = spark._jvm
+    rows: Any = jvm.io.laketx.spark.TableFrames.of(_jsession(spark), address, bytearray(definition), version)
+    return DataFrame(rows, spark)
+
+
+def _jsession(spark: SparkSession) -> Any:
+    session: Any = spark
+    return session._jsparkSession
 
 
 def _has_class(spark: SparkSession, name: str) -> bool:
@@ -120,8 +143,8 @@ _loans_lock = threading.Lock()
 @contextmanager
 def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Threads share the session: a setting is restored when its last user is done."""
-    named: Any = spark
-    session = named._jsparkSession.sessionUUID() if is_classic(spark) else named.session_id
+    connected: Any = spark
+    session = _jsession(spark).sessionUUID() if is_classic(spark) else connected.session_id
     taken = []
     try:
         for key, value in wanted.items():

@@ -45,12 +45,18 @@ def jar_setting() -> dict[str, str]:
     return {} if jar is None else {JARS: str(jar)}
 
 
+def address_settings(uri: str, warehouse: str, user: str = "") -> dict[str, str]:
+    """Where a lake is, in the words of the catalog's settings."""
+    found = {"uri": uri, "warehouse": warehouse}
+    if user:
+        found["user"] = user
+    if "://" not in uri:
+        found["python"] = sys.executable
+    return found
+
+
 def catalog_settings(name: str, uri: str, warehouse: str, user: str = "") -> dict[str, str]:
     """Of a catalog of that name; a session takes them at any time until it first uses the catalog."""
     prefix = f"spark.sql.catalog.{name}"
-    found = {prefix: CATALOG_CLASS, f"{prefix}.uri": uri, f"{prefix}.warehouse": warehouse}
-    if user:
-        found[f"{prefix}.user"] = user
-    if "://" not in uri:
-        found[f"{prefix}.python"] = sys.executable
-    return found
+    address = address_settings(uri, warehouse, user)
+    return {prefix: CATALOG_CLASS, **{f"{prefix}.{key}": value for key, value in address.items()}}

@@ -42,17 +42,22 @@ def read(
     return _read_where(table, _resolve(table, table.lake.pins, version, timestamp, commits_ago, tag), where)
 
 
-def read_at(table: TableView, version: int, *, where: str | None = None, with_origin: bool = False) -> DataFrame:
-    """The rows of a version that the caller holds; with their file and, in an append table, their row id."""
+def read_at(table: TableView, version: int, *, with_origin: bool = False) -> DataFrame:
+    """The rows of a version that the caller holds, by Spark's own reader of Parquet.
+
+    With their file and, in an append table, their row id, where these are asked for.
+    """
     then = table.at(version)
-    rows = frame_of(then, plan(then, version, where), with_origin=with_origin)
-    return rows if where is None else filtered(rows, where)
+    return frame_of(then, plan(then, version), with_origin=with_origin)
 
 
 def _read_where(table: TableView, version: int, where: str | Column | None) -> DataFrame:
-    if isinstance(where, Column):
-        return filtered(read_at(table, version), where)
-    return read_at(table, version, where=where)
+    """By the reader of the Spark catalog where the session has it, else by Spark's own of Parquet."""
+    then = table.at(version)
+    rows = then.lake.rows_by_jar(then.meta, version)
+    if rows is None:
+        rows = frame_of(then, plan(then, version, where if isinstance(where, str) else None))
+    return rows if where is None else filtered(rows, where)
 
 
 def filtered(rows: DataFrame, where: str | Column) -> DataFrame:

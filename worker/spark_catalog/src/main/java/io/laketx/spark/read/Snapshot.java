@@ -18,7 +18,7 @@ public final class Snapshot {
   private final Service service;
   private final Table meta;
   private final long version;
-  private final Pins.Pin pin;
+  private final Pins.Pin pin; // null: the caller keeps it
   private final SqlTransaction transaction;
   private Map<Long, List<Column>> schemas;
 
@@ -41,6 +41,11 @@ public final class Snapshot {
     GetTableRequest request =
         GetTableRequest.newBuilder().setTableId(newest.getTableId()).setVersion(version).build();
     return pinned(service, service.ask(stubs -> stubs.catalog().getTable(request)).getTable(), version);
+  }
+
+  /** A version that the caller keeps readable, under the schema of that version. */
+  public static Snapshot kept(Service service, Table meta, long version) {
+    return new Snapshot(service, meta, version, null, null);
   }
 
   /** The same version, written under another definition than it has. */
@@ -84,7 +89,7 @@ public final class Snapshot {
 
   /** Ends what keeps the version readable, for readers that keep what they need themselves. */
   public void letGo() {
-    pin.letGo();
+    if (pin != null) pin.letGo();
   }
 
   /** Where an entry lies: an external one's path is whole. */

@@ -9,13 +9,18 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.paths.SparkPath;
 import org.apache.spark.rdd.InputFileBlockHolder;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.CatalystTypeConverters;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.VariantExtraction;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScan;
 import org.apache.spark.sql.internal.SQLConf;
@@ -53,6 +58,11 @@ public final class SparkInternals {
   /** A catalog of the session. */
   public static TableCatalog catalog(String name) {
     return (TableCatalog) session().sessionState().catalogManager().catalog(name);
+  }
+
+  /** A table's rows, whether or not a catalog has it. */
+  public static Dataset<Row> rows(SparkSession session, Table table) {
+    return Dataset$.MODULE$.ofRows(session, DataSourceV2Relation.create(table, Option.empty(), Option.empty()));
   }
 
   /** Whether Spark's optimiser reckons with the columns' bounds. */
