@@ -174,7 +174,7 @@ bench-sql: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure Spark SQL; ARGS="c
 	@$(PY) -m benchmarks.sql $(ARGS)
 
 .PHONY: bench-scan
-bench-scan: $(VENV)/.ready-bench ## measure reads with Spark; ROWS="clean ten" for some of them, JSON and SCALE as above
+bench-scan: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure reads with Spark; ROWS="clean ten" for some of them, JSON and SCALE as above
 	@$(PY) -m benchmarks.scan
 
 .PHONY: bench-compact

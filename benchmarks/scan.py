@@ -36,6 +36,7 @@ from benchmarks.spark_data import rows as rows_of
 from laketx import Lake, Table, connect
 from metaservice.client import uuid7
 from protos.laketx.v1 import common_pb2
+from worker.base.spark_jar import jar_setting
 
 DELTAS = 10
 HUNDREDTH = "pmod(xxhash64(id, {}), 100) = 0"
@@ -238,7 +239,7 @@ def main() -> int:
     with scratch() as folder:
         by_peers = [name for name in ("deleted", "one", "ten") if name in asked]
         peers = peer_ratios(folder / "peers", by_peers) if PEERS in asked and by_peers else {}
-        spark = session(**{"spark.local.dir": str(folder / "spark")})
+        spark = session(**jar_setting(), **{"spark.local.dir": str(folder / "spark")})
         for name in [one for one in GROUPS if one in asked]:
             say(f"{name} …")
             with connect(folder / name, spark) as lake:
