@@ -23,7 +23,7 @@ def word(operation: common_pb2.Operation.ValueType) -> str:
     return common_pb2.Operation.Name(operation).removeprefix("OPERATION_").lower()
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["key", "append"])
+@pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=pytest.mark.long)], ids=["key", "append"])
 def test_compactions_cross_with_everything(lake: Lake, new_name: NewName, keyed: bool) -> None:
     crossed = Crossed(lake, new_name(), keyed=keyed)
     stands: dict[str, set[common_pb2.Operation.ValueType]] = {
@@ -42,7 +42,7 @@ def test_compactions_cross_with_everything(lake: Lake, new_name: NewName, keyed:
     crossed.check()
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["key", "append"])
+@pytest.mark.parametrize("keyed", [pytest.param(True, marks=pytest.mark.long), False], ids=["key", "append"])
 def test_changes_pass_compactions_that_came_first(lake: Lake, new_name: NewName, keyed: bool) -> None:
     crossed = Crossed(lake, new_name(), keyed=keyed)
     for operation in (MINOR, MAJOR):
@@ -66,7 +66,7 @@ def test_clustering_and_inserts_pass_each_other(lake: Lake, new_name: NewName) -
     assert ids.items() <= row_ids(crossed.table, "id").items()
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["key", "append"])
+@pytest.mark.parametrize("keyed", [pytest.param(True, marks=pytest.mark.long), False], ids=["key", "append"])
 def test_increments_are_as_if_nothing_were_compacted(lake: Lake, new_name: NewName, keyed: bool) -> None:
     crossed = Crossed(lake, new_name(), keyed=keyed)
     crossed.make_work()

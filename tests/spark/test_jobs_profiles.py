@@ -21,7 +21,7 @@ def make_ready(crossed: Crossed, operation: common_pb2.Operation.ValueType) -> N
         crossed.compact(MAJOR)
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["key", "append"])
+@pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=pytest.mark.long)], ids=["key", "append"])
 def test_row_level_lets_everything_pass(lake: Lake, new_name: NewName, keyed: bool) -> None:
     crossed = Crossed(lake, new_name(), keyed=keyed, profile="row_level")
 

@@ -36,7 +36,7 @@ def make(lake: Lake, name: str, *, keyed: bool, parted: bool = False) -> Table:
 
 
 @pytest.mark.parametrize("parted", [False, pytest.param(True, marks=pytest.mark.long)])
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_random_merges(
     lake: Lake, spark: SparkSession, new_name: Names, monkeypatch: pytest.MonkeyPatch, keyed: bool, parted: bool
 ) -> None:

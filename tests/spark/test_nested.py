@@ -18,7 +18,7 @@ def rows(table: Table) -> list[Any]:
     return [row.asDict(recursive=True) for row in table.read().orderBy("id").collect()]
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_fields_of_structs_are_added_and_set(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     table = lake.create_table(new_name(), SCHEMA, primary_key=["id"] if keyed else [])
     old = "named_struct('a', 1, 'in', named_struct('x', 'y')) as s"

@@ -35,7 +35,7 @@ def amounts(table: Table) -> dict[int, int]:
     return {row["id"]: row["amount"] for row in stored_rows(table)}
 
 
-@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_updates_of_different_rows_of_one_file_both_commit(
     lake: Lake, spark: SparkSession, new_name: Names, keyed: bool
 ) -> None:

@@ -18,7 +18,7 @@ SCHEMA = (
 )
 
 
-@pytest.mark.parametrize("parted", [False, True])
+@pytest.mark.parametrize("parted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_whoever_writes(
     lake: Lake, spark: SparkSession, new_name: Names, monkeypatch: pytest.MonkeyPatch, parted: bool
 ) -> None:

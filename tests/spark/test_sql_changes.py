@@ -167,7 +167,7 @@ def test_columns_conditions_and_counts(lab: LabLake, sql: SqlReads) -> None:
 @pytest.mark.parametrize(
     "mode", [pytest.param(mode, marks=[] if mode == "log" else pytest.mark.long) for mode in MODES]
 )
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_every_type_as_from_python(
     lake: Lake, lake_sql: SqlReads, new_name: Callable[[], str], keyed: bool, mode: str
 ) -> None:

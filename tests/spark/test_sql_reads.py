@@ -192,7 +192,7 @@ def test_columns_are_told_by_id(lab: LabLake, sql: SqlReads, keyed: bool) -> Non
     assert sql.rows(f"SELECT price, c FROM {name} WHERE c = 7") == [(image["price"], 7)]
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_every_type(
     lake: Lake, lake_sql: SqlReads, spark: SparkSession, new_name: Callable[[], str], keyed: bool
 ) -> None:

@@ -87,7 +87,7 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_odd_names(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
     """Words of SQL, and names that the worker, Spark and the increments use themselves."""
     odd = ASKED + ODD[keyed::2]  # each is in one of the tables
