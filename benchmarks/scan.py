@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -183,7 +184,7 @@ def copied_table(lake: Lake, name: str, commits: int) -> Table:
 
 
 def append_copies(table: Table, count: int, number: int = 0, partition: int = 0) -> None:
-    """So many links to a file of the table's partition that comes first, second, …, in one commit."""
+    """So many copies of a file of the table's partition that comes first, second, …, in one commit."""
     client, txn_id = table.lake.client, uuid7()
     firsts: dict[bytes, common_pb2.DataFile] = {}
     for one in client.list_files(table.table_id):
@@ -193,7 +194,11 @@ def append_copies(table: Table, count: int, number: int = 0, partition: int = 0)
     folder.mkdir()
     files = []
     for at in range(count):
-        os.link(f"{table.folder}/{first.path}", folder / f"{number}-{at}.parquet")
+        path = folder / f"{number}-{at}.parquet"
+        if at == 0:
+            shutil.copyfile(f"{table.folder}/{first.path}", path)  # a file system bounds the links to one file
+        else:
+            os.link(folder / f"{number}-0.parquet", path)
         file = common_pb2.DataFile(path=f"{txn_id}/{number}-{at}.parquet", rows=first.rows, bytes=first.bytes)
         file.partition.CopyFrom(first.partition)
         file.schema_version = first.schema_version
