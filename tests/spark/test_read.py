@@ -176,8 +176,8 @@ def test_a_read_takes_three_calls(lake: LabLake, monkeypatch: pytest.MonkeyPatch
     for version, where, wanted in ((None, "id = 2", [2]), (2, "id = 1", [1]), (1, None, [0])):
         asked.clear()
         assert [each[0] for each in shown(scan.read(view, version=version, where=where))] == wanted
-        by_jar = lake.rows_by_jar(view.meta, view.meta.head_version) is not None  # there Spark asks for the plan
-        assert asked == ["PinVersionsRequest", "GetTableRequest", *([] if by_jar else ["PlanScanRequest"])]
+        planned = [] if scan.is_read_by_jar(view) else ["PlanScanRequest"]  # there Spark asks for the plan
+        assert asked == ["PinVersionsRequest", "GetTableRequest", *planned]
 
 
 def test_rows_tell_where_they_come_from(lake: LabLake) -> None:

@@ -204,6 +204,53 @@ def test_what_sql_refuses(lake: Lake, sql: SqlReads, spark: SparkSession, new_na
     assert content(loose, sql) == {1: (1, "mon"), 2: (5, "tue")}
 
 
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+READS_ROWS = [  # the same rows come in, and some statement differs
+    ("t.id = s.id AND t.amount = 1", UPSERT),
+    ("t.id = s.id AND s.amount > 0", UPSERT),
+    ("t.id + 0 = s.id", UPSERT),
+    ("t.id = s.id OR t.id IS NULL", UPSERT),
+    ("t.id = s.id", "WHEN MATCHED AND t.amount = 1 THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"),
+    ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND s.id > 0 THEN INSERT *"),
+    ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET amount = s.amount WHEN NOT MATCHED THEN INSERT *"),
+    ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"),
+    ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET amount = t.amount, day = s.day WHEN NOT MATCHED THEN INSERT *"),
+    ("t.id = s.id", f"{UPSERT} WHEN NOT MATCHED BY SOURCE AND t.id < 0 THEN DELETE"),
+    ("t.id = s.id", "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"),
+    ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET *"),
+]
+
+
+@pytest.mark.parametrize("parted", [False, True])
+def test_a_merge_that_is_an_insert_by_key_reads_no_rows(
+    lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, parted: bool
+) -> None:
+    key = ["id", "day"] if parted else ["id"]
+    table = lake.create_table(new_name(), COLUMNS, primary_key=key, partition_by=key[1:], buckets=2)
+    fill(table, spark, {1: (1, "mon"), 2: (2, "tue")})
+    on = "t.id = s.id AND s.day = t.day" if parted else "t.id = s.id"
+
+    def merge(rows: str, on: str = on, clauses: str = UPSERT) -> str:
+        source = f"(SELECT * FROM VALUES {rows} AS s (id, amount, day))"
+        return f"MERGE INTO {{lake}}.{table.name} t USING {source} s ON {on} {clauses}"
+
+    kept = "WHEN MATCHED THEN UPDATE SET amount = s.amount, day = s.day WHEN NOT MATCHED THEN INSERT *"
+    assert sql.read_bytes(merge("(2L, 7, 'tue'), (3L, 8, 'wed')")) == 0
+    assert sql.read_bytes(merge("(4L, 9, 'wed')", clauses=kept)) == 0
+    wanted = {1: (1, "mon"), 2: (7, "tue"), 3: (8, "wed"), 4: (9, "wed")}
+    assert content(table, sql) == wanted
+    for said, rows in [
+        ("MERGE_CARDINALITY_VIOLATION", "(2L, 1, 'tue'), (2L, 2, 'tue')"),
+        ("KEY_TWICE", "(9L, 1, 'tue'), (9L, 2, 'tue')"),
+    ]:
+        with pytest.raises(PySparkException, match=said):
+            sql(merge(rows))
+    assert content(table, sql) == wanted
+    if not parted:
+        for on_, clauses in READS_ROWS:
+            assert sql.read_bytes(merge("(1L, 1, 'mon')", on_, clauses)) > 0, (on_, clauses)
+
+
 # -- races -------------------------------------------------------------------------------------------------------------
 
 

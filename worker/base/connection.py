@@ -8,12 +8,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from metaservice.client import MetaClient
-from protos.laketx.v1 import catalog_pb2
 from worker.base.pins import ReaderPins
-from worker.base.session import active_or_new, add_catalog, has_jar, python_hint, rows_by_jar
+from worker.base.session import active_or_new, add_catalog, python_hint
 from worker.base.spark_jar import CATALOG, address_settings, catalog_settings, find_jar, jar_setting
 from worker.base.warehouse import mark_where_proven
 
@@ -29,6 +28,7 @@ class Connection:
         self.warehouse = warehouse.rstrip("/")
         self.pins = ReaderPins(client)
         self._spark = spark
+        self.address = address_settings(uri, self.warehouse, user) if uri else {}  # for the catalog's reader
         self._uri = uri
         self._user = user
         self._is_looked_at = False
@@ -67,16 +67,6 @@ class Connection:
         """
         add_catalog(self.spark, name, self._catalog(name))
         return name
-
-    def rows_by_jar(self, meta: catalog_pb2.Table, version: int) -> DataFrame | None:
-        """A table's rows at a version, read by the reader of the Spark catalog; None where the session has no jar.
-
-        The table's answer is of that version, and the caller keeps the version readable.
-        """
-        if not self._uri or not has_jar(self.spark):
-            return None
-        address = address_settings(self._uri, self.warehouse, self._user)
-        return rows_by_jar(self.spark, address, meta.SerializeToString(), version)
 
     def _catalog(self, name: str) -> dict[str, str]:
         return catalog_settings(name, self._uri, self.warehouse, self._user)

@@ -15,7 +15,7 @@ from protos.laketx.v1 import common_pb2
 from worker.base.conditions import to_wire
 from worker.base.errors import InputError
 from worker.base.pins import ReaderPins
-from worker.base.session import is_classic, session_zone
+from worker.base.session import has_jar, is_classic, rows_by_jar, session_zone
 from worker.base.table_view import TableView
 from worker.base.values import EPOCH, MICROSECOND, partition_key
 from worker.read.frames import frame_of
@@ -54,10 +54,15 @@ def read_at(table: TableView, version: int, *, with_origin: bool = False) -> Dat
 def _read_where(table: TableView, version: int, where: str | Column | None) -> DataFrame:
     """By the reader of the Spark catalog where the session has it, else by Spark's own of Parquet."""
     then = table.at(version)
-    rows = then.lake.rows_by_jar(then.meta, version)
-    if rows is None:
+    if is_read_by_jar(then):
+        rows = rows_by_jar(then.spark, then.lake.address, then.meta.SerializeToString(), version)
+    else:
         rows = frame_of(then, plan(then, version, where if isinstance(where, str) else None))
     return rows if where is None else filtered(rows, where)
+
+
+def is_read_by_jar(table: TableView) -> bool:
+    return bool(table.lake.address) and has_jar(table.spark)
 
 
 def filtered(rows: DataFrame, where: str | Column) -> DataFrame:

@@ -41,7 +41,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   private List<LiveEntry> entries;
   private Predicate condition; // of the entries; null where the service knows none
   private ColumnBounds bounds; // of the same; null where Spark's optimiser doesn't ask for them
-  private boolean isTarget;
+  private LakeScanBuilder.Statement statement; // null: none changes the rows
   private PlannedScan planned;
   private volatile RuntimeFilters atRuntime;
 
@@ -130,6 +130,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
 
   @Override
   public InputPartition[] planInputPartitions() {
+    if (statement != null && statement.needsNoRows()) return new InputPartition[0];
     List<Unit> units = new ArrayList<>();
     for (PlannedScan.Placed one : planned().units()) {
       if (atRuntime == null || atRuntime.mayMatch(one.partition())) units.add(one.unit());
@@ -139,15 +140,15 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   }
 
   /** The same, for rows that a statement changes: Spark would leave out partitions of NULL by what it finds at runtime. */
-  LakeScan ofTarget() {
-    isTarget = true;
+  LakeScan ofTarget(LakeScanBuilder.Statement changing) {
+    statement = changing;
     return this;
   }
 
   /** Partition columns that are read. */
   @Override
   public NamedReference[] filterAttributes() {
-    if (isTarget) return new NamedReference[0];
+    if (statement != null) return new NamedReference[0];
     Set<String> read = Set.of(required.fieldNames());
     return snapshot.meta().getPartitionColumnsList().stream()
         .filter(read::contains)
@@ -224,7 +225,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
         && scan.required.equals(required)
         && Arrays.equals(scan.filters, filters)
         && scan.limit == limit
-        && scan.isTarget == isTarget;
+        && (scan.statement == null) == (statement == null);
   }
 
   @Override

@@ -1,6 +1,5 @@
 package io.laketx.spark.read;
 
-import java.util.function.Consumer;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
@@ -15,7 +14,7 @@ public final class LakeScanBuilder
   private final String table;
   private final Snapshot snapshot;
   private final StructType schema;
-  private final Consumer<LakeScan> told;
+  private final Statement statement;
   private final Streams streams;
   private StructType required;
   private Filter[] filters = {};
@@ -30,18 +29,27 @@ public final class LakeScanBuilder
     return new LakeScanBuilder(table, snapshot, schema, null, streams);
   }
 
-  /** `told` learns what is read of rows that a statement changes; null where it changes none. */
-  public LakeScanBuilder(String table, Snapshot snapshot, StructType schema, Consumer<LakeScan> told) {
-    this(table, snapshot, schema, told, null);
+  /** One that changes the rows. */
+  public interface Statement {
+    /** Learns what is read. */
+    void reads(LakeScan scan);
+
+    /** Whether it does the same whatever the rows are; asked when it runs. */
+    boolean needsNoRows();
+  }
+
+  /** `statement`: what changes the rows that are read; null where nothing does. */
+  public LakeScanBuilder(String table, Snapshot snapshot, StructType schema, Statement statement) {
+    this(table, snapshot, schema, statement, null);
   }
 
   private LakeScanBuilder(
-      String table, Snapshot snapshot, StructType schema, Consumer<LakeScan> told, Streams streams) {
+      String table, Snapshot snapshot, StructType schema, Statement statement, Streams streams) {
     this.streams = streams;
     this.table = table;
     this.snapshot = snapshot;
     this.schema = schema;
-    this.told = told;
+    this.statement = statement;
     required = schema;
   }
 
@@ -76,11 +84,11 @@ public final class LakeScanBuilder
   @Override
   public Scan build() {
     LakeScan scan = new LakeScan(table, snapshot, schema, required, filters, limit, streams);
-    if (told == null) {
+    if (statement == null) {
       if (snapshot.transaction() != null) snapshot.transaction().read(scan);
       return scan;
     }
-    told.accept(scan.ofTarget());
+    statement.reads(scan.ofTarget(statement));
     return scan;
   }
 }

@@ -152,7 +152,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    Arrived arrived = Arrived.of(messages);
+    Arrived arrived = arrived(messages);
     List<DeleteSet> sets = new ArrayList<>();
     if (!arrived.hidden().isEmpty()) {
       sets = DeleteSets.of(arrived.hidden(), filesRead(), txn.tableFolder(), txn.id());
@@ -165,6 +165,17 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
       if (readsAll || !error.reason().equals("PREDICATE_TOO_COSTLY")) throw error;
       readsAll = true;
       txn.commit(arrived.files(), sets, change.clearReads().addAllReads(lookedAt).addAllReads(reads()));
+    }
+  }
+
+  /** Of an upsert the table is read only to say what is wrong with it. */
+  private Arrived arrived(WriterCommitMessage[] messages) {
+    try {
+      return Arrived.of(messages);
+    } catch (LakeException error) {
+      boolean isUnread = error.reason().equals("KEY_TWICE") && RowChanges.isUpsert(snapshot, command);
+      if (isUnread && SparkPlans.hasManyMatches(snapshot.meta())) throw SparkPlans.manyMatches();
+      throw error;
     }
   }
 

@@ -39,6 +39,12 @@ public final class RowChanges implements SupportsDelta {
     return meta.getPartitionColumnsList().stream().anyMatch(name -> WireValues.column(meta, name).getNullable());
   }
 
+  /** Whether the statement is an insert by key, for which the table isn't read. */
+  static boolean isUpsert(Snapshot snapshot, Command command) {
+    boolean mayBe = command == Command.MERGE && snapshot.isKeyed() && !MetadataColumns.rowsMayMove(snapshot);
+    return mayBe && SparkPlans.isUpsert(snapshot.meta());
+  }
+
   @Override
   public Command command() {
     return command;
@@ -68,7 +74,21 @@ public final class RowChanges implements SupportsDelta {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new LakeScanBuilder(table, snapshot, schema, scans::add);
+    return new LakeScanBuilder(
+        table,
+        snapshot,
+        schema,
+        new LakeScanBuilder.Statement() {
+          @Override
+          public void reads(LakeScan scan) {
+            scans.add(scan);
+          }
+
+          @Override
+          public boolean needsNoRows() {
+            return isUpsert(snapshot, command);
+          }
+        });
   }
 
   @Override

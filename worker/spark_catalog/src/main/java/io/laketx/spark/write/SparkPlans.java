@@ -1,28 +1,40 @@
 package io.laketx.spark.write;
 
+import io.laketx.v1.Table;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Alias$;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Ascending$;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Cast$;
 import org.apache.spark.sql.catalyst.expressions.CheckOverflowInTableInsert;
+import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.InterpretedOrdering;
+import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.SortOrder$;
 import org.apache.spark.sql.catalyst.expressions.V2ExpressionUtils$;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
+import org.apache.spark.sql.catalyst.plans.Inner$;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
@@ -32,6 +44,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.errors.QueryExecutionErrors$;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.internal.connector.PredicateUtils$;
@@ -167,6 +180,113 @@ final class SparkPlans {
     for (Expression child : CollectionConverters.asJava(one.children())) {
       addCasts(child, column, isWhole ? rows : null, found);
     }
+  }
+
+  // -- a MERGE that is an insert by key
+
+  /**
+   * Whether the MERGE that runs makes every row that comes in the row of its key, whatever the table has: it is ON the key
+   * alone, and its one clause for rows that match writes what its one clause for the others writes.
+   */
+  static boolean isUpsert(Table meta) {
+    return upsert(meta) != null;
+  }
+
+  /** Whether two rows come in for one row that is there; asked of an upsert alone. */
+  static boolean hasManyMatches(Table meta) {
+    Join join = upsert(meta);
+    List<NamedExpression> key = new ArrayList<>();
+    for (Attribute one : CollectionConverters.asJava(join.left().output())) {
+      if (meta.getPrimaryKeyList().contains(one.name())) key.add(one);
+    }
+    Join inner = join.copy(join.left(), join.right(), Inner$.MODULE$, join.condition(), join.hint());
+    Dataset<Row> matches = Dataset$.MODULE$.ofRows(ParquetOut.session(), new Project(seq(key), inner));
+    return matches.count() > matches.distinct().count();
+  }
+
+  /** What Spark says of it. */
+  static RuntimeException manyMatches() {
+    return QueryExecutionErrors$.MODULE$.mergeCardinalityViolationError();
+  }
+
+  private static Join upsert(Table meta) {
+    QueryExecution execution = execution();
+    MergeRows merge = execution == null ? null : mergeOf(execution.analyzed());
+    if (merge == null || !(merge.child() instanceof Join join) || join.condition().isEmpty()) return null;
+    List<Expression> matched = written(merge.matchedInstructions(), meta);
+    List<Expression> others = written(merge.notMatchedInstructions(), meta);
+    if (matched == null || others == null || !merge.notMatchedBySourceInstructions().isEmpty()) return null;
+    if (!isWhole(join.left())) return null;
+    Map<String, Expression> sources = keySources(join, meta);
+    if (sources == null) return null;
+    for (int at = 0; at < others.size(); at++) {
+      Expression found = others.get(at);
+      String column = meta.getColumns(at).getName();
+      Expression source = sources.get(column);
+      boolean isKept = source != null && isOf(join.left(), matched.get(at)) && nameOf(matched.get(at)).equals(column);
+      if (!isKept && !found.semanticEquals(matched.get(at))) return null;
+      if (source != null && !bare(found).semanticEquals(source)) return null;
+    }
+    return join;
+  }
+
+  /** Whether the statement asks for all rows of the table. */
+  private static boolean isWhole(LogicalPlan target) {
+    LogicalPlan rows = target instanceof Project project ? project.child() : target;
+    if (rows instanceof Filter filter && filter.condition().equals(Literal$.MODULE$.TrueLiteral())) rows = filter.child();
+    return rows.children().isEmpty();
+  }
+
+  private static MergeRows mergeOf(LogicalPlan plan) {
+    if (plan instanceof MergeRows merge) return merge;
+    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
+      MergeRows found = mergeOf(child);
+      if (found != null) return found;
+    }
+    return null;
+  }
+
+  /** What the only instruction writes into the table's columns; null where there are others, or it has a condition. */
+  private static List<Expression> written(Seq<MergeRows.Instruction> instructions, Table meta) {
+    if (instructions.size() != 1 || !(instructions.head() instanceof MergeRows.Keep keep)) return null;
+    if (!keep.condition().equals(Literal$.MODULE$.TrueLiteral())) return null;
+    List<Expression> output = CollectionConverters.asJava(keep.output());
+    int count = meta.getColumnsCount(); // after what is done with the row
+    return output.size() <= count ? null : output.subList(1, 1 + count);
+  }
+
+  /** By the columns of the key, what of a row that comes in they must equal; null where more is asked, or less. */
+  private static Map<String, Expression> keySources(Join join, Table meta) {
+    Map<String, Expression> found = new HashMap<>();
+    List<Expression> open = new ArrayList<>(List.of(join.condition().get()));
+    while (!open.isEmpty()) {
+      Expression one = open.remove(open.size() - 1);
+      if (one instanceof And both) {
+        open.addAll(List.of(both.left(), both.right()));
+        continue;
+      }
+      if (!(one instanceof BinaryComparison equal) || !(one instanceof EqualTo || one instanceof EqualNullSafe)) return null;
+      boolean isLeft = isOf(join.left(), equal.left());
+      Expression column = isLeft ? equal.left() : equal.right();
+      Expression source = isLeft ? equal.right() : equal.left();
+      if (!(column instanceof Attribute key) || !isOf(join.left(), key)) return null;
+      if (!source.deterministic() || !source.references().subsetOf(join.right().outputSet())) return null;
+      if (found.put(key.name(), source) != null) return null;
+    }
+    return found.keySet().equals(Set.copyOf(meta.getPrimaryKeyList())) ? found : null;
+  }
+
+  private static boolean isOf(LogicalPlan plan, Expression one) {
+    return one instanceof Attribute column && plan.outputSet().contains(column);
+  }
+
+  private static String nameOf(Expression column) {
+    return ((Attribute) column).name();
+  }
+
+  /** Without a check for NULL around it. */
+  private static Expression bare(Expression value) {
+    return value instanceof AssertNotNull check ? check.child() : value;
   }
 
   private static <T> Seq<T> seq(List<T> list) {
