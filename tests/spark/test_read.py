@@ -19,7 +19,7 @@ from worker.base.errors import InputError
 from worker.read import merge_on_read, scan
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["parquet", "jar"])
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["parquet", "jar"])
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
     with open_lab(tmp_path_factory.mktemp("a lake"), by_jar=request.param) as made:
         yield made
