@@ -211,6 +211,7 @@ def started(place: tuple[str, Path], log: Path, *flags: str) -> Iterator[Worker]
         worker.kill()
 
 
+@pytest.mark.long
 def test_a_terminated_worker_ends_what_it_does_and_one_that_is_told_twice_gives_it_back(
     leased: Lake, place: tuple[str, Path], new_name: NewName, tmp_path: Path
 ) -> None:

@@ -129,7 +129,7 @@ def check_race(lake: Lake, name: str, profile: str, seed: int, *, keyed: bool, t
     check_serial(table, [one for found in at_once(works) for one in found])
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", [PROFILES[0], *(pytest.param(one, marks=pytest.mark.long) for one in PROFILES[1:])])
 def test_jobs_at_once_have_an_order(lake: Lake, profile: str) -> None:
     keyed = profile in ("delta_serializable", "row_level")
     check_race(lake, f"race.{profile}", profile, 1, keyed=keyed, threads=3, jobs=2)

@@ -42,6 +42,7 @@ def test_row_level_lets_everything_pass(lake: Lake, new_name: NewName, keyed: bo
     crossed.check()
 
 
+@pytest.mark.long
 def test_delta_rules_look_at_files(lake: Lake, new_name: NewName) -> None:
     """What hides rows by key takes no file away; but who reads files loses to who replaces them."""
     crossed = Crossed(lake, new_name(), keyed=True, profile="delta_write_serializable")

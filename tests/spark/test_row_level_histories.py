@@ -199,7 +199,7 @@ def check(histories: Histories, count: int) -> None:
     assert histories.refused >= count // 8, histories.refused
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["primary-key", "append"])
+@pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=pytest.mark.long)], ids=["primary-key", "append"])
 def test_a_serial_order_explains_some_histories(lake: Lake, new_name: Callable[[], str], keyed: bool) -> None:
     check(Histories(lake, new_name(), 1, keyed=keyed), HISTORIES)
 

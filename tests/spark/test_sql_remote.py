@@ -77,6 +77,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
             yield Shell(connect_address(server), running.address, folder)
 
 
+@pytest.mark.long
 def test_a_pipe_of_statements(shell: Shell) -> None:
     """The server knows the lake: nobody else has to name it."""
     ended = shell.run("--csv", script=SETUP)

@@ -67,7 +67,7 @@ def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> 
 
 def require_jar(spark: SparkSession) -> None:
     """Refuses a classic session that was started without the jar of the catalog."""
-    if not has_jar(spark):
+    if not _has_class(spark, CATALOG_CLASS):
         raise InputError("JAR_MISSING", NO_JAR)
 
 
@@ -75,7 +75,7 @@ _with_jar: weakref.WeakKeyDictionary[SparkSession, bool] = weakref.WeakKeyDictio
 
 
 def has_jar(spark: SparkSession) -> bool:
-    """Whether it is a classic session that was started with the jar of the catalog."""
+    """Whether it is a classic session that was started with the jar of the catalog: from its start or never."""
     found = _with_jar.get(spark)
     if found is None:
         found = _with_jar[spark] = is_classic(spark) and _has_class(spark, CATALOG_CLASS)
