@@ -44,7 +44,7 @@ WIRE: Final = 2  # servers and clients of different releases understand each oth
 IDLE_EXIT_S: Final = 30.0
 START_TIMEOUT_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.01
-SOCKET_PATH_BYTES_MAX: Final = 100  # the kernel takes 107
+SOCKET_PATH_BYTES_MAX: Final = 100  # the kernel takes 107, a JVM 106
 LOG_BYTES_MAX: Final = 8 << 20
 LOG_SHOWN_BYTES: Final = 2_000
 ADDRESS: Final = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}\Z")  # host and port
@@ -246,13 +246,21 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
 
 def _socket_path(home: Path) -> Path:
     path = home / "server.sock"
-    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX and PLAIN_PATH.match(str(path)):
+    if _is_taken_by_all(path):
         return path
+    name = f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:32]}.sock"
     folder = Path(tempfile.gettempdir()) / f"laketx-{os.getuid()}"
+    if not _is_taken_by_all(folder / name):
+        folder = Path("/tmp") / folder.name  # noqa: S108 - looked at below
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user")
-    return folder / f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:32]}.sock"
+    return folder / name
+
+
+def _is_taken_by_all(path: Path) -> bool:
+    """Whether every client connects to a socket of that path."""
+    return len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX and PLAIN_PATH.match(str(path)) is not None
 
 
 def _listens(address: str) -> bool:

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -167,6 +168,23 @@ def refusal(folder: Path) -> tuple[str, str]:
     with pytest.raises(BlockedError) as caught:
         find_or_start(folder)
     return caught.value.reason, caught.value.message
+
+
+@pytest.mark.parametrize("temporary", ["x" * 70, "a b"])
+def test_a_path_that_no_socket_can_have_in_a_folder_for_temporary_files_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: str
+) -> None:
+    (tmp_path / temporary).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / temporary))
+    folder = tmp_path / ("y" * 70)
+    try:
+        with open_folder(folder) as client:
+            create(client)
+        address = find_or_start(folder)
+        assert len(address.removeprefix("unix:")) <= embedded.SOCKET_PATH_BYTES_MAX
+        assert " " not in address
+    finally:
+        end_server(folder, signal.SIGTERM)
 
 
 def test_what_is_no_folder(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.spark.sessions import shared_session
 from worker.base.connection import Connection
 from worker.base.table_view import TableView
+from worker.read import scan
+from worker.read.frames import frame_of
 
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
@@ -424,6 +426,12 @@ def expected(table: LabTable, version: int, names: Sequence[str] | None = None) 
 
 def versions_of(table: LabTable) -> list[read_pb2.Version]:
     return list(table.lake.client.list_versions(table.table_id))
+
+
+def by_parquet(table: TableView, version: int, *, with_origin: bool = False) -> DataFrame:
+    """The rows of a version by Spark's own reader of Parquet, also where the session has the jar."""
+    then = table.at(version)
+    return frame_of(then, scan.plan(then, version), with_origin=with_origin)
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -14,7 +14,7 @@ from metaservice.client.calling import Caller
 from protos.laketx.v1 import catalog_pb2
 from tests.spark.histories import grow
 from tests.spark.lab_tables import COLUMNS, WIDE, row
-from tests.spark.reading import LabLake, LabTable, Row, expected, open_lab, shown, union
+from tests.spark.reading import LabLake, LabTable, Row, by_parquet, expected, open_lab, shown, union
 from worker.base.errors import InputError
 from worker.read import merge_on_read, scan
 
@@ -187,7 +187,7 @@ def test_rows_tell_where_they_come_from(lake: LabLake) -> None:
     one, other = table.find(1, 11)
     table.update({one: row(1, 4.0)})
     table.delete([other])
-    found = scan.read_at(table.view, table.head, with_origin=True)
+    found = by_parquet(table.view, table.head, with_origin=True)
     assert found.columns == [*COLUMNS, "_file", "_row_id"]
     stored = {entry.file.path: entry for entry in lake.client.list_files(table.table_id) if entry.HasField("file")}
     rows = found.collect()

@@ -42,15 +42,6 @@ def read(
     return _read_where(table, _resolve(table, table.lake.pins, version, timestamp, commits_ago, tag), where)
 
 
-def read_at(table: TableView, version: int, *, with_origin: bool = False) -> DataFrame:
-    """The rows of a version that the caller holds, by Spark's own reader of Parquet.
-
-    With their file and, in an append table, their row id, where these are asked for.
-    """
-    then = table.at(version)
-    return frame_of(then, plan(then, version), with_origin=with_origin)
-
-
 def _read_where(table: TableView, version: int, where: str | Column | None) -> DataFrame:
     """By the reader of the Spark catalog where the session has it, else by Spark's own of Parquet."""
     then = table.at(version)
