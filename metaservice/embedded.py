@@ -246,11 +246,11 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
 
 def _socket_path(home: Path) -> Path:
     path = home / "server.sock"
-    if _is_taken_by_all(path):
+    if _suits_every_client(path):
         return path
     name = f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:32]}.sock"
     folder = Path(tempfile.gettempdir()) / f"laketx-{os.getuid()}"
-    if not _is_taken_by_all(folder / name):
+    if not _suits_every_client(folder / name):
         folder = Path("/tmp") / folder.name  # noqa: S108 - looked at below
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
@@ -258,8 +258,8 @@ def _socket_path(home: Path) -> Path:
     return folder / name
 
 
-def _is_taken_by_all(path: Path) -> bool:
-    """Whether every client connects to a socket of that path."""
+def _suits_every_client(path: Path) -> bool:
+    """Whether every client can connect to a socket of that path."""
     return len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX and PLAIN_PATH.match(str(path)) is not None
 
 

@@ -81,18 +81,19 @@ def new_namespace(message: catalog_pb2.CreateNamespaceRequest) -> Namespace:
     properties = wire.properties(message.properties)
     if not message.request_id:
         return Namespace(namespace_name(message.name), properties)
-    try:
-        UUID(message.request_id)
-    except ValueError:
-        raise invalid("REQUEST_ID_INVALID", "the id is not a UUID", request_id=message.request_id[:64]) from None
+    _check_request_id(message.request_id)
     return Namespace(namespace_name(message.name), properties, digest=wire.digest(message))
 
 
-def new_view(message: catalog_pb2.PutViewRequest) -> View:
+def _check_request_id(text: str) -> None:
     try:
-        UUID(message.request_id)
+        UUID(text)
     except ValueError:
-        raise invalid("REQUEST_ID_INVALID", "the id is not a UUID", request_id=message.request_id[:64]) from None
+        raise invalid("REQUEST_ID_INVALID", "the id is not a UUID", request_id=text[:64]) from None
+
+
+def new_view(message: catalog_pb2.PutViewRequest) -> View:
+    _check_request_id(message.request_id)
     view = message.view
     name = wire.table_name(view.name)
     if not view.text or not view.columns:

@@ -205,7 +205,7 @@ def test_what_sql_refuses(lake: Lake, sql: SqlReads, spark: SparkSession, new_na
 
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-READS_ROWS = [  # the same rows come in, and some statement differs
+READS_ROWS = [  # each falls short of an insert by key, in its condition or in a clause
     ("t.id = s.id AND t.amount = 1", UPSERT),
     ("t.id = s.id AND s.amount > 0", UPSERT),
     ("t.id + 0 = s.id", UPSERT),

@@ -37,7 +37,7 @@ def read(
 ) -> DataFrame:
     """The rows of one version, default the newest, pinned until the lake closes.
 
-    `where` as text prunes files before Spark sees them; a Column only filters rows.
+    `where` as text prunes files; a Column does so where the catalog's reader reads, and only filters rows elsewhere.
     """
     return _read_where(table, _resolve(table, table.lake.pins, version, timestamp, commits_ago, tag), where)
 
@@ -53,6 +53,7 @@ def _read_where(table: TableView, version: int, where: str | Column | None) -> D
 
 
 def is_read_by_jar(table: TableView) -> bool:
+    """Whether the session has the jar, and the lake an address that it can ask."""
     return bool(table.lake.address) and has_jar(table.spark)
 
 
