@@ -14,7 +14,17 @@ from protos.laketx.v1 import common_pb2
 
 PAGE_SIZE: Final = 500
 PRINCIPAL: Final = "x-laketx-principal"
+NO_HIDDEN_RETRIES: Final = ("grpc.enable_retries", 0)
 Metadata = tuple[tuple[str, str], ...]
+
+
+def open_channel(address: str, options: Sequence[tuple[str, int]] = ()) -> grpc.Channel:
+    """A channel that reports every failure: `Retries` repeats calls, with pauses and within a budget.
+
+    gRPC's own retries have neither. A server that ends can send GOAWAY together with its first frame; gRPC 1.85 repeats
+    the call on that connection forever then, and takes up to a gigabyte of memory a second.
+    """
+    return grpc.insecure_channel(address, options=[NO_HIDDEN_RETRIES, *options])
 
 
 def principal_metadata(principal: str) -> Metadata:

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from metaservice.client.calling import open_channel
 from metaservice.client.errors import decode_rpc_error
 
 
@@ -14,7 +15,7 @@ def ask_health(address: str, timeout_s: float, *, wait: bool = False) -> str:
     """The health status: SERVING, NOT_SERVING, … With `wait`, a service that is not there yet can appear within the
     time.
     """
-    with grpc.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 500)]) as channel:
+    with open_channel(address, [("grpc.max_reconnect_backoff_ms", 500)]) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s, wait_for_ready=wait)

@@ -15,7 +15,7 @@ from typing import Final, Self, cast
 import grpc
 
 from metaservice.client.admin import AdminCalls
-from metaservice.client.calling import PAGE_SIZE, principal_metadata
+from metaservice.client.calling import PAGE_SIZE, open_channel, principal_metadata
 from metaservice.client.catalog import CatalogCalls
 from metaservice.client.epochs import expect_epoch
 from metaservice.client.errors import (
@@ -88,9 +88,9 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         self._retries = Retries(retry_budget_s, revive=revive, contact=self._contact if revive is None else _no_contact)
         self._closed = False
         address = address.removeprefix(SCHEME).rstrip("/")
-        channel = grpc.insecure_channel(
+        channel = open_channel(
             address,
-            options=[
+            [
                 ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
                 ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
                 ("grpc.initial_reconnect_backoff_ms", 100),

@@ -1,7 +1,10 @@
 """A wrong address is told soon and in words; a service that was there is waited for."""
 
 import socket
+import struct
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from tests.integration.service import Service
 from worker.base.errors import InputError
 
 BUDGET_S = 60.0
+SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an HTTP/2 frame without any
+GOAWAY = bytes([0, 0, 8, 7, 0, 0, 0, 0, 0]) + struct.pack(">II", 0, 2)  # no stream was taken; an internal error
 
 
 @pytest.fixture
@@ -52,6 +57,32 @@ def test_a_client_that_was_answered_waits_for_a_service_that_restarts(tmp_path: 
             assert client.ping() is not None
     finally:
         service.kill()
+
+
+@pytest.mark.parametrize(
+    "call", [MetaClient.ping, lambda client: list(client.list_tables())], ids=["over a session", "alone"]
+)
+def test_a_server_that_ends_fails_the_call_at_once(call: Callable[[MetaClient], object]) -> None:
+    """It goes on to hold the connection, as one does that still writes."""
+    with socket.socket() as ending:
+        ending.bind(("127.0.0.1", 0))
+        ending.listen()
+        address = f"127.0.0.1:{ending.getsockname()[1]}"
+        failed = threading.Event()
+
+        def end() -> None:
+            connection, _ = ending.accept()
+            with connection:
+                connection.sendall(SETTINGS + GOAWAY)
+                failed.wait()
+
+        threading.Thread(target=end).start()
+        try:
+            client = MetaClient(address, call_timeout_s=3.0, retry_budget_s=0.0, revive=lambda: None)
+            with client, pytest.raises(UnavailableError, match="GOAWAY"):
+                call(client)
+        finally:
+            failed.set()
 
 
 def test_connect_says_at_once_that_nobody_answers(nobody: str, tmp_path: Path) -> None:
