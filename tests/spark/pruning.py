@@ -23,6 +23,7 @@ from protos.laketx.v1 import common_pb2
 
 NAN, INF = float("nan"), float("inf")
 REPEATS: Final = 20  # so that writers take dictionaries
+Counts = dict[tuple[str, str, str], int]
 APPEND_WRITERS: Final = ("spark", "minor", "cluster", "pyarrow", "polars", "outside")
 KEYED_WRITERS: Final = ("spark", "few", "minor", "major")
 QUICK_PARTS: Final = ("high", "odd", "negative zeros")
@@ -153,6 +154,7 @@ FOR_LONG_PLANS: Final = {  # of few rows: what Spark does to be fast with many i
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.files.minPartitionNum": "1",
 }
+SCANS_MAX: Final = 14  # at once: more fill the heap of a test's Spark
 COLUMNS: Final = ", ".join(f"{name} {word}" for name, (word, _, _, _) in TYPES.items())
 PLACES: Final = ("writer", "part")
 SCHEMA: Final = f"id bigint not null, writer string not null, part string not null, {COLUMNS}"
@@ -291,20 +293,24 @@ FEW_CONDITIONS: Final = (
 )  # fmt: skip
 
 
-def matching(rows: DataFrame, tests: Sequence[str]) -> dict[tuple[str, str, str], int]:
+def matching(rows: DataFrame, tests: Sequence[str]) -> Counts:
     """How many rows match a condition, if some do, by condition, writer and part; a scan for each condition."""
     spark = rows.sparkSession
     before = {name: spark.conf.get(name, None) for name in FOR_LONG_PLANS}
     for name, value in FOR_LONG_PLANS.items():
         spark.conf.set(name, value)
     rows.createOrReplaceTempView("pruned_rows")
-    parts = [f"select {at} as c, writer, part from pruned_rows where {test}" for at, test in enumerate(tests)]
+    counts: Counts = {}
     try:
-        found = spark.sql(" union all ".join(parts)).groupBy("c", *PLACES).count().collect()
+        for first in range(0, len(tests), SCANS_MAX):
+            some = tests[first : first + SCANS_MAX]
+            parts = [f"select {at} as c, writer, part from pruned_rows where {test}" for at, test in enumerate(some)]
+            found = spark.sql(" union all ".join(parts)).groupBy("c", *PLACES).count().collect()
+            counts |= {(some[row["c"]], row["writer"], row["part"]): row["count"] for row in found}
     finally:
         for name, old in before.items():
             spark.conf.unset(name) if old is None else spark.conf.set(name, old)
-    return {(tests[row["c"]], row["writer"], row["part"]): row["count"] for row in found}
+    return counts
 
 
 def places_planned(entries: Sequence[common_pb2.LiveEntry]) -> set[tuple[str, str]]:

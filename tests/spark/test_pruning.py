@@ -12,14 +12,13 @@ from pyspark.sql import SparkSession
 
 from laketx import Lake, Table
 from tests.spark import pruning
-from tests.spark.pruning import FEW_CONDITIONS, PARTS, TYPES
+from tests.spark.pruning import FEW_CONDITIONS, PARTS, TYPES, Counts
 from tests.spark.reading import by_parquet
 from tests.spark.stored import live
 from worker.read import scan
 
 Names = Callable[[], str]
 Oracle = dict[tuple[str, str], int]
-Counts = dict[tuple[str, str, str], int]
 FOREIGN = ("pyarrow", "polars", "outside")
 
 
