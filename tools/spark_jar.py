@@ -45,6 +45,8 @@ FROM_SPARK: Final = (
     "parquet-hadoop",
     "parquet-common",
     "RoaringBitmap",
+    "jackson-core",
+    "jackson-databind",
     "kryo-shaded",
     "slf4j-api",
 )

@@ -9,7 +9,7 @@ import click
 from metaservice.cli.command import command, group
 from metaservice.cli.kinds import FILE, TABLE, whole
 from metaservice.cli.output import Session
-from metaservice.cli.parameters import asks, table_argument, warehouse_option
+from metaservice.cli.parameters import asks, message_option, table_argument, warehouse_option
 from metaservice.cli.plugins import later
 
 FILE_JOBS: Final = "worker.files.commands"
@@ -96,6 +96,22 @@ def run_sql(session: Session, **options: object) -> object:
     return later("worker.shell.command", "run_sql", extra="spark")(session, **options)
 
 
+@command("import")
+@click.argument("path", type=FILE, help="Folder, file or URI of the Parquet files.")
+@click.argument("table", type=TABLE, help="Name of the table; a missing one is created.")
+@warehouse_option
+@message_option
+def run_import(session: Session, **options: object) -> object:
+    """Register Parquet files as files of a table where they are.
+
+    laketx --folder lake import /arrivals/2026-11 shop.orders
+    laketx --server meta:7070 import s3://bucket/orders shop.orders --warehouse s3://bucket/lake
+    Nothing is copied, and no purge deletes the files. A missing table is created with the columns of the first file;
+    folders like `day=2026-11-01` become partitions.
+    """
+    return later("worker.shell.imports", "run_import", extra="spark")(session, **options)
+
+
 @command("fsck")
 @table_argument
 @warehouse_option
@@ -115,4 +131,4 @@ def run_fsck(session: Session, **options: object) -> object:
     return later(FILE_JOBS, "run_fsck", extra="spark")(session, **options)
 
 
-COMMANDS: Final = (PURGE, WAREHOUSE, run_spark_jar, run_sql, run_fsck)
+COMMANDS: Final = (PURGE, WAREHOUSE, run_spark_jar, run_sql, run_import, run_fsck)

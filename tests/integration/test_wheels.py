@@ -43,7 +43,7 @@ def test_the_jar_of_a_wheel_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     jar = package / spark_jar.jar_name()
     jar.touch()
     assert spark_jar.find_jar() == jar
-    assert spark_jar.jar_setting() == {"spark.jars": str(jar)}
+    assert spark_jar.jar_setting()["spark.jars"] == str(jar)
 
 
 def test_wheels_in_an_empty_environment(tmp_path: Path) -> None:

@@ -1,18 +1,23 @@
 """CALL lake.system.… on tables that have rows; tests/sql/procedures.test has what needs none."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
-from laketx import connect
+from laketx import Lake, connect
 from tests.integration.service import Service
 from tests.spark.lab_tables import COLUMNS, row
 from tests.spark.processes import wait_until
 from tests.spark.reading import LabLake, open_lab, shown
 from tests.spark.sql import SqlReads, catalog_of
+from worker.base.spark_jar import CATALOG_CLASS
 from worker.files.purge import Purge
+
+Names = Callable[[], str]
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +84,73 @@ def test_a_purge_lists_what_no_version_needs(spark: SparkSession, tmp_path: Path
             assert not spark.sql(f"{call}()").collect()
     finally:
         service.kill()
+
+
+SCHEMA = "id bigint, at timestamp, day date, name string, amount decimal(30,2)"
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_what_is_exported_can_be_imported(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path, partitioned: bool
+) -> None:
+    table = lake.create_table(new_name(), SCHEMA, partition_by=["day", "at"])
+    table.insert(
+        spark.sql(
+            "SELECT id, timestampadd(MINUTE, 20 * id, timestamp'2026-10-25 00:30:00Z') at, nullif(DATE'2026-11-01', "
+            "if(id = 3, DATE'2026-11-01', NULL)) day, concat('a ', id) name, cast(id AS decimal(30,2)) / 7 amount "
+            "FROM range(9)"
+        )
+    )
+    wanted = shown(table.read())
+    table.delete("id > 4")
+    again = lake.create_table(new_name(), SCHEMA, partition_by=["day", "at"] if partitioned else [])
+    out, call = tmp_path / "out", f"CALL {catalog_of(lake)}.system"
+    options = f"version => 1, partitioned => {partitioned}"
+    [(name, version, path)] = spark.sql(f"{call}.export('{table.name}', '{out}', {options})").collect()
+    assert (name, version, Path(path.removeprefix("file:"))) == (table.name, 1, out)
+    assert any(out.glob("day=2026-11-01/at=*")) == partitioned
+    [made] = spark.sql(f"{call}.import_parquet('{out}', '{again.name}', message => 'back again')").collect()
+    assert made == (again.name, 1, 9)
+    assert shown(again.read()) == wanted
+    assert again.history()[0].message == "back again"
+
+
+def test_an_export_goes_into_a_new_folder_outside_of_the_lake(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
+    table = lake.create_table(new_name(), "id bigint, name string, raw binary", partition_by=["name"])
+    table.insert(spark.sql("SELECT 1L id, '' name, X'00' raw"))
+    call = f"CALL {catalog_of(lake)}.system.export('{table.name}'"
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    refused = {
+        "": "PATH_INVALID: say where",
+        str(tmp_path / "full"): "PATH_NOT_EMPTY",
+        lake.warehouse: "PATH_INVALID.* overlaps",
+        str(Path(lake.warehouse).parent): "PATH_INVALID.* overlaps",
+        f"{lake.warehouse}/{table.table_id}/x": "PATH_INVALID.* overlaps",
+        "gopher://x/y": "PATH_INVALID",
+        str(tmp_path / "new"): "PARTITION_INVALID: an empty name",
+    }
+    for path, reason in refused.items():
+        with pytest.raises(IllegalArgumentException, match=reason):
+            spark.sql(f"{call}, '{path}')")
+    assert [one.name for one in tmp_path.iterdir()] == ["full"]
+    spark.sql(f"{call}, '{tmp_path / 'new'}', partitioned => false)")
+    assert spark.read.parquet(str(tmp_path / "new")).collect() == [(1, "", b"\0")]
+
+
+@pytest.mark.parametrize(
+    ("python", "reason"),
+    [("", "PYTHON_MISSING"), ("/no/such/python", "PYTHON_FAILED"), (sys.executable, "PATH_UNKNOWN")],
+)
+def test_an_import_needs_files_and_a_python(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path, python: str, reason: str
+) -> None:
+    catalog, name = f"python_{reason.lower()}", new_name()
+    spark.conf.set(f"spark.sql.catalog.{catalog}", CATALOG_CLASS)
+    for key, value in {**lake.address, "python": python}.items():
+        spark.conf.set(f"spark.sql.catalog.{catalog}.{key}", value)
+    with pytest.raises(IllegalArgumentException, match=reason):
+        spark.sql(f"CALL {catalog}.system.import_parquet('{tmp_path / 'nothing'}', '{name}')")
+    assert name not in lake.tables()

@@ -26,7 +26,7 @@ from worker.base.external_paths import plain_path
 from worker.base.schema import schema_of, wire_columns
 from worker.compact.daemon import Daemon
 from worker.write.file_imports import check_files, find_files, plan_import, schema_of_files
-from worker.write.transaction import OnConflict, app_version_of, check_policy, run_writes
+from worker.write.transaction import Commit, OnConflict, app_version_of, check_policy, run_writes
 
 SCHEME: Final = "laketx://"
 CLIENT_NAME: Final = "laketx-worker"
@@ -77,7 +77,7 @@ class Lake(Connection):
             wanted[KEY_SCOPE] = key_scope
         table = catalog_pb2.Table(
             name=name,
-            columns=wire_columns(schema_of(self.spark, schema), keys),
+            columns=wire_columns(schema if isinstance(schema, StructType) else schema_of(self.spark, schema), keys),
             partition_columns=partition_by,
             primary_key=keys,
             buckets=(BUCKETS if buckets is None else buckets) if keys else 0,
@@ -126,20 +126,8 @@ class Lake(Connection):
         A missing table is created with the columns of the first file; folders like `day=2026-11-01` become partitions
         (bigint, date or string, depending on their values). Later changes of the files are not noticed.
         """
-        found = find_files(self.client, plain_path(str(path)))
-        try:
-            table = self.table(name)
-        except NotFoundError:
-            places = list(found[0].folders)
-            table = self.create_table(name, schema_of_files(found), partition_by=places, if_not_exists=True)
-        check_files(table.meta, found)
-        run_writes(
-            self,
-            lambda: [plan_import(table.refresh().view, found)],
-            policy=check_policy(on_conflict, table.meta, is_insert=True),
-            message=message or f"import of {path}"[:200],
-        )
-        return table.refresh()
+        import_files(self, path, name, on_conflict=on_conflict, message=message)
+        return self.table(name)
 
     def transaction(
         self, message: str = "", *, app_id: str | None = None, app_version: int | None = None
@@ -152,6 +140,26 @@ class Lake(Connection):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables())
+
+
+def import_files(
+    lake: Lake, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
+) -> Commit:
+    """See `Lake.import_parquet`."""
+    found = find_files(lake.client, plain_path(str(path)))
+    try:
+        table = lake.table(name)
+    except NotFoundError:
+        places = list(found[0].folders)
+        table = lake.create_table(name, schema_of_files(found), partition_by=places, if_not_exists=True)
+    check_files(table.meta, found)
+    [done] = run_writes(
+        lake,
+        lambda: [plan_import(table.refresh().view, found)],
+        policy=check_policy(on_conflict, table.meta, is_insert=True),
+        message=message or f"import of {path}"[:200],
+    )
+    return done
 
 
 def connect(

@@ -19,7 +19,9 @@ CATALOG_CLASS: Final = "io.laketx.spark.LakeCatalog"
 CATALOG: Final = "lake"  # the name that a session knows it by, where nothing else is said
 PACKAGE: Final = f"laketx_spark_{SPARK_MINOR.replace('.', '_')}"  # of the wheel
 BUILT: Final = Path(__file__).resolve().parents[1] / "spark_catalog" / "target"
+EXTENSIONS_CLASS: Final = "io.laketx.spark.LakeExtensions"
 JARS: Final = "spark.jars"
+EXTENSIONS: Final = "spark.sql.extensions"
 NO_JAR: Final = (
     "the Spark session was started without the jar of LakeTX: `laketx spark-jar` says where it lies and with which "
     "settings to start a session; one that `connect` starts itself has it, where the jar is installed"
@@ -42,16 +44,14 @@ def find_jar() -> Path | None:
 def jar_setting() -> dict[str, str]:
     """What a session has to start with; nothing where there is no jar."""
     jar = find_jar()
-    return {} if jar is None else {JARS: str(jar)}
+    return {} if jar is None else {JARS: str(jar), EXTENSIONS: EXTENSIONS_CLASS}
 
 
 def address_settings(uri: str, warehouse: str, user: str = "") -> dict[str, str]:
     """Where a lake is, in the words of the catalog's settings."""
-    found = {"uri": uri, "warehouse": warehouse}
+    found = {"uri": uri, "warehouse": warehouse, "python": sys.executable}
     if user:
         found["user"] = user
-    if "://" not in uri:
-        found["python"] = sys.executable
     return found
 
 

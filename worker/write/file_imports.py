@@ -58,7 +58,7 @@ def plan_import(table: TableView, found: Sequence[FoundFile]) -> Write:
         check_required(stage.meta, entries)
         return Staged(files=entries)
 
-    return Write(table, common_pb2.OPERATION_INSERT, stage)
+    return Write(table, common_pb2.OPERATION_INSERT, stage, needs_spark=False)
 
 
 # -- what is there -----------------------------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ class Write:
     restore_version: int = 0
     read_version: int | None = None
     app: common_pb2.AppVersion | None = None
+    needs_spark: bool = True
 
     @property
     def meta(self) -> catalog_pb2.Table:
@@ -276,7 +277,7 @@ def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb
 @contextmanager
 def _while_staging(lake: Connection, txn: Transaction, writes: Sequence[Write], *, stops: bool) -> Iterator[None]:
     """Runs while Spark works: shows progress, and cancels its jobs when the write can no longer commit."""
-    staging = [write for write in writes if write.stage is not None]
+    staging = [write for write in writes if write.stage is not None and write.needs_spark]
     if not staging:
         yield
         return

@@ -5,6 +5,7 @@ import io.laketx.spark.service.Service;
 import io.laketx.v1.ResolveVersionRequest;
 import io.laketx.v1.ResolveVersionResponse;
 import java.time.ZoneId;
+import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.connector.catalog.ChangelogRange;
 import org.apache.spark.sql.internal.SQLConf;
@@ -14,6 +15,7 @@ import scala.Option;
 
 /** The versions in (begin, end]. */
 record Range(long begin, long end) {
+  private static final Pattern NUMBER = Pattern.compile("[0-9]{1,18}");
   static final String STARTING_VERSION = "startingVersion";
   static final String ENDING_VERSION = "endingVersion";
   static final String STARTING_TIMESTAMP = "startingTimestamp";
@@ -28,10 +30,19 @@ record Range(long begin, long end) {
     return new Range(begin, end);
   }
 
+  /** Whether a text is no version and no tag: a bare number would be a year. */
+  static boolean isTime(String text) {
+    return !NUMBER.matcher(text).matches() && parsed(text).isDefined();
+  }
+
+  private static Option<Object> parsed(String text) {
+    ZoneId zone = DateTimeUtils.getZoneId(SQLConf.get().sessionLocalTimeZone());
+    return DateTimeUtils.stringToTimestamp(UTF8String.fromString(text.trim()), zone);
+  }
+
   /** A time as text, in the session's zone where it has none. */
   static long timeUs(String option, String text) {
-    ZoneId zone = DateTimeUtils.getZoneId(SQLConf.get().sessionLocalTimeZone());
-    Option<Object> found = DateTimeUtils.stringToTimestamp(UTF8String.fromString(text.trim()), zone);
+    Option<Object> found = parsed(text);
     if (found.isEmpty()) {
       throw LakeException.invalid("POINT_INVALID", option + " is '" + text + "': write it as 2026-11-01 10:00:00");
     }
@@ -86,7 +97,7 @@ record Range(long begin, long end) {
 
     /** A number, or the name of a tag. */
     long version(String text) {
-      if (text.matches("[0-9]{1,18}")) return Long.parseLong(text);
+      if (NUMBER.matcher(text).matches()) return Long.parseLong(text);
       return ask(ResolveVersionRequest.newBuilder().setTag(text)).getVersion();
     }
 

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 
@@ -19,10 +20,15 @@ public final class Procedures {
   public Procedures(String catalog, Service service) {
     this.catalog = catalog;
     Lake lake = new Lake(catalog, service);
-    for (List<LakeProcedure> some :
-        List.of(Looking.all(lake), Marking.all(lake), Changing.all(lake), Serving.all(lake), Purging.all(lake))) {
-      for (LakeProcedure one : some) known.put(one.name(), one);
-    }
+    Stream.of(
+            Looking.all(lake),
+            Marking.all(lake),
+            Changing.all(lake),
+            Serving.all(lake),
+            Purging.all(lake),
+            ParquetFolders.all(lake))
+        .flatMap(List::stream)
+        .forEach(one -> known.put(one.name(), one));
   }
 
   public UnboundProcedure get(Identifier ident) {

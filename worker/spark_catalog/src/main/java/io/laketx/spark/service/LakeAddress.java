@@ -13,7 +13,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * spark.sql.catalog.lake.uri        laketx://meta:7070, or a folder with a service of its own
  * spark.sql.catalog.lake.warehouse  where the data files lie; a folder is its own
  * spark.sql.catalog.lake.user       who the history says it was
- * spark.sql.catalog.lake.python     a Python that has laketx, which starts a folder's service
+ * spark.sql.catalog.lake.python     a Python that has laketx, which starts a folder's service and imports files
  * </pre>
  */
 public record LakeAddress(String uri, String warehouse, String user, String python) {
@@ -46,9 +46,14 @@ public record LakeAddress(String uri, String warehouse, String user, String pyth
     return !uri.startsWith(SCHEME);
   }
 
+  /** The service, without a scheme. */
+  String server() {
+    return uri.substring(SCHEME.length()).replaceAll("/+$", "");
+  }
+
   /** Host and port of a service. */
   Matcher hostAndPort() {
-    Matcher found = HOST_AND_PORT.matcher(uri.substring(SCHEME.length()).replaceAll("/+$", ""));
+    Matcher found = HOST_AND_PORT.matcher(server());
     if (!found.matches()) throw LakeException.invalid("ADDRESS_INVALID", uri + " is not laketx://host:port");
     return found;
   }

@@ -1,0 +1,16 @@
+"""`laketx import`: Parquet files become a table's files where they are."""
+
+from __future__ import annotations
+
+from metaservice.cli.output import Session
+from worker.api.lake import connect, import_files
+from worker.files.commands import told
+from worker.shell.command import lake_of, warehouse_for
+
+
+def run_import(session: Session, path: str, table: str, warehouse: str | None, message: str) -> None:
+    files = warehouse_for(session, warehouse)
+    with told(), connect(lake_of(session), user=session.settings.user, warehouse=files) as lake:
+        done = import_files(lake, path, table, message=message)
+    answer = {"table": done.table, "version": done.version, "rows": done.rows_staged}
+    session.done(f"{done.table} has {done.rows_staged} more rows at version {done.version}", answer)

@@ -1,0 +1,22 @@
+package io.laketx.spark;
+
+import io.laketx.spark.changes.TableChanges;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
+import scala.Option;
+import scala.Tuple3;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+
+/** What a session gets by `spark.sql.extensions`, which a catalog can't give: the function `table_changes`. */
+public final class LakeExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+  @Override
+  public BoxedUnit apply(SparkSessionExtensions session) {
+    ExpressionInfo described =
+        new ExpressionInfo(TableChanges.class.getName(), null, TableChanges.NAME, TableChanges.USAGE, "");
+    session.injectTableFunction(
+        new Tuple3<>(new FunctionIdentifier(TableChanges.NAME, Option.empty()), described, new TableChanges()));
+    return BoxedUnit.UNIT;
+  }
+}

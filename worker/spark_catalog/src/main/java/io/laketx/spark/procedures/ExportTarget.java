@@ -1,0 +1,68 @@
+package io.laketx.spark.procedures;
+
+import io.laketx.spark.service.LakeException;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.function.Consumer;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocatedFileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.spark.sql.classic.SparkSession;
+
+/** A folder outside of the lake, for rows that leave it. It has no file when the rows begin to come. */
+record ExportTarget(FileSystem files, Path folder) {
+  static ExportTarget of(String path, String warehouse) {
+    Configuration settings = ((SparkSession) SparkSession.active()).sessionState().newHadoopConf();
+    try {
+      Path given = new Path(path);
+      FileSystem files = given.getFileSystem(settings);
+      Path folder = files.makeQualified(given);
+      Path lake = new Path(warehouse);
+      lake = lake.getFileSystem(settings).makeQualified(lake);
+      if (isWithin(folder, lake) || isWithin(lake, folder)) {
+        throw LakeException.invalid("PATH_INVALID", path + " overlaps with the lake's own files in " + warehouse);
+      }
+      if (hasFiles(files, folder)) {
+        throw LakeException.invalid("PATH_NOT_EMPTY", path + " has files: remove them, or name another folder");
+      }
+      return new ExportTarget(files, folder);
+    } catch (IllegalArgumentException | IOException error) {
+      if (error instanceof LakeException refused) throw refused;
+      throw LakeException.invalid("PATH_INVALID", path + ": " + error.getMessage());
+    }
+  }
+
+  private static boolean isWithin(Path one, Path other) {
+    return (one + "/").startsWith(other + "/");
+  }
+
+  private static boolean hasFiles(FileSystem files, Path folder) throws IOException {
+    try {
+      RemoteIterator<LocatedFileStatus> found = files.listFiles(folder, true);
+      return found.hasNext();
+    } catch (FileNotFoundException absent) {
+      return false;
+    }
+  }
+
+  String path() {
+    return folder.toString();
+  }
+
+  /** An export that fails leaves nothing. */
+  void fill(Consumer<String> write) {
+    try {
+      write.accept(path());
+    } catch (RuntimeException | Error failure) {
+      try {
+        files.delete(folder, true);
+      } catch (IOException left) {
+        failure.addSuppressed(new UncheckedIOException(left));
+      }
+      throw failure;
+    }
+  }
+}
