@@ -56,6 +56,7 @@ class Field:
     nullable: bool = True
     field_id: int = 0
     comment: str = ""
+    default_sql: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,12 @@ def show(session: Session, table: catalog_pb2.Table) -> None:
 
 
 def column_row(column: catalog_pb2.Column) -> Row:
-    return column.column_id, column.name, column.type, "" if column.nullable else "not null", column.comment
+    return column.column_id, column.name, column.type, _rules(column), column.comment
+
+
+def _rules(column: catalog_pb2.Column) -> str:
+    default = f"default {column.default_sql}" if column.default_sql else ""
+    return " ".join(filter(None, ("" if column.nullable else "not null", default)))
 
 
 class Definition(TypedDict):

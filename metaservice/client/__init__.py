@@ -3,6 +3,7 @@
 from metaservice.client.catalog import (
     add_column,
     comment_column,
+    default_column,
     drop_column,
     move_column,
     relax_column,
@@ -56,6 +57,7 @@ __all__ = [
     "UnavailableError",
     "add_column",
     "comment_column",
+    "default_column",
     "drop_column",
     "key_scope",
     "move_column",

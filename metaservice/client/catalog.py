@@ -233,5 +233,10 @@ def relax_column(path: str) -> common_pb2.SchemaChange:
     return common_pb2.SchemaChange(relax=common_pb2.RelaxColumn(path=path))
 
 
+def default_column(path: str, default_sql: str) -> common_pb2.SchemaChange:
+    """Sets what inserts write that leave the column out, such as "'new'"; empty: NULL."""
+    return common_pb2.SchemaChange(default=common_pb2.DefaultColumn(path=path, default_sql=default_sql))
+
+
 def comment_column(path: str, comment: str) -> common_pb2.SchemaChange:
     return common_pb2.SchemaChange(comment=common_pb2.CommentColumn(path=path, comment=comment))

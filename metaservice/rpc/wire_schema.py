@@ -11,6 +11,7 @@ from metaservice.core.table.schema import (
     Column,
     ColumnPlace,
     Comment,
+    Default,
     Drop,
     Move,
     Relax,
@@ -29,7 +30,10 @@ def first_schema(table: catalog_pb2.Table) -> Schema:
     """The schema of a new table; the server assigns the ids."""
     if len(table.columns) > limits.COLUMNS_MAX:
         raise invalid("COLUMNS_INVALID", count=len(table.columns), most=limits.COLUMNS_MAX)
-    columns = [Column(one.name, one.type, one.nullable, _comment(one.comment)) for one in table.columns]
+    columns = [
+        Column(one.name, one.type, one.nullable, _comment(one.comment), default_sql=_default(one.default_sql))
+        for one in table.columns
+    ]
     return make_schema(columns, tuple(table.partition_columns), tuple(table.primary_key))
 
 
@@ -47,6 +51,7 @@ def column_messages(columns: Sequence[Column]) -> list[catalog_pb2.Column]:
             nullable=one.nullable,
             column_id=one.column_id,
             comment=one.comment,
+            default_sql=one.default_sql,
             nested=[catalog_pb2.NestedField(path=path, field_id=number) for path, number in one.nested],
         )
         for one in columns
@@ -77,6 +82,8 @@ def _change(message: common_pb2.SchemaChange) -> SchemaChange:
             return Relax(_path(message.relax.path))
         case "comment":
             return Comment(_path(message.comment.path), _comment(message.comment.comment))
+        case "default":
+            return Default(_path(message.default.path), _default(message.default.default_sql))
         case _:
             raise invalid("SCHEMA_CHANGE_EMPTY")
 
@@ -92,6 +99,14 @@ def _path(path: str) -> str:
 
 
 def _comment(comment: str) -> str:
-    if len(comment) > limits.TEXT_CHARS_MAX:
-        raise invalid("TEXT_TOO_LONG", what="column comment", chars=len(comment), most=limits.TEXT_CHARS_MAX)
-    return comment
+    return _text(comment, "column comment")
+
+
+def _default(sql: str) -> str:
+    return _text(sql, "column default")
+
+
+def _text(text: str, what: str) -> str:
+    if len(text) > limits.TEXT_CHARS_MAX:
+        raise invalid("TEXT_TOO_LONG", what=what, chars=len(text), most=limits.TEXT_CHARS_MAX)
+    return text

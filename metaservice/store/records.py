@@ -304,6 +304,7 @@ def _column_record(column: Column) -> pb.ColumnRecord:
         type=column.type,
         nullable=column.nullable,
         comment=column.comment,
+        default_sql=column.default_sql,
         column_id=column.column_id,
         nested=[pb.NestedFieldRecord(path=path, field_id=number) for path, number in column.nested],
     )
@@ -312,7 +313,7 @@ def _column_record(column: Column) -> pb.ColumnRecord:
 def _column_from(record: pb.ColumnRecord, position: int) -> Column:
     nested = tuple((one.path, one.field_id) for one in record.nested)
     number = record.column_id or position
-    return Column(record.name, record.type, record.nullable, record.comment, number, nested)
+    return Column(record.name, record.type, record.nullable, record.comment, number, nested, record.default_sql)
 
 
 def encode_namespace(namespace: Namespace) -> bytes:

@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from laketx import Lake, connect
@@ -82,6 +84,40 @@ def moved(lake: Lake) -> None:
     lake.drop_table("s3.outside")
 
 
+def asked(lake: Lake) -> None:
+    """The same by statements: Spark's file system reads, writes and sweeps."""
+    sql = lake.spark.sql
+    lake.as_catalog("lake")
+    sql("CREATE NAMESPACE lake.asked")
+    sql("CREATE TABLE lake.asked.t (id BIGINT, day STRING, v STRING, PRIMARY KEY (id, day)) PARTITIONED BY (day)")
+    sql("INSERT INTO lake.asked.t SELECT id, 'd' || id % 3, 'a' FROM range(100)")
+    sql("UPDATE lake.asked.t SET v = 'b' WHERE id < 10")
+    sql("DELETE FROM lake.asked.t WHERE id BETWEEN 10 AND 19")
+    sql(
+        "MERGE INTO lake.asked.t USING (SELECT id, 'd' || id % 3 AS day FROM range(90, 110)) s "
+        "ON t.id = s.id AND t.day = s.day "
+        "WHEN MATCHED THEN UPDATE SET v = 'c' WHEN NOT MATCHED THEN INSERT (id, day, v) VALUES (s.id, s.day, 'd')"
+    )
+    counts = {row.v: row.n for row in sql("SELECT v, count(*) AS n FROM lake.asked.t GROUP BY v").collect()}
+    assert counts == {"a": 70, "b": 10, "c": 10, "d": 10}
+    assert sql("SELECT count(*) AS n FROM lake.asked.t VERSION AS OF 1 WHERE v = 'a'").collect() == [(100,)]
+    assert sql("SELECT count(*) AS n FROM table_changes('lake.asked.t', 3, 3)").collect() == [(10,)]
+    sql("CREATE TABLE lake.asked.copy AS SELECT * FROM lake.asked.t WHERE v <> 'a'")
+    sql("INSERT OVERWRITE lake.asked.copy PARTITION (day = 'd0') SELECT 1000L, 'e'")
+    with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        sql("INSERT INTO lake.asked.copy SELECT id, 'x', CAST(1 / (id - 5) AS STRING) FROM range(10)").collect()
+    out = "s3a://lake/asked"
+    [(_, version, path)] = sql(f"CALL lake.system.export('asked.copy', '{out}')").collect()
+    assert path == out
+    [(name, _, rows)] = sql(f"CALL lake.system.import_parquet('{out}', 'asked.again')").collect()
+    assert (name, rows) == ("asked.again", sql("SELECT * FROM lake.asked.copy").count())
+    wanted = sorted(map(str, sql(f"SELECT id, day, v FROM lake.asked.copy VERSION AS OF {version}").collect()))
+    assert sorted(map(str, sql("SELECT id, day, v FROM lake.asked.again").collect())) == wanted
+    for each in ("t", "copy"):
+        assert list(Fsck(lake.client, WAREHOUSE, lake.table(f"asked.{each}").meta).run()) == []
+    print("Spark SQL: as it should be", flush=True)
+
+
 def purged(lake: Lake) -> None:
     """The six are deleted; what is named stays, and what was taken in."""
     found = 0
@@ -111,6 +147,7 @@ def main() -> None:
         where = f"laketx://{service.start()}"
         with connect(where, spark, user="ana", warehouse=WAREHOUSE) as lake:
             play(lake, folder, PARTS)
+            asked(lake)
             moved(lake)
         with connect(where, spark, user="ana", warehouse=WAREHOUSE) as lake:  # which holds no version
             purged(lake)

@@ -12,6 +12,7 @@ from metaservice.core.table.schema import (
     Column,
     ColumnPlace,
     Comment,
+    Default,
     Drop,
     Move,
     Relax,
@@ -153,12 +154,25 @@ def test_fields_change_like_columns() -> None:
         (Widen("m.key.a", "bigint"), "COLUMN_FIXED"),
         (Relax("id"), "COLUMN_FIXED"),
         (Comment("to.zip", "x"), "COMMENT_NESTED"),
+        (Default("to.zip", "'x'"), "DEFAULT_NESTED"),
+        (Default("nobody", "1"), "COLUMN_UNKNOWN"),
     ],
 )
 def test_what_is_refused(change: SchemaChange, reason: str) -> None:
     with pytest.raises(MetaError) as refused:
         evolve(schema(), [change])
     assert refused.value.reason == reason
+
+
+def test_a_default_stays_with_its_column() -> None:
+    found = evolve(
+        schema(), [Default("n", "1"), Default("pay", "2"), Rename("pay", "wage"), Widen("n", "bigint"), Relax("wage")]
+    )
+    assert {column.name: column.default_sql for column in found.columns if column.default_sql} == {
+        "n": "1",
+        "wage": "2",
+    }
+    assert "".join(column.default_sql for column in evolve(found, [Default("n", ""), Drop("wage")]).columns) == ""
 
 
 def test_key_and_partition_columns_change_where_hashes_and_names_stay() -> None:

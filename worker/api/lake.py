@@ -21,6 +21,7 @@ from protos.laketx.v1 import catalog_pb2
 from worker.api.multi_table import MultiTableTransaction
 from worker.api.table import Table
 from worker.base.connection import Connection
+from worker.base.defaults import check_defaults
 from worker.base.errors import InputError
 from worker.base.external_paths import plain_path
 from worker.base.schema import schema_of, wire_columns
@@ -75,9 +76,12 @@ class Lake(Connection):
         wanted = dict(properties or {})
         if key_scope is not None:
             wanted[KEY_SCOPE] = key_scope
+        columns = wire_columns(schema if isinstance(schema, StructType) else schema_of(self.spark, schema), keys)
+        if defaulted := [one for one in columns if one.default_sql]:
+            check_defaults(self.spark, defaulted)
         table = catalog_pb2.Table(
             name=name,
-            columns=wire_columns(schema if isinstance(schema, StructType) else schema_of(self.spark, schema), keys),
+            columns=columns,
             partition_columns=partition_by,
             primary_key=keys,
             buckets=(BUCKETS if buckets is None else buckets) if keys else 0,

@@ -12,12 +12,13 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from metaservice.client import add_column, drop_column, rename_column, widen_column
+from metaservice.client import add_column, default_column, drop_column, rename_column, widen_column
 from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.api.cursors import Cursor, cursor_of
 from worker.api.verbs import Verbs
 from worker.base.connection import Connection
+from worker.base.defaults import check_defaults
 from worker.base.errors import InputError, word
 from worker.base.field_paths import fields_of
 from worker.base.schema import check_name, create_statement, path_of, type_text, with_comments
@@ -252,6 +253,17 @@ class Table(Verbs[Commit]):
         if path != old or "." not in old:
             check_name(new)
         return self._alter(message, rename_column(path, new))
+
+    def set_default(self, name: str, default: str | None, *, message: str = "") -> Table:
+        """Sets what inserts write that leave a column out, as SQL: "'new'", "current_date()"; None: NULL again.
+
+        Rows that are there stay as they are.
+        """
+        if default is not None:
+            types = {one.name.lower(): one.type for one in self.meta.columns}
+            wanted = catalog_pb2.Column(name=name, type=types.get(name.lower(), "string"), default_sql=default)
+            check_defaults(self.lake.spark, [wanted])
+        return self._alter(message, default_column(name, default or ""))
 
     def drop_column(self, name: str, *, message: str = "") -> Table:
         """Drops a column. Older versions still show its values."""

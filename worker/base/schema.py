@@ -23,6 +23,7 @@ from worker.base.errors import InputError
 from worker.base.session import is_classic
 
 FIELD_ID: Final = "parquet.field.id"  # where Spark looks for it in a field's metadata
+CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"  # where Spark keeps a field's default
 OP: Final = "_op"  # in delta files: UPSERT or TOMBSTONE
 UPSERT, TOMBSTONE = 0, 1
 ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
@@ -115,6 +116,7 @@ def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_p
                 type=type_text(field.dataType),
                 nullable=field.nullable and field.name.lower() not in keys,
                 comment=str(field.metadata.get("comment", "")) if field.metadata else "",
+                default_sql=str(field.metadata.get(CURRENT_DEFAULT, "")) if field.metadata else "",
             )
         )
     return columns
@@ -160,10 +162,12 @@ def columns_schema(columns: list[catalog_pb2.Column], *, nullable: bool = False)
 
 
 def with_comments(meta: catalog_pb2.Table) -> t.StructType:
-    """The columns with their comments, for people."""
+    """The columns with their comments and defaults, for people."""
     fields = []
     for field, column in zip(table_schema(meta).fields, meta.columns, strict=True):
         metadata = {**(field.metadata or {}), **({"comment": column.comment} if column.comment else {})}
+        if column.default_sql:
+            metadata[CURRENT_DEFAULT] = column.default_sql
         fields.append(t.StructField(field.name, field.dataType, field.nullable, metadata))
     return t.StructType(fields)
 
@@ -171,7 +175,8 @@ def with_comments(meta: catalog_pb2.Table) -> t.StructType:
 def create_statement(meta: catalog_pb2.Table) -> str:
     """The table's SQL statement."""
     fields = [
-        f"  {quoted_if_odd(one.name)} {one.type}{'' if one.nullable else ' NOT NULL'}{_comment(one.comment)}"
+        f"  {quoted_if_odd(one.name)} {one.type}{'' if one.nullable else ' NOT NULL'}"
+        f"{f' DEFAULT {one.default_sql}' if one.default_sql else ''}{_comment(one.comment)}"
         for one in meta.columns
     ]
     if meta.primary_key:

@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 
 from metaservice.client import add_column
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.defaults import with_defaults
 from worker.base.errors import InputError
 from worker.base.field_paths import missing_fields
 from worker.base.schema import OP, RESERVED, UPSERT, check_name, parse_type, quoted, table_schema, type_text
@@ -33,6 +34,7 @@ def upserts(rows: DataFrame) -> DataFrame:
 
 def plan_insert(table: TableView, df: DataFrame, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
+    df = with_defaults(df, meta)
     if meta.primary_key:
         rows = upserts(aligned(latest_of_each_key(df, meta, order_by), meta))
     else:
@@ -53,6 +55,7 @@ def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by:
     named = [one.SerializeToString(deterministic=True) for one in scope.named.partitions]
     if isinstance(where, Mapping):
         df = with_fixed_partition(df, meta, scope.named.partitions[0])
+    df = with_defaults(df, meta)
     if meta.primary_key:
         df = latest_of_each_key(df, meta, order_by)
     elif order_by is not None:

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.defaults import default_of
 from worker.base.errors import InputError
 from worker.base.field_paths import column_of, no_row
 from worker.base.schema import FILE, ROW_ID, quoted, table_schema
@@ -323,7 +324,7 @@ def merge_images(meta: catalog_pb2.Table, merge: Merge, clause: Clause, rows: Da
     images = []
     for column in meta.columns:
         name = quoted(column.name)
-        kept = "null" if is_new else f"{TARGET}.{name}"
+        kept = default_of(column) if is_new else f"{TARGET}.{name}"
         text = taken.get(column.name, kept)
         images.append(values[column.name].alias(column.name) if column.name in values else sf.expr(f"{text} as {name}"))
     with refused_values(meta):

@@ -10,7 +10,7 @@ from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.properties import check_alterable, check_property_name
-from metaservice.core.table.schema import Column, Comment, Schema, SchemaChange, evolve
+from metaservice.core.table.schema import Column, Comment, Default, Schema, SchemaChange, evolve
 
 
 class Profile(StrEnum):
@@ -42,8 +42,8 @@ class Alteration:
 
     @property
     def changes_schema(self) -> bool:
-        """Whether it makes a schema version; a comment on a column doesn't."""
-        return any(not isinstance(change, Comment) for change in self.schema_changes)
+        """Whether it makes a schema version; a comment on a column and a default don't."""
+        return any(not isinstance(change, Comment | Default) for change in self.schema_changes)
 
     @property
     def changes_features(self) -> bool:
@@ -117,7 +117,13 @@ class TableMeta:
         """Refuses a definition that is too large for an answer."""
         texts = [self.comment, *self.properties.values()]
         for column in self.columns:
-            texts += [column.name, column.type, column.comment, *[path for path, _ in column.nested]]
+            texts += [
+                column.name,
+                column.type,
+                column.comment,
+                column.default_sql,
+                *[path for path, _ in column.nested],
+            ]
         size = sum(len(text.encode()) for text in texts)
         if size > limits.TABLE_BYTES_MAX:
             raise invalid("TABLE_TOO_LARGE", bytes=size, most=limits.TABLE_BYTES_MAX)

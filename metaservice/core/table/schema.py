@@ -51,6 +51,7 @@ class Column(NamedTuple):
     comment: str = ""
     column_id: int = 0
     nested: tuple[tuple[str, int], ...] = ()
+    default_sql: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,15 @@ class Comment:
     comment: str
 
 
-SchemaChange = Add | Drop | Rename | Move | Widen | Relax | Comment
+@dataclass(frozen=True, slots=True)
+class Default:
+    """Sets what inserts write that leave a top-level column out; makes no schema version. Rows that are there stay."""
+
+    path: str
+    default_sql: str
+
+
+SchemaChange = Add | Drop | Rename | Move | Widen | Relax | Comment | Default
 
 
 def make_schema(columns: Sequence[Column], partition_columns: Sequence[str], primary_key: Sequence[str]) -> Schema:
@@ -138,7 +147,7 @@ def make_schema(columns: Sequence[Column], partition_columns: Sequence[str], pri
     fields = []
     for column in columns:
         _check_column_name(column.name)
-        fields.append(draft.numbered(Field(column.name, parse_type(column.type), column.nullable, 0, column.comment)))
+        fields.append(draft.numbered(_field_of(column._replace(column_id=0, nested=()))))
     draft.root = Struct(tuple(fields))
     return draft.finish()
 
@@ -205,7 +214,15 @@ class _Draft:
     def finish(self) -> Schema:
         schema = self.schema
         columns = tuple(
-            Column(one.name, type_text(one.kind), one.nullable, one.comment, one.field_id, tuple(nested_ids(one.kind)))
+            Column(
+                one.name,
+                type_text(one.kind),
+                one.nullable,
+                one.comment,
+                one.field_id,
+                tuple(nested_ids(one.kind)),
+                one.default_sql,
+            )
             for one in self.root.fields
         )
         names = [
@@ -243,6 +260,10 @@ class _Draft:
                 if not top:
                     raise invalid("COMMENT_NESTED", column=change.path[:128])
                 self._edit(parts, lambda struct, name: _changed(struct, name, comment=change.comment))
+            case Default():
+                if not top:
+                    raise invalid("DEFAULT_NESTED", column=change.path[:128])
+                self._edit(parts, lambda struct, name: _changed(struct, name, default_sql=change.default_sql))
 
     def _as_written(self, parts: Sequence[str]) -> tuple[str, ...]:
         """The column by its stored name, whatever the case of the given one. Fields are found at look-up."""
@@ -337,7 +358,7 @@ def check_schema(schema: Schema, root: Struct) -> None:
 
 def _field_of(column: Column) -> Field:
     kind = with_ids(parse_type(column.type), dict(column.nested))
-    return Field(column.name, kind, column.nullable, column.column_id, column.comment)
+    return Field(column.name, kind, column.nullable, column.column_id, column.comment, column.default_sql)
 
 
 def _types(schema: Schema, names: Sequence[str]) -> list[str]:
@@ -396,7 +417,13 @@ def _dropped(struct: Struct, name: str) -> Struct:
 
 
 def _changed(
-    struct: Struct, name: str, *, name_now: str | None = None, nullable: bool | None = None, comment: str | None = None
+    struct: Struct,
+    name: str,
+    *,
+    name_now: str | None = None,
+    nullable: bool | None = None,
+    comment: str | None = None,
+    default_sql: str | None = None,
 ) -> Struct:
     at = _find(struct, name, name)
     one = struct.fields[at]
@@ -409,6 +436,8 @@ def _changed(
         one = replace(one, nullable=nullable)
     if comment is not None:
         one = replace(one, comment=comment)
+    if default_sql is not None:
+        one = replace(one, default_sql=default_sql)
     return _put(struct, at, one)
 
 

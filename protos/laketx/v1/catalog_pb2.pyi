@@ -60,6 +60,7 @@ class Column(_message.Message):
     COLUMN_ID_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
     NESTED_FIELD_NUMBER: _builtins.int
+    DEFAULT_SQL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name: any text without control characters, up to 128 characters."""
     type: _builtins.str
@@ -70,6 +71,8 @@ class Column(_message.Message):
     """Set by the server: the column's id, which stays through renames."""
     comment: _builtins.str
     """A comment for people."""
+    default_sql: _builtins.str
+    """What an INSERT writes that doesn't name the column: a SQL expression without columns. Empty: NULL."""
     @_builtins.property
     def nested(self) -> _containers.RepeatedCompositeFieldContainer[Global___NestedField]:
         """Set by the server: ids of the fields inside a nested type, by path, for example "address.zip", "element", "key",
@@ -85,10 +88,11 @@ class Column(_message.Message):
         column_id: _builtins.int = ...,
         comment: _builtins.str = ...,
         nested: _abc.Iterable[Global___NestedField] | None = ...,
+        default_sql: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["column_id", b"column_id", "comment", b"comment", "name", b"name", "nested", b"nested", "nullable", b"nullable", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column_id", b"column_id", "comment", b"comment", "default_sql", b"default_sql", "name", b"name", "nested", b"nested", "nullable", b"nullable", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

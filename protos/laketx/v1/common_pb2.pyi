@@ -1377,6 +1377,32 @@ class CommentColumn(_message.Message):
 Global___CommentColumn: _TypeAlias = CommentColumn  # noqa: Y015
 
 @_typing.final
+class DefaultColumn(_message.Message):
+    """Sets what an INSERT writes that doesn't name the column; creates no schema version, and rows that are there stay."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    DEFAULT_SQL_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Name of the column."""
+    default_sql: _builtins.str
+    """A SQL expression without columns; empty: NULL."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        default_sql: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_sql", b"default_sql", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DefaultColumn: _TypeAlias = DefaultColumn  # noqa: Y015
+
+@_typing.final
 class SchemaChange(_message.Message):
     """One change of a table's columns."""
 
@@ -1389,6 +1415,7 @@ class SchemaChange(_message.Message):
     WIDEN_FIELD_NUMBER: _builtins.int
     RELAX_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
+    DEFAULT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def add(self) -> Global___AddColumn:
         """Add a nullable column or field."""
@@ -1417,6 +1444,10 @@ class SchemaChange(_message.Message):
     def comment(self) -> Global___CommentColumn:
         """Set a comment."""
 
+    @_builtins.property
+    def default(self) -> Global___DefaultColumn:
+        """Set a default."""
+
     def __init__(
         self,
         *,
@@ -1427,12 +1458,13 @@ class SchemaChange(_message.Message):
         widen: Global___WidenColumn | None = ...,
         relax: Global___RelaxColumn | None = ...,
         comment: Global___CommentColumn | None = ...,
+        default: Global___DefaultColumn | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "comment", b"comment", "drop", b"drop", "kind", b"kind", "move", b"move", "relax", b"relax", "rename", b"rename", "widen", b"widen"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "comment", b"comment", "default", b"default", "drop", b"drop", "kind", b"kind", "move", b"move", "relax", b"relax", "rename", b"rename", "widen", b"widen"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "comment", b"comment", "drop", b"drop", "kind", b"kind", "move", b"move", "relax", b"relax", "rename", b"rename", "widen", b"widen"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "comment", b"comment", "default", b"default", "drop", b"drop", "kind", b"kind", "move", b"move", "relax", b"relax", "rename", b"rename", "widen", b"widen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["add", "drop", "rename", "move", "widen", "relax", "comment"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["add", "drop", "rename", "move", "widen", "relax", "comment", "default"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 

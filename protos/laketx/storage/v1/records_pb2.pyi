@@ -434,6 +434,7 @@ class ColumnRecord(_message.Message):
     COMMENT_FIELD_NUMBER: _builtins.int
     COLUMN_ID_FIELD_NUMBER: _builtins.int
     NESTED_FIELD_NUMBER: _builtins.int
+    DEFAULT_SQL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name."""
     type: _builtins.str
@@ -444,6 +445,8 @@ class ColumnRecord(_message.Message):
     """For people."""
     column_id: _builtins.int
     """Its id; 0 in records from before ids were stored: its position, from 1."""
+    default_sql: _builtins.str
+    """What inserts write that leave it out: a SQL expression; empty: NULL."""
     @_builtins.property
     def nested(self) -> _containers.RepeatedCompositeFieldContainer[Global___NestedFieldRecord]:
         """Ids inside a nested type."""
@@ -457,10 +460,11 @@ class ColumnRecord(_message.Message):
         comment: _builtins.str = ...,
         column_id: _builtins.int = ...,
         nested: _abc.Iterable[Global___NestedFieldRecord] | None = ...,
+        default_sql: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["column_id", b"column_id", "comment", b"comment", "name", b"name", "nested", b"nested", "nullable", b"nullable", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column_id", b"column_id", "comment", b"comment", "default_sql", b"default_sql", "name", b"name", "nested", b"nested", "nullable", b"nullable", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -199,7 +199,8 @@ public final class LakeCatalog
 
   @Override
   public Set<TableCatalogCapability> capabilities() {
-    return Set.of(TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
+    return Set.of(
+        TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT, TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE);
   }
 
   @Override

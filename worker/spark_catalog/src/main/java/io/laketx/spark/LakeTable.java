@@ -18,6 +18,8 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.ColumnDefaultValue;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsAtomicPartitionManagement;
 import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
@@ -31,6 +33,7 @@ import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -107,6 +110,19 @@ public final class LakeTable
   @SuppressWarnings("deprecation") // what Spark shows and resolves comes from here, comments included
   public StructType schema() {
     return schema;
+  }
+
+  /** With their defaults, which reads must not see: Spark would show them in rows that are older. */
+  @Override
+  public Column[] columns() {
+    Column[] found = SupportsRead.super.columns();
+    for (int at = 0; at < found.length; at++) {
+      String sql = snapshot.meta().getColumns(at).getDefaultSql();
+      if (sql.isEmpty()) continue;
+      ColumnDefaultValue written = new ColumnDefaultValue(sql, new LiteralValue<>(null, found[at].dataType()));
+      found[at] = Column.builderFrom(found[at]).defaultValue(written).build();
+    }
+    return found;
   }
 
   @Override

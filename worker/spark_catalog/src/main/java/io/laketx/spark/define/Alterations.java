@@ -6,6 +6,7 @@ import io.laketx.v1.AddColumn;
 import io.laketx.v1.Alteration;
 import io.laketx.v1.ColumnPlace;
 import io.laketx.v1.CommentColumn;
+import io.laketx.v1.DefaultColumn;
 import io.laketx.v1.DropColumn;
 import io.laketx.v1.MoveColumn;
 import io.laketx.v1.RelaxColumn;
@@ -78,8 +79,9 @@ public final class Alterations {
     if (one instanceof TableChange.UpdateColumnComment noted) {
       return found.setComment(CommentColumn.newBuilder().setPath(path).setComment(noted.newComment())).build();
     }
-    if (one instanceof TableChange.UpdateColumnDefaultValue) {
-      throw LakeException.invalid("DEFAULT_NOT_SUPPORTED", "columns have no default values: write them (" + path + ")");
+    if (one instanceof TableChange.UpdateColumnDefaultValue set) {
+      String sql = set.newCurrentDefault() == null ? "" : set.newCurrentDefault().getSql();
+      return found.setDefault(DefaultColumn.newBuilder().setPath(path).setDefaultSql(sql)).build();
     }
     throw notKnown(one);
   }
@@ -90,7 +92,9 @@ public final class Alterations {
           "COLUMN_NOT_NULLABLE", "rows that are there have no " + path + ": add it without NOT NULL");
     }
     if (one.defaultValue() != null) {
-      throw LakeException.invalid("DEFAULT_NOT_SUPPORTED", "columns have no default values: write them (" + path + ")");
+      throw LakeException.invalid(
+          "DEFAULT_NOT_SUPPORTED",
+          "rows that are there have no " + path + ": add it, then ALTER COLUMN " + path + " SET DEFAULT for new rows");
     }
     AddColumn.Builder found = AddColumn.newBuilder().setPath(path).setType(SparkTypes.word(one.dataType()));
     if (one.comment() != null) found.setComment(one.comment());

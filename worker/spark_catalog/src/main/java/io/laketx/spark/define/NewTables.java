@@ -89,8 +89,8 @@ public final class NewTables {
     if (properties.containsKey(TableCatalog.PROP_LOCATION) || properties.containsKey(TableCatalog.PROP_EXTERNAL)) {
       throw LakeException.invalid(
           "LOCATION_FIXED",
-          "a table's files lie in the warehouse: leave LOCATION out; Lake.import_parquet in Python registers files"
-              + " where they are");
+          "a table's files lie in the warehouse: leave LOCATION out; CALL system.import_parquet registers files where"
+              + " they are");
     }
     List.of(
             TableCatalog.PROP_OWNER,
@@ -104,15 +104,16 @@ public final class NewTables {
     if (metadata != null && metadata.contains(CHAR_TYPE)) {
       throw LakeException.invalid("TYPE_NOT_SUPPORTED", "char can't be a column's type: use string (" + one.name() + ")");
     }
-    if (one.defaultValue() != null || one.columnGenerationExpression() != null || one.identityColumnSpec() != null) {
+    if (one.columnGenerationExpression() != null || one.identityColumnSpec() != null) {
       throw LakeException.invalid(
-          "DEFAULT_NOT_SUPPORTED", "columns have no default or generated values: write them (" + one.name() + ")");
+          "DEFAULT_NOT_SUPPORTED", "columns have no generated values: write them (" + one.name() + ")");
     }
     return io.laketx.v1.Column.newBuilder()
         .setName(one.name())
         .setType(SparkTypes.word(one.dataType()))
         .setNullable(one.nullable() && !key.contains(one.name().toLowerCase(Locale.ROOT)))
         .setComment(one.comment() == null ? "" : one.comment())
+        .setDefaultSql(one.defaultValue() == null ? "" : one.defaultValue().getSql())
         .build();
   }
 

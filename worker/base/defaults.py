@@ -1,0 +1,34 @@
+"""What a column holds in new rows that leave it out: a SQL expression, which Spark computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+
+
+def default_of(column: catalog_pb2.Column) -> str:
+    """In SQL, as the column's type."""
+    return f"cast(({column.default_sql}) as {column.type})" if column.default_sql else "null"
+
+
+def with_defaults(rows: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
+    """The rows with the defaults of the columns that they lack."""
+    there = {name.lower() for name in rows.columns}
+    lacking = [one for one in meta.columns if one.default_sql and one.name.lower() not in there]
+    return rows.withColumns({one.name: sf.expr(default_of(one)) for one in lacking}) if lacking else rows
+
+
+def check_defaults(spark: SparkSession, columns: Iterable[catalog_pb2.Column]) -> None:
+    """Refuses defaults that are no values of their columns."""
+    for column in columns:
+        try:
+            spark.range(1).select().selectExpr(f"{default_of(column)} as value").collect()
+        except PySparkException as error:
+            said = f"{column.name} can't have the default {column.default_sql}: {error.getMessage()}"
+            raise InputError("DEFAULT_INVALID", said) from error
