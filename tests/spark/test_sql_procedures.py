@@ -109,6 +109,7 @@ def test_what_is_exported_can_be_imported(
     [(name, version, path)] = spark.sql(f"{call}.export('{table.name}', '{out}', {options})").collect()
     assert (name, version, Path(path.removeprefix("file:"))) == (table.name, 1, out)
     assert any(out.glob("day=2026-11-01/at=*")) == partitioned
+    assert {one.suffix for one in out.rglob("[!.]*") if one.is_file()} == {".parquet"}
     [made] = spark.sql(f"{call}.import_parquet('{out}', '{again.name}', message => 'back again')").collect()
     assert made == (again.name, 1, 9)
     assert shown(again.read()) == wanted

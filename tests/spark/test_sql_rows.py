@@ -298,3 +298,52 @@ def test_a_merge_loses_to_rows_that_it_should_have_read(
     error = held.run(lambda: sql(statement), lambda: lake.table(table.name).insert(rows))
     assert "LOST_RACE: MERGE on" in str(error)
     assert content(table, sql) == {1: (1, "mon"), 2: (2, "tue")}
+
+
+RERUN = {
+    "update": "UPDATE {table} SET amount = {held}(amount) + 1 WHERE id = 1",
+    "merge": (
+        "WITH s AS (SELECT 1L AS id UNION ALL SELECT 2L) MERGE INTO {table} t USING s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET amount = {held}(t.amount) + 1 "
+        "WHEN NOT MATCHED THEN INSERT (id, amount) VALUES (s.id, 0)"
+    ),
+    "delete": "DELETE FROM {table} WHERE {held}(amount) < 5",
+}
+
+
+@pytest.mark.parametrize(
+    ("statement", "keyed"), [("update", False), ("update", True), ("merge", False), ("delete", True)]
+)
+def test_a_statement_that_lost_runs_again(
+    lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, tmp_path: Path, statement: str, keyed: bool
+) -> None:
+    """It reads what the winner wrote, and leaves one commit and no files of the first try."""
+    table = make(lake, new_name(), keyed=keyed, parted=False)
+    table.set_properties(**{"write.on_conflict": "rerun"})
+    fill(table, spark, {1: (1, "mon")})
+    name = f"again_{statement}_{keyed}"
+    text = RERUN[statement].format(table=f"{{lake}}.{table.name}", held=name)
+    held = Held(spark, tmp_path, name)
+    error = held.run(lambda: sql(text), lambda: lake.table(table.name).update({"amount": "7"}, where="id = 1"))
+    assert error is None
+    wanted: dict[int, tuple[int, str | None]] = {1: (7 if statement == "delete" else 8, "mon")}
+    assert content(table, sql) == wanted | ({2: (0, None)} if statement == "merge" else {})
+    assert staged_folders(table) == {one.txn_id for one in table.history() if one.files_added}
+
+
+def test_a_statement_without_a_text_of_its_own_fails_when_it_loses(
+    lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
+    table = make(lake, new_name(), keyed=False, parted=False)
+    fill(table, spark, {1: (1, "mon")})
+    held = Held(spark, tmp_path, "with_marker")
+    text = f"UPDATE {sql.name}.{table.name} SET amount = with_marker(amount) + :more WHERE id = 1"
+    spark.conf.set("spark.laketx.on_conflict", "rerun")
+    try:
+        error = held.run(
+            lambda: spark.sql(text, {"more": 1}), lambda: lake.table(table.name).update({"amount": "7"}, where="id = 1")
+        )
+    finally:
+        spark.conf.unset("spark.laketx.on_conflict")
+    assert "LOST_RACE: UPDATE on" in str(error)
+    assert content(table, sql) == {1: (7, "mon")}

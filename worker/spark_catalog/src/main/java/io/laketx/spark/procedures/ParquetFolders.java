@@ -24,10 +24,8 @@ import org.apache.spark.sql.functions;
 /** Folders of Parquet files outside of the lake: files that become a table's, and rows that leave it. */
 final class ParquetFolders {
   private static final String INSTEAD = "run `laketx import PATH TABLE`";
-  private static final Map<String, String> SETTINGS =
-      Map.of(
-          "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS",
-          "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs", "false");
+  private static final String TIMESTAMPS = "spark.sql.parquet.outputTimestampType";
+  private static final String MARK = "mapreduce.fileoutputcommitter.marksuccessfuljobs";
   private static final String UTC_CLOCK =
       "concat(cast(timestampadd(MICROSECOND, unix_micros(%s), timestamp_ntz'1970-01-01 00:00:00') as string), 'Z')";
 
@@ -75,7 +73,7 @@ final class ParquetFolders {
     long version = lake.version(table, given);
     ExportTarget target = ExportTarget.of(path(given), lake.service().address().warehouse());
     SparkSession spark = ((SparkSession) SparkSession.active()).cloneSession(); // its settings are its own
-    SETTINGS.forEach((name, value) -> spark.conf().set(name, value));
+    spark.conf().set(TIMESTAMPS, "TIMESTAMP_MICROS");
     Dataset<Row> rows = spark.sql("SELECT * FROM " + quoted(lake, table) + " VERSION AS OF " + version);
     List<Column> partitions = !given.has("partitioned") || given.flag("partitioned") ? partitions(table) : List.of();
     checkPartitions(table, partitions, rows);
@@ -88,7 +86,7 @@ final class ParquetFolders {
     Dataset<Row> found = rows;
     target.fill(
         folder -> {
-          var writer = found.write().mode("append");
+          var writer = found.write().mode("append").option(MARK, "false");
           (names.length == 0 ? writer : writer.partitionBy(names)).parquet(folder);
         });
     return List.of(Rows.of(table.getName(), version, target.path()));

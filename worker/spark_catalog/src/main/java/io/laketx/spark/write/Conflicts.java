@@ -8,6 +8,8 @@ import java.util.Map;
 
 /** A lost race as an error: to whom, by which rule, and what to do. */
 final class Conflicts {
+  static final String REASON = "LOST_RACE";
+
   private Conflicts() {}
 
   static LakeException of(Conflict conflict, String table) {
@@ -22,22 +24,13 @@ final class Conflicts {
             + "\n  rule:   " + word(conflict.getRule().name(), "CONFLICT_RULE_")
             + ", read version " + conflict.getReadVersion()
             + "\n  advice: " + advice(conflict);
-    return new LakeException(RefusalKind.STALE, "LOST_RACE", text, Map.of());
+    return new LakeException(RefusalKind.STALE, REASON, text, Map.of());
   }
 
   private static String advice(Conflict conflict) {
     return switch (conflict.getAdvice()) {
       case ADVICE_RELOAD -> "the table's schema or settings changed: look at the table, and run the statement again";
-      default ->
-          "run the statement again: it reads the newest version then"
-              + (isRowChange(conflict) ? " (on_conflict does this for no " + word(conflict.getOperation()) + " in SQL)" : "");
-    };
-  }
-
-  private static boolean isRowChange(Conflict conflict) {
-    return switch (conflict.getOperation()) {
-      case OPERATION_UPDATE, OPERATION_DELETE, OPERATION_MERGE -> true;
-      default -> false;
+      default -> "run the statement again: it reads the newest version then (spark.laketx.on_conflict=rerun does this)";
     };
   }
 

@@ -30,6 +30,7 @@ import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Rows that are hidden, changed and added by one DELETE, UPDATE or MERGE: one transaction. */
 final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributionAndOrdering {
@@ -40,6 +41,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   private final List<LakeScan> scans;
   private final Spread spread;
   private final StructType metadata;
+  private final CaseInsensitiveStringMap options;
   private final boolean byFile; // its rows say by their file which partition they are of
   private final boolean mayMove; // they say it themselves, and may leave it
   private boolean changesAll;
@@ -50,6 +52,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     this.snapshot = snapshot;
     this.command = command;
     this.scans = scans;
+    options = info.options();
     metadata = info.metadataSchema().orElseGet(StructType::new);
     boolean isDelete = command == RowLevelOperation.Command.DELETE;
     byFile = isDelete && snapshot.isKeyed() && RowChanges.hasPartitionOfNull(snapshot.meta());
@@ -141,8 +144,9 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   /** What the service can't take as a condition is declared as a read of everything. */
   private WriteTransaction begin() {
     long schema = snapshot.meta().getSchemaVersion();
+    ConflictPolicy policy = ConflictPolicy.of(options, snapshot.meta());
     try {
-      return WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation(), schema, reads(), false));
+      return WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation(), schema, reads(), policy));
     } catch (LakeException error) {
       if (readsAll || error.kind() != RefusalKind.INVALID) throw error;
       readsAll = true;
@@ -160,11 +164,19 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     List<Read> lookedAt = Landings.check(snapshot, arrived.landed());
     Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta())).addAllReads(lookedAt);
     try {
-      txn.commit(arrived.files(), sets, change.addAllReads(reads()));
+      commit(arrived.files(), sets, change, lookedAt);
+    } catch (LakeException lost) {
+      Reruns.run(txn, lost);
+    }
+  }
+
+  private void commit(List<DataFile> files, List<DeleteSet> sets, Change.Builder change, List<Read> lookedAt) {
+    try {
+      txn.commit(files, sets, change.addAllReads(reads()));
     } catch (LakeException error) {
       if (readsAll || !error.reason().equals("PREDICATE_TOO_COSTLY")) throw error;
       readsAll = true;
-      txn.commit(arrived.files(), sets, change.clearReads().addAllReads(lookedAt).addAllReads(reads()));
+      txn.commit(files, sets, change.clearReads().addAllReads(lookedAt).addAllReads(reads()));
     }
   }
 

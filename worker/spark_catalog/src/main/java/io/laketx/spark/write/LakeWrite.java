@@ -1,6 +1,7 @@
 package io.laketx.spark.write;
 
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Change;
 import io.laketx.v1.FileKind;
 import io.laketx.v1.Operation;
@@ -93,8 +94,8 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     Casts.check(snapshot.meta(), true);
     List<Read> reads = condition == null ? null : condition.reads();
     long schema = definition == null ? snapshot.meta().getSchemaVersion() : definition.schemaVersion();
-    boolean resubmits = ConflictPolicy.resubmits(info.options(), snapshot.meta(), operation);
-    txn = WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation, schema, reads, resubmits));
+    ConflictPolicy policy = ConflictPolicy.of(info.options(), snapshot.meta());
+    txn = WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation, schema, reads, policy));
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
     if (snapshot.isKeyed()) {
       kind = operation == Operation.OPERATION_INSERT ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_BASE;
@@ -114,7 +115,11 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
       return;
     }
     if (definition != null) change.setAlteration(definition.naming());
-    txn.commit(arrived.files(), List.of(), change);
+    try {
+      txn.commit(arrived.files(), List.of(), change);
+    } catch (LakeException lost) {
+      Reruns.run(txn, lost);
+    }
   }
 
   @Override

@@ -32,14 +32,20 @@ import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.SortOrder$;
 import org.apache.spark.sql.catalyst.expressions.V2ExpressionUtils$;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
+import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.Inner$;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
@@ -105,6 +111,30 @@ final class SparkPlans {
   static boolean mayHaveSubquery() {
     QueryExecution execution = execution();
     return execution == null || execution.logical().containsPattern(TreePattern.PLAN_EXPRESSION());
+  }
+
+  /** The text of a statement that changes rows; null where it isn't all that was asked, or has no text of its own. */
+  static String statement() {
+    QueryExecution execution = execution();
+    Option<String> text = execution == null ? Option.empty() : execution.logical().origin().sqlText();
+    if (text.isEmpty()) return null;
+    LogicalPlan asked = parsed(text.get());
+    if (asked == null || asked.containsPattern(TreePattern.PARAMETER())) return null;
+    LogicalPlan whole = asked instanceof UnresolvedWith with ? with.child() : asked;
+    boolean changesRows =
+        whole instanceof UpdateTable
+            || whole instanceof DeleteFromTable
+            || whole instanceof MergeIntoTable
+            || whole instanceof InsertIntoStatement;
+    return changesRows ? text.get() : null;
+  }
+
+  private static LogicalPlan parsed(String text) {
+    try {
+      return ParquetOut.session().sessionState().sqlParser().parsePlan(text);
+    } catch (ParseException part) {
+      return null;
+    }
   }
 
   /** Null where it can't be seen. */

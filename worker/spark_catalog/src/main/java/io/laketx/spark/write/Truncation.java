@@ -1,6 +1,7 @@
 package io.laketx.spark.write;
 
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Change;
 import io.laketx.v1.Operation;
 import io.laketx.v1.Partition;
@@ -8,6 +9,7 @@ import io.laketx.v1.PartitionList;
 import io.laketx.v1.Read;
 import io.laketx.v1.Scope;
 import java.util.List;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** TRUNCATE TABLE, DROP PARTITION, and a DELETE of everything or of whole partitions: no row is looked at. */
 public final class Truncation {
@@ -40,14 +42,23 @@ public final class Truncation {
   /** `reads` are null where it doesn't depend on the table what goes. */
   private static void commit(Snapshot snapshot, List<Read> reads, Change.Builder change) {
     long schema = snapshot.meta().getSchemaVersion();
+    ConflictPolicy policy = ConflictPolicy.of(CaseInsensitiveStringMap.empty(), snapshot.meta());
     WriteTransaction txn =
         WriteTransaction.begin(
-            snapshot, new WriteTransaction.Beginning(Operation.OPERATION_TRUNCATE, schema, reads, false));
+            snapshot, new WriteTransaction.Beginning(Operation.OPERATION_TRUNCATE, schema, reads, policy));
     try {
-      txn.commit(List.of(), List.of(), change);
+      commit(txn, change);
     } catch (RuntimeException error) {
       txn.abort();
       throw error;
+    }
+  }
+
+  private static void commit(WriteTransaction txn, Change.Builder change) {
+    try {
+      txn.commit(List.of(), List.of(), change);
+    } catch (LakeException lost) {
+      Reruns.run(txn, lost);
     }
   }
 }

@@ -60,7 +60,7 @@ final class WriteTransaction {
 
   private final Snapshot snapshot;
   private final String txnId;
-  private final boolean resubmits;
+  private final ConflictPolicy policy;
   private final Consumer<String> jobs;
   private final ScheduledFuture<?> heartbeat; // null in a transaction of several statements
   private final Operation operation;
@@ -71,7 +71,7 @@ final class WriteTransaction {
     this.snapshot = snapshot;
     this.operation = operation;
     txnId = snapshot.transaction().id();
-    resubmits = false;
+    policy = ConflictPolicy.FAIL;
     jobs = null;
     heartbeat = null;
   }
@@ -80,7 +80,7 @@ final class WriteTransaction {
     this.snapshot = snapshot;
     this.operation = how.operation;
     this.txnId = txnId;
-    this.resubmits = how.resubmits;
+    this.policy = how.policy;
     ParquetOut.tagJobs(tag());
     jobs = ParquetOut.stopper(tag());
     long pauseMs = Math.max(leaseMs / RENEWALS_PER_LEASE, 1);
@@ -88,11 +88,11 @@ final class WriteTransaction {
   }
 
   /** How a transaction begins. `reads` are null where nothing is read: such a one begins at the head. */
-  record Beginning(Operation operation, long schemaVersion, Collection<Read> reads, boolean resubmits) {}
+  record Beginning(Operation operation, long schemaVersion, Collection<Read> reads, ConflictPolicy policy) {}
 
   /** One that reads nothing, and fails when it loses. */
   static WriteTransaction begin(Snapshot snapshot, Operation operation) {
-    return begin(snapshot, new Beginning(operation, snapshot.meta().getSchemaVersion(), null, false));
+    return begin(snapshot, new Beginning(operation, snapshot.meta().getSchemaVersion(), null, ConflictPolicy.FAIL));
   }
 
   static WriteTransaction begin(Snapshot snapshot, Beginning how) {
@@ -121,6 +121,15 @@ final class WriteTransaction {
 
   String id() {
     return txnId;
+  }
+
+  private boolean resubmits() {
+    return policy != ConflictPolicy.FAIL && operation == Operation.OPERATION_INSERT;
+  }
+
+  /** Whether its statement runs again after a lost race. */
+  boolean reruns() {
+    return policy == ConflictPolicy.RERUN && !isOneOfSeveral();
   }
 
   private String tag() {
@@ -167,11 +176,11 @@ final class WriteTransaction {
   private TableCommit commit(CommitTransactionRequest.Builder committing) {
     CommitTransactionResponse answer = ask(committing.setTxnId(txnId));
     for (int attempt = 2; answer.hasConflict(); attempt++) {
-      boolean again = resubmits && attempt <= ConflictPolicy.ATTEMPTS_MAX;
+      boolean again = resubmits() && attempt <= ConflictPolicy.ATTEMPTS_MAX;
       if (!again || !ConflictPolicy.mayResubmit(answer.getConflict())) {
         throw Conflicts.of(answer.getConflict(), snapshot.meta().getName());
       }
-      pause(ConflictPolicy.pauseMs(attempt, 0.5 + ThreadLocalRandom.current().nextDouble() / 2));
+      pause(attempt);
       answer = ask(committing.setTxnId(adopted(committing.getTxnId())));
     }
     mayHaveCommitted = true;
@@ -198,9 +207,10 @@ final class WriteTransaction {
     return request.getTxnId();
   }
 
-  private static void pause(long ms) {
+  /** Before an attempt. */
+  static void pause(int attempt) {
     try {
-      Thread.sleep(ms);
+      Thread.sleep(ConflictPolicy.pauseMs(attempt, 0.5 + ThreadLocalRandom.current().nextDouble() / 2));
     } catch (InterruptedException stop) {
       Thread.currentThread().interrupt();
     }
@@ -242,7 +252,7 @@ final class WriteTransaction {
       RenewTransactionRequest request = RenewTransactionRequest.newBuilder().setTxnId(txnId).build();
       RenewTransactionResponse answer =
           snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
-      if (answer.hasDoomed() && !resubmits) stop(Conflicts.of(answer.getDoomed(), snapshot.meta().getName()));
+      if (answer.hasDoomed() && !reruns() && !resubmits()) stop(Conflicts.of(answer.getDoomed(), snapshot.meta().getName()));
     } catch (LakeException error) {
       if (error.kind() == RefusalKind.UNAVAILABLE || error.kind() == RefusalKind.EXHAUSTED) return;
       stop(error);
@@ -258,7 +268,7 @@ final class WriteTransaction {
 
   /** Fails where another commit has made it impossible that this one commits. */
   void checkNotDoomed() {
-    if (isOneOfSeveral()) return; // its begin comes with the commit
+    if (isOneOfSeveral() || reruns()) return; // its begin comes with the commit; it is told then that it lost
     RenewTransactionRequest request = RenewTransactionRequest.newBuilder().setTxnId(txnId).build();
     RenewTransactionResponse answer =
         snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
