@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.core.table.schema import (
+from metaservice.core.table.schema import Column, Schema, make_schema
+from metaservice.core.table.schema_changes import (
     Add,
-    Column,
     ColumnPlace,
     Comment,
     Default,
@@ -16,10 +16,8 @@ from metaservice.core.table.schema import (
     Move,
     Relax,
     Rename,
-    Schema,
     SchemaChange,
     Widen,
-    make_schema,
 )
 from protos.laketx.v1 import catalog_pb2, common_pb2
 

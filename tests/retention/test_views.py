@@ -9,7 +9,7 @@ import pytest
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import Alteration
 from metaservice.core.table.model import Operation
-from metaservice.core.table.schema import Add, Rename
+from metaservice.core.table.schema_changes import Add, Rename
 from metaservice.rpc import plans
 from metaservice.service.commit.requests import Begin, CommitRequest, Intent
 from metaservice.service.read.planning import Planning

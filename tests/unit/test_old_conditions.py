@@ -10,7 +10,7 @@ from metaservice.client.conditions import parse_condition
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import Alteration
 from metaservice.core.table.model import Entry, FileKind, Operation
-from metaservice.core.table.schema import Add, Drop, Rename, SchemaChange, Widen
+from metaservice.core.table.schema_changes import Add, Drop, Rename, SchemaChange, Widen
 from metaservice.rpc import plans
 from metaservice.rpc.wire_schema import column_messages
 from metaservice.service.read.planning import Planning

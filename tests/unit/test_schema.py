@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import Alteration, Profile, TableMeta
 from metaservice.core.table.partitions import Partitioning
-from metaservice.core.table.schema import (
+from metaservice.core.table.schema import Column, Schema, evolve, make_schema, replace_schema
+from metaservice.core.table.schema_changes import (
     Add,
-    Column,
     ColumnPlace,
     Comment,
     Default,
@@ -17,12 +17,8 @@ from metaservice.core.table.schema import (
     Move,
     Relax,
     Rename,
-    Schema,
     SchemaChange,
     Widen,
-    evolve,
-    make_schema,
-    replace_schema,
 )
 from metaservice.store.records import decode_table, encode_table
 

@@ -10,7 +10,8 @@ from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.properties import check_alterable, check_property_name
-from metaservice.core.table.schema import Column, Comment, Default, Schema, SchemaChange, evolve
+from metaservice.core.table.schema import Column, Schema, evolve
+from metaservice.core.table.schema_changes import Comment, Default, SchemaChange
 
 
 class Profile(StrEnum):
