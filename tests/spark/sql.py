@@ -42,14 +42,18 @@ class SqlReads:
         return int(self(statement).rdd.getNumPartitions())
 
     def read_bytes(self, statement: str) -> int:
-        """Bytes that its tasks read."""
+        """Bytes that its tasks read. Of many stages Spark soon forgets those that it skipped."""
         context, group = self.spark.sparkContext, f"read-{next(_numbers)}"
         context.setJobGroup(group, statement)
         self(statement).collect()
         context.setLocalProperty("spark.jobGroup.id", "")
-        store, jobs = context._jsc.sc().statusStore(), context.statusTracker().getJobIdsForGroup(group)
-        stages = [stage for job in jobs for stage in store.job(job).stageIds().mkString(",").split(",")]
-        return sum(int(store.lastStageAttempt(int(stage)).inputBytes()) for stage in stages)
+        context._jsc.sc().listenerBus().waitUntilEmpty()
+        store, tracker = context._jsc.sc().statusStore(), context.statusTracker()
+        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))
+        stages = [stage for job in jobs if job is not None for stage in job.stageIds]
+        known = [stage for stage in stages if tracker.getStageInfo(stage) is not None]
+        assert known
+        return sum(int(store.lastStageAttempt(stage).inputBytes()) for stage in known)
 
     def table(self, name: str, version: int | None = None) -> DataFrame:
         at = "" if version is None else f" VERSION AS OF {version}"
