@@ -102,7 +102,7 @@ def asked(lake: Lake) -> None:
     assert counts == {"a": 70, "b": 10, "c": 10, "d": 10}
     assert sql("SELECT count(*) AS n FROM lake.asked.t VERSION AS OF 1 WHERE v = 'a'").collect() == [(100,)]
     assert sql("SELECT count(*) AS n FROM table_changes('lake.asked.t', 3, 3)").collect() == [(10,)]
-    sql("CREATE TABLE lake.asked.copy AS SELECT * FROM lake.asked.t WHERE v <> 'a'")
+    sql("CREATE TABLE lake.asked.copy PARTITIONED BY (day) AS SELECT * FROM lake.asked.t WHERE v <> 'a'")
     sql("INSERT OVERWRITE lake.asked.copy PARTITION (day = 'd0') SELECT 1000L, 'e'")
     with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
         sql("INSERT INTO lake.asked.copy SELECT id, 'x', CAST(1 / (id - 5) AS STRING) FROM range(10)").collect()
