@@ -1,6 +1,11 @@
-"""What `make plant` plants can still be planted."""
+"""What `make plant` plants can still be planted, and the tests that it runs for a bug are there."""
+
+import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from tests.house.tree import ROOT
 from tests.plant.bugs import BUGS, Bug
@@ -10,3 +15,20 @@ from tests.plant.bugs import BUGS, Bug
 def test_a_bug_finds_its_place(bug: Bug) -> None:
     text = (ROOT / bug.file).read_text(encoding="utf-8")
     assert [old for old, _ in bug.swaps if text.count(old) != 1] == []
+
+
+def named(test: str) -> Callable[..., bool]:
+    """Whether a test has a word in its name, as `-k` asks."""
+    return lambda word, /, **_: word in test
+
+
+def test_a_bug_that_only_spark_sees_has_tests_that_are_not_long() -> None:
+    chosen = [bug for bug in BUGS if bug.spark]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not long"]
+    said = subprocess.run(
+        [*command, *sorted({bug.spark[0] for bug in chosen})], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    tests = [line for line in said.stdout.splitlines() if "::" in line]
+    for bug in chosen:
+        file, words = bug.spark[0], Expression.compile(bug.spark[2] if bug.spark[1:] else "py")
+        assert any(test.startswith(file) and words.evaluate(named(test)) for test in tests), bug.name

@@ -345,7 +345,7 @@ BUGS = (
                 "if (covered.isEmpty()) {",
             ),
         ),
-        spark=("tests/spark/test_statements.py", "-k", "partitions-append"),
+        spark=("tests/spark/test_statements.py", "-k", "partitions"),
     ),
     Bug(
         "a statement of a transaction sees the newest version",
