@@ -22,7 +22,7 @@ def open_channel(address: str, options: Sequence[tuple[str, int]] = ()) -> grpc.
     """A channel that reports every failure: `Retries` repeats calls, with pauses and within a budget.
 
     gRPC's own retries have neither. A server that ends can send GOAWAY together with its first frame; gRPC 1.85 repeats
-    the call on that connection forever then, and takes up to a gigabyte of memory a second.
+    the call on that connection for as long as it lasts, and takes up to a gigabyte of memory a second.
     """
     return grpc.insecure_channel(address, options=[NO_HIDDEN_RETRIES, *options])
 

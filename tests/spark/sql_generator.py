@@ -287,7 +287,10 @@ class Statements:
             rows = self._rows(shape, columns)
             sql = f"INSERT OVERWRITE {shape.name} ({names(columns)}) {rows}"
             return Put(sql, shape.name, rows, tuple(one.name for one in columns), "all")
-        if kind == "dynamic":
+        has_bytes = any(
+            one.type == "binary" for one in shape.of(shape.parted)
+        )  # Spark takes them for text in PARTITION
+        if kind == "dynamic" or has_bytes:
             columns = self._chosen(shape)
             rows = self._rows(shape, columns)
             sql = f"INSERT OVERWRITE {shape.name} ({names(columns)}) {rows}"

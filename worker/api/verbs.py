@@ -194,7 +194,10 @@ class MergeBuilder(Generic[Answer]):
     def when_not_matched_insert(
         self, values: Settings | None = None, *, condition: str | None = None
     ) -> MergeBuilder[Answer]:
-        """Inserts new rows; without values, every column that the source has. Missing columns become NULL."""
+        """Inserts new rows; without values, every column that the source has.
+
+        Missing columns become their default, or NULL.
+        """
         return self._with("not_matched", "insert", values, condition)
 
     def when_not_matched_by_source_update(

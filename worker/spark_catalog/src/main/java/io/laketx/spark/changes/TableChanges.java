@@ -1,6 +1,7 @@
 package io.laketx.spark.changes;
 
 import io.laketx.spark.service.LakeException;
+import java.time.LocalDate;
 import java.time.ZoneOffset;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -13,6 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.util.TimestampFormatter;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.collection.immutable.Seq;
@@ -59,12 +61,15 @@ public final class TableChanges extends AbstractFunction1<Seq<Expression>, Logic
 
   private static void put(Map<String, String> range, Expression given, String version, String time) {
     Object value = value(given);
-    if (given.dataType().equals(DataTypes.TimestampType)) range.put(time, utc((Long) value));
+    DataType type = given.dataType();
+    if (type.equals(DataTypes.TimestampType)) range.put(time, clock((Long) value) + "Z");
+    else if (type.equals(DataTypes.TimestampNTZType)) range.put(time, clock((Long) value));
+    else if (type.equals(DataTypes.DateType)) range.put(time, LocalDate.ofEpochDay((Integer) value).toString());
     else range.put(Range.isTime(value.toString()) ? time : version, value.toString());
   }
 
-  private static String utc(long micros) {
-    return TimestampFormatter.getFractionFormatter(ZoneOffset.UTC).format(micros) + "Z";
+  private static String clock(long micros) {
+    return TimestampFormatter.getFractionFormatter(ZoneOffset.UTC).format(micros);
   }
 
   private static Object value(Expression given) {
