@@ -23,10 +23,11 @@ from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, interl
 from laketx import Lake, Table, connect
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2, maintenance_pb2
-from worker.compact.compaction import Inputs, Options, staged
+from worker.compact.compaction import Options, input_files, staged
 from worker.compact.daemon import Daemon
 from worker.compact.groups import planned_groups
 from worker.compact.spark_tasks import Chunk, Settings
+from worker.read.written_schemas import WrittenSchemas
 
 BUCKETS = 16
 DELTAS = 10
@@ -266,7 +267,11 @@ def add_large_bucket_rows(bench: Benchmark) -> None:
             file_bytes_target=128 << 20,
         )
         work = folder / "work.pickle"
-        work.write_bytes(pickle.dumps((settings, Chunk(0, "out/0", tuple(Inputs(table.view).files(group))))))
+        work.write_bytes(
+            pickle.dumps(
+                (settings, Chunk(0, "out/0", tuple(input_files(table.view, WrittenSchemas(table.view), group))))
+            )
+        )
         lake.spark.stop()
         done = subprocess.run(
             [sys.executable, "-c", ALONE, str(work)], cwd=ROOT, check=True, capture_output=True, text=True

@@ -7,14 +7,19 @@ from typing import Final
 import click
 
 from metaservice.cli.command import command, group
-from metaservice.cli.kinds import FILE, TABLE, whole
+from metaservice.cli.kinds import FILE, TABLE, OneOf, whole
 from metaservice.cli.output import Session
-from metaservice.cli.parameters import asks, message_option, table_argument, warehouse_option
+from metaservice.cli.parameters import asks, message_option, table_argument, version_options, warehouse_option
 from metaservice.cli.plugins import later
 
 FILE_JOBS: Final = "worker.files.commands"
+ROWS: Final = "worker.shell.reads"
 PURGE: Final = group("purge", "Delete files that nothing needs any more.")
 WAREHOUSE: Final = group("warehouse", "Show or set whose a warehouse is: what deletes files checks its mark first.")
+
+
+columns_option = click.option("--columns", metavar="NAMES", help="Columns, separated by commas; default: all.")
+where_option = click.option("--where", metavar="COND", help="Only the rows for which the condition is true.")
 
 
 @command("run", PURGE)
@@ -32,7 +37,7 @@ def run_purge(session: Session, **options: object) -> object:
     one. It ends with 1 if a file could not be deleted, or if the warehouse bears no mark of the service
     (`laketx warehouse show`).
     """
-    return later(FILE_JOBS, "run_purge", extra="spark")(session, **options)
+    return later(FILE_JOBS, "run_purge", extra="arrow")(session, **options)
 
 
 @command("show", WAREHOUSE)
@@ -42,7 +47,7 @@ def run_show_mark(session: Session, **options: object) -> object:
 
     It ends with 1 if they differ: nothing may be purged then.
     """
-    return later(FILE_JOBS, "run_show_mark", extra="spark")(session, **options)
+    return later(FILE_JOBS, "run_show_mark", extra="arrow")(session, **options)
 
 
 @command("adopt", WAREHOUSE)
@@ -56,7 +61,68 @@ def run_adopt(session: Session, **options: object) -> object:
     a warehouse that moved without its mark, a service that was restored from a backup. Adopt a warehouse only when no
     other service, and no other history of this one, uses its files.
     """
-    return later(FILE_JOBS, "run_adopt", extra="spark")(session, **options)
+    return later(FILE_JOBS, "run_adopt", extra="arrow")(session, **options)
+
+
+@command("head")
+@table_argument
+@columns_option
+@where_option
+@version_options
+@click.option("-n", "--limit", type=whole(1, 1 << 31), default=10, help="Rows to show (default 10).")
+@warehouse_option
+def run_head(session: Session, **options: object) -> object:
+    """Show some rows of a table.
+
+    laketx --folder lake head shop.orders
+    laketx head shop.orders --columns id,amount --where "day = '2026-11-01' AND amount > 15" -n 50 --version 41
+    laketx --server meta:7070 head shop.orders --warehouse s3://bucket/lake -o json
+    It needs no Spark. Which rows come is open. Conditions are those of `laketx files`. With `-o json` it prints one
+    document a line; docs/arrow.md says how values look.
+    """
+    return later(ROWS, "run_head", extra="arrow")(session, **options)
+
+
+@command("count")
+@table_argument
+@where_option
+@version_options
+@warehouse_option
+def run_count(session: Session, **options: object) -> object:
+    """Count the rows of a table, without the hidden ones.
+
+    laketx --folder lake count shop.orders
+    laketx count shop.orders --where "amount > 15" --ago 1
+    It needs no Spark. It opens files only where a condition, a delete or a newer row of the same key may leave out some
+    of their rows.
+    """
+    return later(ROWS, "run_count", extra="arrow")(session, **options)
+
+
+@command("export")
+@table_argument
+@click.option("--to", type=FILE, required=True, help="The file to write, on this machine; - is standard output.")
+@click.option(
+    "--format",
+    "form",
+    type=OneOf(["csv", "json", "parquet"]),
+    help="Default: by the file's name: .csv, .json, .jsonl, .ndjson or .parquet.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
+@columns_option
+@where_option
+@version_options
+@warehouse_option
+def run_export(session: Session, **options: object) -> object:
+    """Write the rows of a table into one file: CSV, lines of JSON, or Parquet.
+
+    laketx --folder lake export shop.orders --to orders.csv --columns id,amount
+    laketx export shop.orders --to orders.parquet --where "day >= '2026-11-01'" --version 41 --overwrite
+    laketx export shop.orders --to - --format json | gzip > orders.json.gz
+    It needs no Spark, and never has all rows in memory. The file gets its name when it is complete: an export that
+    fails leaves none. CSV takes no arrays, maps and structs; docs/arrow.md says how values look.
+    """
+    return later("worker.shell.one_file", "run_export", extra="arrow")(session, **options)
 
 
 @command("spark-jar")
@@ -128,7 +194,7 @@ def run_fsck(session: Session, **options: object) -> object:
     Each finding is a word, a path and facts (docs/operations.md). Nothing is deleted. With `-o json` it prints one
     document a line, the last one with the counts.
     """
-    return later(FILE_JOBS, "run_fsck", extra="spark")(session, **options)
+    return later(FILE_JOBS, "run_fsck", extra="arrow")(session, **options)
 
 
-COMMANDS: Final = (PURGE, WAREHOUSE, run_spark_jar, run_sql, run_import, run_fsck)
+COMMANDS: Final = (PURGE, WAREHOUSE, run_head, run_count, run_export, run_spark_jar, run_sql, run_import, run_fsck)

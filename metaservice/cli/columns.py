@@ -11,6 +11,7 @@ import click
 from metaservice.cli.failures import usage_failure
 from metaservice.client import (
     add_column,
+    column_texts,
     comment_column,
     drop_column,
     move_column,
@@ -18,14 +19,10 @@ from metaservice.client import (
     rename_column,
     widen_column,
 )
+from metaservice.client.column_texts import NAME, split_outside_brackets, type_text, unquoted
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
-NAME: Final = r"(?:`(?:[^`]|``)+`|\w+)"
 PATH: Final = rf"{NAME}(?:\.{NAME})*"
-COLUMN: Final = re.compile(
-    rf"(?P<name>{NAME})\s+(?P<type>.+?)(?P<not_null>\s+not\s+null)?(\s+comment\s+'(?P<comment>(?:[^']|'')*)')?",
-    re.IGNORECASE | re.DOTALL,
-)
 ADDED: Final = re.compile(
     rf"(?P<path>{PATH})\s+(?P<type>.+?)(?P<not_null>\s+not\s+null)?(\s+comment\s+'(?P<comment>(?:[^']|'')*)')?"
     rf"(\s+(?P<first>first)|\s+after\s+(?P<after>{NAME}))?",
@@ -43,45 +40,10 @@ def read_columns(text: str, key: Iterable[str]) -> list[catalog_pb2.Column]:
 
 
 def read_column(text: str, key: Iterable[str]) -> catalog_pb2.Column:
-    found = COLUMN.fullmatch(text.strip())
-    if found is None:
-        raise usage_failure(f"`{text.strip()}` is not a column", next_step=EXAMPLE)
-    name = unquoted(found["name"])
-    nullable = found["not_null"] is None and name.lower() not in {one.lower() for one in key}
-    return catalog_pb2.Column(
-        name=name,
-        type=type_text(found["type"]),
-        nullable=nullable,
-        comment=(found["comment"] or "").replace("''", "'"),
-    )
-
-
-def unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name
-
-
-def type_text(text: str) -> str:
-    """Words in lower case, as the service wants them; names of a struct's fields stay."""
-    return re.sub(r"`(?:[^`]|``)+`|\w+\b(?!\s*:)", lambda word: _lower(word[0]), text.strip())
-
-
-def _lower(word: str) -> str:
-    return word if word.startswith("`") else word.lower()
-
-
-def split_outside_brackets(text: str) -> list[str]:
-    """At commas, those inside of decimal(10,2), struct<a: int, b: int>, quotes or backticks apart."""
-    parts, depth, quoted = [""], 0, ""
-    for each in text:
-        if each in "'`" and quoted in ("", each):
-            quoted = "" if quoted else each
-        if not quoted:
-            depth += (each in "(<") - (each in ")>")
-        if each == "," and depth == 0 and not quoted:
-            parts.append("")
-        else:
-            parts[-1] += each
-    return parts
+    try:
+        return column_texts.read_column(text, key)
+    except ValueError as error:
+        raise usage_failure(str(error), next_step=EXAMPLE) from error
 
 
 # -- changes: types of options, in the order in which they stand -------------------------------------------------------

@@ -30,8 +30,12 @@ def read_condition(table: catalog_pb2.Table, text: str, *, option: str = "--wher
     try:
         return parse_condition(text, table.columns)
     except ConditionError as error:
-        usage = error.pointed().replace("\n", "\n  ")
-        raise usage_failure(f"{option}: {error.message}", usage=usage) from error
+        raise refused_condition(error, option) from error
+
+
+def refused_condition(error: ConditionError, option: str) -> CommandError:
+    usage = error.pointed().replace("\n", "\n  ")
+    return usage_failure(f"{option}: {error.message}", usage=usage)
 
 
 def table_or_none(client: MetaClient, table_id: str) -> catalog_pb2.Table | None:

@@ -23,7 +23,9 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 def run(session: Session, table: str, no_totals: bool, **as_of: Unpack[AsOf]) -> None:
     """Show a table at a version or time: the commit, and what was live.
 
-    `live rows` counts the rows of the files as they are stored, upserts and hidden rows included.
+    `live rows` are the rows that a reader sees. Where files may hold hidden rows too, the service knows only that they
+    are at most so many; `laketx count` reads the files to tell. In JSON `rows` are the rows in the files, and
+    `visible_rows` is left out where it is unknown.
     """
     client = session.client
     found = find_table(client, table)
@@ -33,7 +35,9 @@ def run(session: Session, table: str, no_totals: bool, **as_of: Unpack[AsOf]) ->
     if session.as_json:
         session.show_json({"table": found.name, "commit": commit, **({"live": totals} if totals else {})})
         return
-    session.show_pairs([("table", found.name), *commit_pairs(commit), *live_pairs(totals)])
+    session.show_pairs(
+        [("table", found.name), *commit_pairs(commit), *live_pairs(totals, f"{found.name} --version {number}")]
+    )
 
 
 def find_commit(client: MetaClient, table: catalog_pb2.Table, number: int) -> read_pb2.Version:
@@ -67,12 +71,13 @@ def commit_pairs(commit: read_pb2.Version) -> list[tuple[str, object]]:
     ]
 
 
-def live_pairs(totals: dict[str, int]) -> list[tuple[str, object]]:
+def live_pairs(totals: dict[str, int], which: str) -> list[tuple[str, object]]:
     if not totals:
         return []
+    at_most = f"at most {totals['rows']}: `laketx count {which}` tells"
     return [
         ("live", f"{totals['files']} files, {totals['delete_sets']} delete sets, {totals['partitions']} partitions"),
-        ("live rows", totals["rows"]),
+        ("live rows", totals.get("visible_rows", at_most)),
         ("live bytes", size_text(totals["bytes"])),
     ]
 
@@ -80,12 +85,29 @@ def live_pairs(totals: dict[str, int]) -> list[tuple[str, object]]:
 def count_live(client: MetaClient, table_id: str, version: int) -> dict[str, int]:
     totals = {"files": 0, "delete_sets": 0, "rows": 0, "bytes": 0}
     partitions = set()
+    written: dict[tuple[str, int], int] = {}
+    may_hide = False
     for entry in client.list_files(table_id, version=version):
         if entry.HasField("file"):
             totals["files"] += 1
             totals["rows"] += entry.file.rows
             totals["bytes"] += entry.file.bytes
-            partitions.add(partition_text(entry.file.partition))
+            partition = partition_text(entry.file.partition)
+            partitions.add(partition)
+            may_hide = may_hide or hides(entry, written, (partition, entry.file.bucket))
         else:
             totals["delete_sets"] += 1
-    return {**totals, "partitions": len(partitions)}
+            may_hide = True
+    visible = {} if may_hide else {"visible_rows": totals["rows"]}
+    return {**totals, **visible, "partitions": len(partitions)}
+
+
+def hides(entry: common_pb2.LiveEntry, written: dict[tuple[str, int], int], bucket: tuple[str, int]) -> bool:
+    """Whether a file may hold tombstones, or newer rows of the keys that another file of its bucket holds."""
+    match entry.file.kind:
+        case common_pb2.FILE_KIND_UNSPECIFIED:
+            return False
+        case common_pb2.FILE_KIND_BASE:
+            return written.setdefault(bucket, entry.data_version) != entry.data_version
+        case _:
+            return True

@@ -28,6 +28,7 @@ from metaservice.cli.parameters import (
 )
 from metaservice.cli.values import properties_text, when
 from metaservice.client import KEY_SCOPE, MetaServiceError, key_scope
+from metaservice.client.column_texts import split_outside_brackets, unquoted
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 KEY_SCOPES = {"table": "unique in the table", "partition": "unique within a partition", None: ""}
@@ -257,7 +258,7 @@ def wanted_table(name: str, definition: Definition) -> catalog_pb2.Table:
 
 
 def names_in(text: str) -> list[str]:
-    return [columns.unquoted(name.strip()) for name in columns.split_outside_brackets(text) if name.strip()]
+    return [unquoted(name.strip()) for name in split_outside_brackets(text) if name.strip()]
 
 
 class Altering(Command):

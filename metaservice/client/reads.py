@@ -25,9 +25,12 @@ class ReadCalls(Caller):
         time_us: int | None = None,
         commits_ago: int | None = None,
         tag: str | None = None,
+        app_id: str = "",
     ) -> read_pb2.ResolveVersionResponse:
-        """The version for at most one of the arguments; without any, the head."""
-        request = read_pb2.ResolveVersionRequest(table_id=table_id)
+        """The version for at most one of the arguments; without any, the head. With `app_id` also what an application
+        has written.
+        """
+        request = read_pb2.ResolveVersionRequest(table_id=table_id, app_id=app_id)
         if version is not None:
             request.version = version
         if time_us is not None:

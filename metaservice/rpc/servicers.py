@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from metaservice.core.errors import invalid
-from metaservice.rpc import answers, filters, plans, wire
+from metaservice.rpc import answers, filters, plans, wire, wire_changes
 from metaservice.rpc.calls import Calls, Servicer
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.keeping import PinMethods
@@ -114,8 +114,16 @@ class ReadServicer(PinMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
             found = reads.resolve_version(table, self._tagged_version(table.meta.table_id, request.tag))
         else:
             found = reads.resolve_version(table, request.version if asked == "version" else None)
+        applied = None
+        if request.app_id:
+            app_id = wire_changes.app_id(request.app_id)
+            applied = self._ask(lambda: reads.app_version(table, app_id))
         return read_pb2.ResolveVersionResponse(
-            version=found.version, commit_time_us=found.commit_time_us, time_read_us=found.time_read_us, cut=found.cut
+            version=found.version,
+            commit_time_us=found.commit_time_us,
+            time_read_us=found.time_read_us,
+            cut=found.cut,
+            app_version=applied,
         )
 
     def ListVersions(self, request: read_pb2.ListVersionsRequest, context: Context) -> read_pb2.ListVersionsResponse:

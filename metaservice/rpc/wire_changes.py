@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
@@ -15,6 +16,7 @@ from metaservice.rpc.wire_schema import schema_changes
 from metaservice.service.commit.requests import Append, Begin, Counts, Intent
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
+APP_ID_CHARS_MAX: Final = 256
 NO_REPLACEMENTS: Mapping[str, TableMeta] = {}
 
 
@@ -53,10 +55,16 @@ def begin(message: transaction_pb2.BeginTransactionRequest, metas: Mapping[str, 
 def app_versions(messages: Iterable[common_pb2.AppVersion]) -> tuple[tuple[str, int], ...]:
     found: dict[str, int] = {}
     for one in messages:
-        if not one.app_id or len(one.app_id) > 256 or one.app_id in found:
+        if one.app_id in found:
             raise invalid("APP_ID_INVALID", app_id=one.app_id[:64])
-        found[one.app_id] = wire.count(one.version, "app version")
+        found[app_id(one.app_id)] = wire.count(one.version, "app version")
     return tuple(found.items())
+
+
+def app_id(text: str) -> str:
+    if not 0 < len(text) <= APP_ID_CHARS_MAX:
+        raise invalid("APP_ID_INVALID", app_id=text[:64])
+    return text
 
 
 def append(message: transaction_pb2.AppendRequest, meta: TableMeta) -> Append:

@@ -42,7 +42,7 @@ def test_imports_follow_the_layers() -> None:
         ("worker/base", "import metaservice.service", "the CLI and workers"),
         ("worker/read", "import worker.write.transaction", "the worker is layered"),
         ("worker/base", f"{UNDER_TYPE_CHECKING}    import worker.api.table", "the worker is layered"),
-        ("worker/files", "import worker.base.schema", "jobs on files do without Spark"),
+        ("worker/files", "import worker.base.spark_types", "jobs on files do without Spark"),
         ("protos/laketx/v1", "import metaservice.core", "the wire is generated"),
     ],
 )

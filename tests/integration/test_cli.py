@@ -275,6 +275,8 @@ def test_a_table_from_create_to_drop(lake: Lake, here: Run) -> None:
 def test_a_version_is_shown_by_number_and_by_time(lake: Lake, here: Run) -> None:
     by_number = json.loads(here("show", "shop.orders", "--version", "1", "-o", "json").out)
     assert by_number["live"] == {"files": 1, "delete_sets": 0, "rows": 10, "bytes": 1 << 20, "partitions": 1}
+    assert "at most 10: `laketx count shop.orders --version 1`" in here("show", "shop.orders", "--version", "1").out
+    assert json.loads(here("show", "shop.orders", "-o", "json").out)["live"]["visible_rows"] == 10
     time_us = by_number["commit"]["commit_time_us"]
     at = f"{time_us // 1_000_000 - 1_000_000_000}"  # a time must be one: a bare number is not
     assert here("show", "shop.orders", "--at", at).code == Exit.USAGE

@@ -439,4 +439,28 @@ BUGS = (
         (("equal == null ? null : allOf(List.of(equal, not(isNull(column.getName()))))", "equal"),),
         spark=("tests/spark/test_statements.py", "-k", "partition_values"),
     ),
+    Bug(
+        "rows that a delete set hides are shown without Spark",
+        "worker/read/version_rows.py",
+        (("hidden=None), hidden=positions)", "hidden=None))"),),
+        spark=("tests/arrow/test_version_rows.py",),
+    ),
+    Bug(
+        "NaN is not above every number in a condition without Spark",
+        "worker/read/arrow_conditions.py",
+        (("return found | is_nan if compare in (gt, ge) else found", "return found"),),
+        spark=("tests/arrow/test_version_rows.py",),
+    ),
+    Bug(
+        "an increment without Spark forgets what a restore brought back",
+        "worker/read/change_rows.py",
+        (("*images, *self._tombstones(), *self._states()]", "*images, *self._tombstones()]"),),
+        spark=("tests/arrow/test_change_rows.py",),
+    ),
+    Bug(
+        "a row that is written without Spark goes into another bucket than Spark's",
+        "worker/base/spark_hash.py",
+        (("return row_hashes(keys) % np.int64(buckets)", "return np.abs(row_hashes(keys)) % np.int64(buckets)"),),
+        spark=("tests/spark/test_arrow_writes.py",),
+    ),
 )

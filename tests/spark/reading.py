@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +18,7 @@ from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.spark.sessions import shared_session
 from worker.base.connection import Connection
+from worker.base.spark_hash import row_buckets
 from worker.base.table_view import TableView
 from worker.read import scan
 from worker.read.frames import frame_of
@@ -306,8 +306,11 @@ class LabTable:
         return common_pb2.Partition(values=values)
 
     def _bucket(self, row: Row) -> int:
-        key = repr([row[name] for name in self.meta.primary_key])
-        return crc32(key.encode()) % self.meta.buckets if self.meta.primary_key else 0
+        if not self.meta.primary_key:
+            return 0
+        kinds = {column.name: ARROW[column.type] for column in self.meta.columns}
+        key = [pa.array([row[name]], kinds[name]) for name in self.meta.primary_key]
+        return int(row_buckets(key, self.meta.buckets)[0])
 
     def _places(self, rows: Iterable[Row]) -> dict[tuple[bytes, int], list[int]]:
         found: dict[tuple[bytes, int], list[int]] = {}
@@ -411,8 +414,14 @@ class LabTable:
         return file
 
     def _stored(self, path: str) -> list[tuple[Row, int]]:
-        rows = pq.read_table(Path(self.folder) / path).to_pylist()
-        return [(row, row.pop("_op")) for row in rows]
+        """The rows of a file under the columns of now, and what each does."""
+        stored = pq.read_table(Path(self.folder) / path)
+        names = {(one.metadata or {}).get(b"PARQUET:field_id"): one.name for one in stored.schema}
+        known = {column.name: names.get(str(column.column_id).encode()) for column in self.meta.columns}
+        return [
+            ({name: None if old is None else row[old] for name, old in known.items()}, row["_op"])
+            for row in stored.to_pylist()
+        ]
 
 
 def shown(frame: DataFrame) -> list[tuple[Any, ...]]:

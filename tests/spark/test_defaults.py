@@ -1,12 +1,14 @@
 """Default values from Python; tests/sql/defaults.test has those of SQL."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
 from laketx import Lake
+from tests.spark.sql import catalog_of
 from worker.base.errors import InputError
 
 Names = Callable[[], str]
@@ -45,8 +47,20 @@ def test_a_default_is_a_value_of_its_column(lake: Lake, new_name: Names) -> None
     with pytest.raises(InputError, match="DEFAULT_INVALID"):
         lake.create_table(name, number)
     table = lake.create_table(name, "id bigint, v int")
-    for default in ("'no number'", "id", "(SELECT", "1) -- "):
+    for default in ("'no number'", "id", "max(1)", "(SELECT", "1) -- "):
         with pytest.raises(InputError, match="DEFAULT_INVALID"):
             table.set_default("v", default)
     assert table.refresh().meta.head_version == 0
     assert lake.create_table(new_name(), table.set_default("v", "5").schema).meta.columns[1].default_sql == "5"
+
+
+def test_a_stream_writes_null_where_it_lacks_a_column(
+    lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
+    catalog = catalog_of(lake)
+    source, table = (lake.create_table(new_name(), schema) for schema in ("id bigint", "id bigint, v string"))
+    source.insert(spark.range(1))
+    table.set_default("v", "'new'")
+    writer = spark.readStream.table(f"{catalog}.{source.name}").writeStream.trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path)).toTable(f"{catalog}.{table.name}").awaitTermination()
+    assert table.read().collect() == [(0, None)]

@@ -20,7 +20,7 @@ from laketx import Lake, Table
 from metaservice.client import InvalidError
 from tests.spark.changed_rows import difference
 from tests.spark.reading import union
-from worker.read.changes import MODES
+from worker.read.commits import MODES
 from worker.write.file_imports import NO_VALUE
 
 CASES = 60

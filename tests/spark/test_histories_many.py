@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, cycle
 from typing import Any
 
@@ -16,21 +16,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from protos.laketx.v1 import catalog_pb2
-from tests.spark.changed_rows import Change, difference
+from tests.spark.changed_rows import Look, Oracle, Shown
 from tests.spark.histories import grow_many
-from tests.spark.reading import LabLake, LabTable, Rows, open_lab, union
+from tests.spark.reading import LabLake, LabTable, open_lab, union
 from tests.spark.sessions import shared_session
 from worker.read import hidden_rows, merge_on_read, scan
-from worker.read.changes import MODES, read_changes
+from worker.read.changes import read_changes
+from worker.read.commits import MODES
 
 CASES = 100
 SITES = 4
 STEPS = 8
 FRAMES_AT_ONCE = 6
-
-Look = tuple[int, int, str]  # since, until, mode; a version alone is (v, v, "")
-Shown = dict[int, list[str]]  # rows as text, by case
 
 
 @pytest.fixture(scope="module")
@@ -64,59 +61,6 @@ def for_many_small_jobs(spark: SparkSession) -> SparkSession:
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     session.conf.set("spark.sql.files.minPartitionNum", "1")
     return session
-
-
-class Oracle:
-    """What every look at a table must show, from the rows that its versions have."""
-
-    def __init__(self, table: LabTable) -> None:
-        self.table = table
-        self._rows: dict[tuple[int, int], Rows] = {}
-        self._columns: dict[int, Sequence[catalog_pb2.Column]] = {}
-
-    def columns(self, version: int) -> Sequence[catalog_pb2.Column]:
-        if version not in self._columns:
-            meta = self.table.lake.client.get_table(table_id=self.table.table_id, version=version)
-            self._columns[version] = list(meta.columns)
-        return self._columns[version]
-
-    def rows(self, version: int, end: int) -> Rows:
-        if (version, end) not in self._rows:
-            self._rows[version, end] = self.table.rows_under(version, end)
-        return self._rows[version, end]
-
-    def shown(self, look: Look) -> Shown:
-        since, until, mode = look
-        if not mode:
-            return self._texts(until, ((row,) for row in self.rows(until, until).values()))
-        log = self._log(since, until)
-        if mode == "log":
-            changes = log
-        else:
-            last = {identity: version for identity, _, version, _ in log}
-            whole = difference(self.rows(since, until), self.rows(until, until), 0)
-            kinds = (
-                ("insert", "update_postimage")
-                if mode == "latest"
-                else ("insert", "update_preimage", "update_postimage", "delete")
-            )
-            changes = [(identity, kind, last[identity], row) for identity, kind, _, row in whole if kind in kinds]
-        return self._texts(until, ((row, kind, version) for _, kind, version, row in changes))
-
-    def _log(self, since: int, until: int) -> list[Change]:
-        return [
-            change
-            for version in self.table.logical
-            if since < version <= until
-            for change in difference(self.rows(version - 1, until), self.rows(version, until), version)
-        ]
-
-    def _texts(self, end: int, entries: Iterable[tuple[Any, ...]]) -> Shown:
-        names = [column.name for column in self.columns(end)]
-        found: Shown = defaultdict(list)
-        for row, *rest in entries:
-            found[row["cased"]].append(repr((*(row[name] for name in names), *rest)))
-        return {case: sorted(texts) for case, texts in found.items()}
 
 
 def frame_of(table: LabTable, look: Look) -> DataFrame:

@@ -22,8 +22,9 @@ from worker.base.arrow_shapes import ARROW_ID, arrow_schema, in_shape
 from worker.compact import spark_tasks
 from worker.compact.clustering import BITS_A_COLUMN, interleaved, rank_bounds
 from worker.compact.digests import Digest, digest_of, row_hashes
-from worker.compact.file_io import InputFile, Output, read_batches
+from worker.compact.file_io import Output, read_batches
 from worker.compact.sorted_merge import NotSortedError, Run, blocks, latest, without_tombstones
+from worker.read.file_rows import InputFile
 
 KEYS = ["a", "b"]
 Rows = list[dict[str, Any]]

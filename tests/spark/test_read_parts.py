@@ -19,8 +19,8 @@ from protos.laketx.v1 import common_pb2
 from worker.base.conditions import parse_condition
 from worker.base.session import find_zone
 from worker.base.spark_hash import xxhash64
-from worker.read import merge_on_read as mor
-from worker.read.position_blocks import blocks_of, has_bits, positions_of, together
+from worker.read.key_merge import BucketToMerge, KeyFile, hidden_in
+from worker.read.position_blocks import blocks_of, has_bits, positions_of
 
 TYPES = {
     "id": "bigint",
@@ -220,10 +220,9 @@ def hidden_in_files(files: list[tuple[int, dict[int, bool]]]) -> list[set[int]]:
             path = Path(folder) / f"{at}.parquet"
             columns = {"id": pa.array(list(rows), pa.int64()), "_op": pa.array(list(rows.values())).cast(pa.int8())}
             pq.write_table(pa.table(columns), path)
-            made.append(mor.KeyFile(str(path), len(rows), version, at, ("id",), is_delta=True))
-        answers = list(mor.hidden_in(mor.BucketToMerge(tuple(made))))
+            made.append(KeyFile(str(path), len(rows), version, at, ("id",), is_delta=True))
+        answers = list(hidden_in(BucketToMerge(tuple(made))))
     found: list[set[int]] = [set() for _ in files]
-    blocks = together(answers)
-    for file, number, row in zip(blocks.files, blocks.numbers.tolist(), blocks.words, strict=True):
-        found[file] |= positions_in([number], [row])
+    for file, positions in answers:
+        found[file] |= set(positions.tolist())
     return found

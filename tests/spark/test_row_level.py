@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from laketx import ConflictError, Lake, Table
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import live, stored_rows
-from worker.write.row_level import changes_all, key_sets, ranges_of
+from worker.write.delete_sets import ranges_of
+from worker.write.row_level import changes_all, key_sets
 
 Names = Callable[[], str]
 SCHEMA = "id bigint, amount bigint, day string"
@@ -80,7 +81,7 @@ def test_what_a_transaction_read_must_still_be_there(lake: Lake, spark: SparkSes
 def test_the_hashes_of_keys_are_those_that_buckets_go_by(lake: Lake, spark: SparkSession, new_name: Names) -> None:
     table = make(lake, spark, new_name(), keyed=True)
     files = [entry.file for entry in lake.client.list_files(table.table_id)]
-    sets = key_sets(table.meta, spark, table.folder, files)
+    sets = key_sets(table.meta, table.folder, files)
     assert sorted((one.bucket, len(one.hashes)) for one in sets) == sorted((file.bucket, file.rows) for file in files)
     assert all(hash_ % 2 == one.bucket for one in sets for hash_ in one.hashes)
 

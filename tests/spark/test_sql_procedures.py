@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
@@ -139,6 +140,16 @@ def test_an_export_goes_into_a_new_folder_outside_of_the_lake(
     assert [one.name for one in tmp_path.iterdir()] == ["full"]
     spark.sql(f"{call}, '{tmp_path / 'new'}', partitioned => false)")
     assert spark.read.parquet(str(tmp_path / "new")).collect() == [(1, "", b"\0")]
+
+
+def test_an_export_that_fails_leaves_no_file(lake: Lake, spark: SparkSession, new_name: Names, tmp_path: Path) -> None:
+    table = lake.create_table(new_name(), "id bigint")
+    for first in range(2):
+        table.insert(spark.range(first, first + 1).coalesce(1))
+    next(Path(table.folder).rglob("*.parquet")).unlink()
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        spark.sql(f"CALL {catalog_of(lake)}.system.export('{table.name}', '{tmp_path / 'out'}')")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

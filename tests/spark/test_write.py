@@ -17,7 +17,7 @@ from laketx import ConflictError, InputError, Lake, Table, connect
 from metaservice.client import MetaServiceError
 from protos.laketx.v1 import common_pb2
 from tests.spark.stored import by, file_rows, live, staged_folders, stored_rows
-from worker.base.schema import FIELD_ID
+from worker.base.spark_types import FIELD_ID
 from worker.base.table_view import TableView
 from worker.write.transaction import WriteOptions
 
@@ -308,7 +308,7 @@ def test_a_doomed_write_stops_its_job(lake: Lake, spark: SparkSession, new_name:
 
 def doomed(table: TableView, spark: SparkSession) -> Any:
     """An overwrite-like update whose job would take minutes; the service dooms it at once."""
-    from worker.write.staging import Stage, Staged  # noqa: PLC0415
+    from worker.write.stages import Stage, Staged  # noqa: PLC0415
     from worker.write.transaction import Write  # noqa: PLC0415
 
     def stage(stage: Stage) -> Staged:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from laketx import InputError, Lake, Table
 from tests.spark.stored import live, row_ids, staged_folders, stored_rows
-from worker.write import row_changes
+from worker.write import delete_sets
 
 Names = Callable[[], str]
 SCHEMA = "id bigint, amount bigint, day string"
@@ -143,7 +143,7 @@ def test_bad_changes_are_refused_before_a_job(lake: Lake, spark: SparkSession, n
 def test_a_large_delete_set_is_kept_in_a_file(
     lake: Lake, spark: SparkSession, new_name: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_changes, "INLINE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(delete_sets, "INLINE_BYTES_MAX", 1_000)
     table = lake.create_table(new_name(), "id bigint")
     table.insert(spark.range(60_000, numPartitions=2))
     table.delete("id % 7 = 3 or hash(id) % 3 = 0")

@@ -20,10 +20,10 @@ from metaservice.core.table.types import folded
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.footers import column_stats, list_parquet
-from worker.base.schema import ATOMIC, FIELD_ID, parse_type, type_text
+from worker.base.spark_types import ATOMIC, FIELD_ID, parse_type, type_text
 from worker.base.storage import storage
 from worker.base.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
-from worker.write.staging import first_duplicate
+from worker.write.staged_files import first_duplicate
 from worker.write.transaction import check_policy
 
 PLAIN = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)

@@ -28,7 +28,8 @@ from worker.base.session import counting, is_classic
 from worker.base.spark_jar import jar_setting
 from worker.base.table_view import TableView
 from worker.read import merge_on_read
-from worker.write.staging import WRITE_SETTINGS, Stage, Staged
+from worker.write.stages import Stage, Staged
+from worker.write.staging import WRITE_SETTINGS
 from worker.write.transaction import Write, WriteOptions
 
 Rows = list[tuple[Any, ...]]

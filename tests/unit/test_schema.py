@@ -168,6 +168,7 @@ def test_a_default_stays_with_its_column() -> None:
         "n": "1",
         "wage": "2",
     }
+    assert not Alteration(schema_changes=(Default("n", "1"),)).changes_schema
     assert "".join(column.default_sql for column in evolve(found, [Default("n", ""), Drop("wage")]).columns) == ""
 
 

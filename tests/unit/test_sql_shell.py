@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from metaservice.cli.failures import CommandError, Exit
 from worker.shell.command import failure_of, state_folder
 from worker.shell.command import given as given_statements
-from worker.shell.rows import csv_line, distinct
+from worker.shell.rows import distinct
 from worker.shell.statements import UnendedError, is_complete, split
+from worker.shell.texts import csv_line
 
 PIECES = [
     "SELECT",

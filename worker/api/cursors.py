@@ -12,13 +12,19 @@ Without a transaction, call `cursor.advance()` after processing the rows: after 
 from __future__ import annotations
 
 from datetime import timedelta
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING
 
 from protos.laketx.v1 import read_pb2, transaction_pb2
 from worker.base.errors import InputError
+from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
-from worker.read.changes import read_changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from worker.read import changes
+else:
+    changes = LazyModule("worker.read.changes")
 
 
 class Cursor:
@@ -52,7 +58,7 @@ class Cursor:
     def changes(self, *, mode: str = "latest", until: int | None = None) -> DataFrame:
         """The changes after the cursor's position, up to the newest version or `until`. The cursor does not move."""
         head = self.table.client.resolve_version(self.table.table_id, version=until).version
-        rows = read_changes(self.table, since=self.version, until=head, mode=mode)
+        rows = changes.read_changes(self.table, since=self.version, until=head, mode=mode)
         self._read_to = head
         return rows
 

@@ -1,18 +1,21 @@
 """Rows as users pass them: a Spark DataFrame, or a table that supports Arrow (pandas, polars, pyarrow).
 
-All become Spark's.
+They become Spark's in `spark_rows`, or Arrow's here.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
+from worker.write.arrow_rows import of_dicts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class ArrowStream(Protocol):
@@ -21,11 +24,8 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
-Rows: TypeAlias = DataFrame | ArrowStream
-
-
-def spark_rows(spark: SparkSession, rows: Rows) -> DataFrame:
-    return rows if isinstance(rows, DataFrame) else of_arrow(spark, arrow_table(rows))
+Rows: TypeAlias = "DataFrame | ArrowStream"
+AnyRows: TypeAlias = "DataFrame | ArrowStream | Sequence[Mapping[str, Any]]"
 
 
 def arrow_table(rows: Any) -> pa.Table:
@@ -44,24 +44,28 @@ def arrow_table(rows: Any) -> pa.Table:
         raise InputError("ROWS_INVALID", f"these rows don't fit into an Arrow table: {error}") from error
 
 
-def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    try:
-        rows = rows.cast(pa.schema([field.with_type(for_spark(field.type)) for field in rows.schema]))
-        if rows.num_rows == 0:  # Connect refuses an empty Arrow table
-            return spark.createDataFrame([], from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
-        return spark.createDataFrame(rows.combine_chunks())
-    except (PySparkException, pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError("TYPE_NOT_SUPPORTED", f"Spark can't take these rows: {error}") from error
+def is_spark(rows: Any) -> bool:
+    return type(rows).__module__.startswith("pyspark.")
 
 
-def for_spark(kind: pa.DataType) -> pa.DataType:
-    """Replaces types that Spark's reader of Arrow lacks with types that it has."""
-    if pa.types.is_dictionary(kind):
-        return for_spark(kind.value_type)
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_binary_view(kind):
-        return pa.binary()
-    if pa.types.is_timestamp(kind) and kind.unit != "us":
-        return pa.timestamp("us", kind.tz)
-    return kind
+def arrow_rows(rows: Any, meta: catalog_pb2.Table) -> pa.Table:
+    """Rows for a table, as Arrow; those of a list of dicts are typed by its columns."""
+    if is_spark(rows):
+        raise InputError("ROWS_INVALID", "this is a DataFrame of Spark: use insert")
+    if isinstance(rows, (list, tuple)) and all(isinstance(one, Mapping) for one in rows):
+        return of_dicts(rows, meta)
+    return arrow_table(rows)
+
+
+def arrow_stream(rows: Any, meta: catalog_pb2.Table) -> pa.Table | pa.RecordBatchReader:
+    """The same, but a stream stays one."""
+    return rows if isinstance(rows, pa.RecordBatchReader) else arrow_rows(rows, meta)
+
+
+def key_rows(keys: Any, meta: catalog_pb2.Table) -> pa.Table:
+    """Keys as rows; values alone are those of a key of one column."""
+    if isinstance(keys, (list, tuple, set, frozenset, range)) and not any(isinstance(one, Mapping) for one in keys):
+        if len(meta.primary_key) != 1:
+            raise InputError("ROWS_INVALID", f"the key of {meta.name} has several columns: give dicts")
+        return of_dicts([{meta.primary_key[0]: one} for one in keys], meta)
+    return arrow_rows(keys, meta)

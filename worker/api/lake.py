@@ -10,24 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from metaservice.client import KEY_SCOPE, KeyScope, MetaClient, NotFoundError
 from metaservice.embedded import looks_like_address, open_folder
 from protos.laketx.v1 import catalog_pb2
 from worker.api.multi_table import MultiTableTransaction
 from worker.api.table import Table
+from worker.base.arrow_shapes import wire_columns
 from worker.base.connection import Connection
-from worker.base.defaults import check_defaults
 from worker.base.errors import InputError
 from worker.base.external_paths import plain_path
-from worker.base.schema import schema_of, wire_columns
-from worker.compact.daemon import Daemon
-from worker.write.file_imports import check_files, find_files, plan_import, schema_of_files
+from worker.base.lazily import LazyModule
+from worker.base.plain_columns import plain_columns
 from worker.write.transaction import Commit, OnConflict, app_version_of, check_policy, run_writes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from worker.base import defaults, spark_types
+    from worker.compact import daemon
+    from worker.write import file_imports
+else:
+    defaults = LazyModule("worker.base.defaults")
+    spark_types = LazyModule("worker.base.spark_types")
+    daemon = LazyModule("worker.compact.daemon")
+    file_imports = LazyModule("worker.write.file_imports")
 
 SCHEME: Final = "laketx://"
 CLIENT_NAME: Final = "laketx-worker"
@@ -49,7 +60,7 @@ class Lake(Connection):
     def create_table(
         self,
         name: str,
-        schema: str | StructType,
+        schema: str | StructType | pa.Schema,
         *,
         primary_key: Sequence[str] = (),
         buckets: int | None = None,
@@ -62,8 +73,9 @@ class Lake(Connection):
     ) -> Table:
         """Creates a table. With a primary key an insert is an upsert. A missing namespace is created too.
 
-        The schema is a StructType or a text: "id bigint, amount double, day date". Key columns take no NULL. `buckets`
-        (default 8) is the number of files that the upserts of one partition are spread over; it never changes.
+        The schema is a text, "id bigint, amount double, day date", or a schema of Arrow or Spark. Key columns take no
+        NULL. `buckets` (default 8) is the number of files that the upserts of one partition are spread over; it never
+        changes.
 
         A primary key is unique in the table, and must then contain the partition columns. With `key_scope="partition"`
         it is unique only within a partition.
@@ -76,9 +88,9 @@ class Lake(Connection):
         wanted = dict(properties or {})
         if key_scope is not None:
             wanted[KEY_SCOPE] = key_scope
-        columns = wire_columns(schema if isinstance(schema, StructType) else schema_of(self.spark, schema), keys)
+        columns = self._columns(schema, keys)
         if defaulted := [one for one in columns if one.default_sql]:
-            check_defaults(self.spark, defaulted)
+            defaults.check_defaults(self.spark, defaulted)
         table = catalog_pb2.Table(
             name=name,
             columns=columns,
@@ -94,6 +106,16 @@ class Lake(Connection):
         if dot:
             self.client.create_namespace(namespace, if_not_exists=True)
         return Table(self, self.client.create_table(table, if_not_exists=if_not_exists))
+
+    def _columns(self, schema: str | StructType | pa.Schema, keys: list[str]) -> list[catalog_pb2.Column]:
+        """Spark reads what only Spark knows."""
+        if isinstance(schema, pa.Schema):
+            return wire_columns(schema, keys)
+        found = plain_columns(schema, keys) if isinstance(schema, str) else None
+        if found is not None:
+            return found
+        read = spark_types.schema_of(self.spark, schema) if isinstance(schema, str) else schema
+        return spark_types.wire_columns(read, keys)
 
     def table(self, name: str) -> Table:
         """The table of that name, in its current state."""
@@ -150,16 +172,16 @@ def import_files(
     lake: Lake, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
 ) -> Commit:
     """See `Lake.import_parquet`."""
-    found = find_files(lake.client, plain_path(str(path)))
+    found = file_imports.find_files(lake.client, plain_path(str(path)))
     try:
         table = lake.table(name)
     except NotFoundError:
         places = list(found[0].folders)
-        table = lake.create_table(name, schema_of_files(found), partition_by=places, if_not_exists=True)
-    check_files(table.meta, found)
+        table = lake.create_table(name, file_imports.schema_of_files(found), partition_by=places, if_not_exists=True)
+    file_imports.check_files(table.meta, found)
     [done] = run_writes(
         lake,
-        lambda: [plan_import(table.refresh().view, found)],
+        lambda: [file_imports.plan_import(table.refresh().view, found)],
         policy=check_policy(on_conflict, table.meta, is_insert=True),
         message=message or f"import of {path}"[:200],
     )
@@ -192,9 +214,9 @@ def connect(
     """
     lake = _connect(where, spark, user, warehouse)
     if maintenance:
-        daemon = Daemon(lake)
-        lake.at_close(daemon.stop)
-        daemon.start()
+        jobs = daemon.Daemon(lake)
+        lake.at_close(jobs.stop)
+        jobs.start()
     return lake
 
 

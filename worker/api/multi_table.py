@@ -6,21 +6,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any, Self
 
 from metaservice.client import CommitOutcomeUnknownError
-from protos.laketx.v1 import common_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.api.cursors import Cursor
 from worker.api.sql_statements import SqlStatements
 from worker.api.table import Table
 from worker.api.verbs import Verbs
 from worker.base.connection import Connection
 from worker.base.errors import InputError
+from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
-from worker.write.row_changes import condition_read
 from worker.write.transaction import Commit, Write, WriteOptions, run_writes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from worker.write import row_changes
+else:
+    row_changes = LazyModule("worker.write.row_changes")
 
 
 class MultiTableTransaction:
@@ -158,7 +163,7 @@ class TableInTransaction(Verbs[None]):
         itself. Under `maxcompute` reads don't count.
         """
         if self._table.meta.profile != "maxcompute":
-            condition = condition_read(self._table.view, where)
+            condition = row_changes.condition_read(self._table.view, where)
             condition.changes_all = False
             self.reads.append(condition)
         return self._table.read(version=self.version, where=where)
@@ -180,6 +185,14 @@ class TableInTransaction(Verbs[None]):
     @property
     def _spark(self) -> SparkSession:
         return self._txn.lake.spark
+
+    @property
+    def _uses_spark(self) -> bool:
+        return self._txn.lake.uses_spark
+
+    @property
+    def _meta(self) -> catalog_pb2.Table:
+        return self._table.meta
 
     def _do(
         self,

@@ -6,19 +6,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any
 
 from metaservice.client import uuid7
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from worker.base.connection import Connection
 from worker.base.errors import InputError
-from worker.base.session import is_classic, local_property, require_jar
+from worker.base.lazily import LazyModule
 from worker.base.storage import remove_folder
 from worker.base.table_view import TableView
-from worker.write.staging import Stage, Staged
+from worker.write.stages import Stage, Staged
 from worker.write.transaction import Write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from worker.base import session
+else:
+    session = LazyModule("worker.base.session")
 
 PROPERTY = "laketx.transaction"
 
@@ -32,18 +37,18 @@ class SqlStatements:
         self._written: list[str] = []  # tables, once it has ended
 
     def run(self, statement: str, args: dict[str, Any] | list[Any] | None) -> DataFrame:
-        with local_property(self._lake.spark, PROPERTY, self.open()):
+        with session.local_property(self._lake.spark, PROPERTY, self.open()):
             return self._lake.spark.sql(statement, args)
 
     def open(self) -> str:
         """The transaction's id."""
         if self.txn_id is None:
-            if not is_classic(self._lake.spark):
+            if not session.is_classic(self._lake.spark):
                 raise InputError(
                     "NOT_OVER_CONNECT",
                     "txn.sql needs a classic Spark session: with Spark Connect write through txn.table(…)",
                 )
-            require_jar(self._lake.spark)
+            session.require_jar(self._lake.spark)
             txn_id = uuid7()
             self._jvm().open(txn_id, self._lake.warehouse)
             self.txn_id = txn_id

@@ -7,27 +7,39 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from typing import TYPE_CHECKING, Any
 
 from metaservice.client import add_column, default_column, drop_column, rename_column, widen_column
 from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from worker.api.arrow_reads import ArrowReads
 from worker.api.cursors import Cursor, cursor_of
 from worker.api.verbs import Verbs
+from worker.api.writer import FLUSH_MS, FLUSH_ROWS, ROWS_MAX, Row, TableWriter, latest_rows
 from worker.base.connection import Connection
-from worker.base.defaults import check_defaults
 from worker.base.errors import InputError, word
-from worker.base.field_paths import fields_of
-from worker.base.schema import check_name, create_statement, path_of, type_text, with_comments
+from worker.base.lazily import LazyModule
+from worker.base.schema import check_name, create_statement, path_of
 from worker.base.table_view import TableView
 from worker.base.values import moment_of
-from worker.compact.by_hand import compact
-from worker.read import changes, scan
-from worker.write.export import export
 from worker.write.transaction import Commit, Write, WriteOptions, check_policy, run_writes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+    from worker.base import defaults, field_paths, spark_types
+    from worker.compact import by_hand
+    from worker.read import changes, scan
+    from worker.write import export
+else:
+    defaults = LazyModule("worker.base.defaults")
+    field_paths = LazyModule("worker.base.field_paths")
+    spark_types = LazyModule("worker.base.spark_types")
+    by_hand = LazyModule("worker.compact.by_hand")
+    changes = LazyModule("worker.read.changes")
+    scan = LazyModule("worker.read.scan")
+    export = LazyModule("worker.write.export")
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,7 @@ class HistoryEntry:
     is_logical: bool
 
 
-class Table(Verbs[Commit]):
+class Table(ArrowReads, Verbs[Commit]):
     """A table, made by `lake.table` and `lake.create_table`.
 
     Reads are lazy DataFrames of one version. Every write is a transaction, done when the method returns, and answers
@@ -56,6 +68,8 @@ class Table(Verbs[Commit]):
 
     read, snapshot, changes, resolve, history, export            reads
     insert, overwrite, update, delete, merge                     rows
+    to_arrow, to_pandas, to_polars, to_duckdb, scanner, count    reads without Spark
+    append, upsert, writer                                       rows without Spark
     truncate, restore                                            whole partitions, or all
     add_columns, rename_column, drop_column, widen_column        columns
     set_properties, refresh                                      settings; what others changed meanwhile
@@ -98,7 +112,7 @@ class Table(Verbs[Commit]):
     @property
     def schema(self) -> StructType:
         """Its columns with their comments, as of the last refresh."""
-        return with_comments(self.meta)
+        return spark_types.with_comments(self.meta)
 
     def describe(self) -> DataFrame:
         """Its columns as rows: name, type, nullable, comment. The last row is the table's own comment."""
@@ -195,7 +209,7 @@ class Table(Verbs[Commit]):
         contain all columns. The path must be empty or not exist. `overwrite` replaces existing Parquet files, once the
         new ones are complete.
         """
-        return export(
+        return export.export(
             self.view,
             str(path),
             version=version,
@@ -228,7 +242,7 @@ class Table(Verbs[Commit]):
 
         A path adds a field to a struct. Quote a column with backticks if its name contains a dot.
         """
-        fields = fields_of(self.lake.spark, columns)
+        fields = field_paths.fields_of(self.lake.spark, columns)
         for path, field in fields:
             if path == quoted_if_odd(field.name):
                 check_name(field.name)
@@ -239,7 +253,9 @@ class Table(Verbs[Commit]):
                     "only create_table makes NOT NULL columns",
                 )
         added = [
-            add_column(path, type_text(field.dataType), comment=str((field.metadata or {}).get("comment", "")))
+            add_column(
+                path, spark_types.type_text(field.dataType), comment=str((field.metadata or {}).get("comment", ""))
+            )
             for path, field in fields
         ]
         return self._alter(message, *added)
@@ -262,7 +278,7 @@ class Table(Verbs[Commit]):
         if default is not None:
             types = {one.name.lower(): one.type for one in self.meta.columns}
             wanted = catalog_pb2.Column(name=name, type=types.get(name.lower(), "string"), default_sql=default)
-            check_defaults(self.lake.spark, [wanted])
+            defaults.check_defaults(self.lake.spark, [wanted])
         return self._alter(message, default_column(name, default or ""))
 
     def drop_column(self, name: str, *, message: str = "") -> Table:
@@ -271,7 +287,7 @@ class Table(Verbs[Commit]):
 
     def widen_column(self, name: str, new_type: str | DataType, *, message: str = "") -> Table:
         """Widens a column to a type that holds every old value: "bigint" for an int."""
-        wanted = new_type if isinstance(new_type, str) else type_text(new_type)
+        wanted = new_type if isinstance(new_type, str) else spark_types.type_text(new_type)
         return self._alter(message, widen_column(path_of(self.meta, name), wanted))
 
     def set_properties(self, **values: str) -> Table:
@@ -300,13 +316,63 @@ class Table(Verbs[Commit]):
         "minor" merges small files, "major" rewrites files with hidden rows or deltas, "cluster" orders rows by columns,
         in sequence (`sort_by`) or equally (`zorder_by`).
         """
-        return compact(self.refresh().view, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message)
+        return by_hand.compact(
+            self.refresh().view, operation, partition, sort_by=sort_by, zorder_by=zorder_by, message=message
+        )
 
     # ------------------------------------------------------------------------------------------------------- writes
+
+    def writer(
+        self,
+        *,
+        flush_rows: int = FLUSH_ROWS,
+        flush_ms: float = FLUSH_MS,
+        rows_max: int = ROWS_MAX,
+        app_id: str | None = None,
+        message: str = "",
+    ) -> TableWriter:
+        """Takes single rows from many threads, and commits them in groups, without Spark.
+
+        A group commits when it has `flush_rows` rows, or when its first row is `flush_ms` old; of a key that comes
+        twice in it the last row counts. `rows_max` rows may wait. With `app_id` rows have a `sequence` number that
+        grows, and each is written once, however often the program starts again. See docs/arrow.md.
+        """
+
+        def send(rows: Sequence[Row], sequence: int | None) -> Commit:
+            write = self.upsert if self.meta.primary_key else self.append
+            return write(
+                list(latest_rows(rows, self.meta)),
+                on_conflict="resubmit",
+                message=message,
+                app_id=app_id,
+                app_version=sequence,
+            )
+
+        return TableWriter(
+            send,
+            flush_rows=flush_rows,
+            flush_ms=flush_ms,
+            rows_max=rows_max,
+            resume_after=None if app_id is None else self.app_version(app_id),
+            is_numbered=app_id is not None,
+        )
+
+    def app_version(self, app_id: str) -> int | None:
+        """The highest version that the application has written to the table; None: it has written none."""
+        found = self.lake.client.resolve_version(self.table_id, app_id=app_id)
+        return found.app_version if found.HasField("app_version") else None
 
     @property
     def _spark(self) -> SparkSession:
         return self.lake.spark
+
+    @property
+    def _uses_spark(self) -> bool:
+        return self.lake.uses_spark
+
+    @property
+    def _meta(self) -> catalog_pb2.Table:
+        return self.meta
 
     def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Commit:
         def planned() -> list[Write]:

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pyspark.sql import Column, SparkSession
-
-from worker.api.given_rows import Rows, spark_rows
+from protos.laketx.v1 import catalog_pb2
+from worker.api.given_rows import AnyRows, Rows, arrow_rows, arrow_stream, is_spark, key_rows
 from worker.base.errors import InputError
+from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
-from worker.read.scan import version_of
-from worker.write.blind_writes import (
-    OrderBy,
-    Partitions,
-    plan_insert,
-    plan_overwrite,
-    plan_restore,
-    plan_truncate,
-    with_missing_columns,
-)
-from worker.write.merges import Merge, plan_merge
-from worker.write.row_changes import Settings, plan_delete, plan_update
+from worker.read.arrow_conditions import is_plain
+from worker.write.scopes import Partitions
 from worker.write.transaction import OnConflict, Write, WriteOptions, app_version_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from worker.api import spark_rows
+    from worker.read import scan
+    from worker.write import arrow_writes, blind_writes, merges, row_changes
+    from worker.write.blind_writes import OrderBy
+    from worker.write.merges import Merge
+    from worker.write.row_changes import Settings
+else:
+    spark_rows = LazyModule("worker.api.spark_rows")
+    scan = LazyModule("worker.read.scan")
+    arrow_writes = LazyModule("worker.write.arrow_writes")
+    blind_writes = LazyModule("worker.write.blind_writes")
+    merges = LazyModule("worker.write.merges")
+    row_changes = LazyModule("worker.write.row_changes")
 
 Answer = TypeVar("Answer")
 
@@ -43,6 +50,16 @@ class Verbs(ABC, Generic[Answer]):
     @abstractmethod
     def _spark(self) -> SparkSession:
         """The session in which rows from elsewhere become DataFrames."""
+
+    @property
+    @abstractmethod
+    def _uses_spark(self) -> bool:
+        """Whether a Spark session runs anyway."""
+
+    @property
+    @abstractmethod
+    def _meta(self) -> catalog_pb2.Table:
+        """The table as it was seen last."""
 
     @abstractmethod
     def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Answer:
@@ -67,18 +84,52 @@ class Verbs(ABC, Generic[Answer]):
         """
 
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        df = spark_rows(self._spark, rows)
+        df = spark_rows.of_rows(self._spark, rows)
 
         def plan(table: TableView) -> Write:
             if merge_schema:
-                table = with_missing_columns(table, df)
-            return plan_insert(table, df, order_by)
+                table = blind_writes.with_missing_columns(table, df)
+            return blind_writes.plan_insert(table, df, order_by)
 
         return self._do(plan, options, is_insert=True)
 
+    def append(
+        self,
+        rows: AnyRows,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Appends rows without Spark: of pandas, polars or Arrow, a list of dicts, or a stream of record batches.
+
+        Columns are matched by name. A value that would change in its column's type is refused. A stream is read once,
+        some 256 MB at a time.
+        """
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(
+            lambda table: arrow_writes.plan_append(table, arrow_stream(rows, table.meta)), options, is_insert=True
+        )
+
+    def upsert(
+        self,
+        rows: AnyRows,
+        *,
+        on_conflict: OnConflict | None = None,
+        message: str = "",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> Answer:
+        """Inserts rows into a primary-key table without Spark, in the place of those with their keys; see `append`."""
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        return self._do(
+            lambda table: arrow_writes.plan_upsert(table, arrow_rows(rows, table.meta)), options, is_insert=True
+        )
+
     def overwrite(
         self,
-        rows: Rows,
+        rows: AnyRows,
         *,
         partition: Partitions = "all",
         order_by: OrderBy | None = None,
@@ -90,11 +141,16 @@ class Verbs(ABC, Generic[Answer]):
         """Replaces **every row of the table**, also of a partitioned one, unless `partition` limits it.
 
         `partition={"day": "2026-11-01"}`, or a list of such, replaces the named partitions; with a single one the rows
-        can omit its columns. `partition="dynamic"` replaces the partitions of the given rows.
+        can omit its columns. `partition="dynamic"` replaces the partitions of the given rows. Rows that are no
+        DataFrame of Spark are written without Spark, unless `order_by` is given; see `append`.
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        df = spark_rows(self._spark, rows)
-        return self._do(lambda table: plan_overwrite(table, df, partition, order_by), options)
+        if not is_spark(rows) and order_by is None:
+            return self._do(
+                lambda table: arrow_writes.plan_overwrite(table, arrow_stream(rows, table.meta), partition), options
+            )
+        df = spark_rows.of_rows(self._spark, rows)
+        return self._do(lambda table: blind_writes.plan_overwrite(table, df, partition, order_by), options)
 
     def truncate(
         self,
@@ -107,7 +163,7 @@ class Verbs(ABC, Generic[Answer]):
     ) -> Answer:
         """Removes every row, or the rows of the named partitions."""
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        return self._do(lambda table: plan_truncate(table, partition), options)
+        return self._do(lambda table: blind_writes.plan_truncate(table, partition), options)
 
     def restore(
         self,
@@ -126,7 +182,10 @@ class Verbs(ABC, Generic[Answer]):
             raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(
-            lambda table: plan_restore(table, version_of(table, version, timestamp, commits_ago), partition), options
+            lambda table: blind_writes.plan_restore(
+                table, scan.version_of(table, version, timestamp, commits_ago), partition
+            ),
+            options,
         )
 
     def update(
@@ -145,28 +204,41 @@ class Verbs(ABC, Generic[Answer]):
         date. Key columns can't be set.
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        return self._do(lambda table: plan_update(table, set, where), options)
+        return self._do(lambda table: row_changes.plan_update(table, set, where), options)
 
     def delete(
         self,
-        where: str | Column,
+        where: str | Column | None = None,
         *,
+        keys: AnyRows | Sequence[Any] | None = None,
         on_conflict: OnConflict | None = None,
         message: str = "",
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Deletes the rows for which the condition is true."""
+        """Deletes the rows for which the condition is true, or those with the keys.
+
+        `keys` is a list of values or of dicts, or a table with the key columns; it needs no Spark. Nor does a plain
+        condition (docs/arrow.md) where no Spark session runs.
+        """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        return self._do(lambda table: plan_delete(table, where), options)
+        if keys is not None and where is None:
+            return self._do(lambda table: arrow_writes.plan_delete_keys(table, key_rows(keys, table.meta)), options)
+        if where is None or keys is not None:
+            raise InputError(
+                "CONDITION_INVALID", "a delete takes a condition, delete('id = 7'), or keys, delete(keys=[7])"
+            )
+        if isinstance(where, str) and not self._uses_spark and is_plain(where, self._meta):
+            return self._do(lambda table: arrow_writes.plan_delete(table, where), options)
+        return self._do(lambda table: row_changes.plan_delete(table, where), options)
 
     def merge(self, source: Rows, on: str | list[str]) -> MergeBuilder[Answer]:
         """Begins a MERGE. `on` is one or more columns of both sides, or a condition on `target` and `source`."""
 
         def run(merge: Merge, options: WriteOptions) -> Answer:
-            return self._do(lambda table: plan_merge(table, merge), options)
+            return self._do(lambda table: merges.plan_merge(table, merge), options)
 
-        return MergeBuilder(Merge(spark_rows(self._spark, source), on), run)
+        return MergeBuilder(merges.Merge(spark_rows.of_rows(self._spark, source), on), run)
 
 
 class MergeBuilder(Generic[Answer]):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import types as t
 
+from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type, type_text
 from protos.laketx.v1 import catalog_pb2
-from worker.base.schema import FIELD_ID, OP, ROW_ID, WORDS, columns_schema
+from worker.base.errors import InputError
+from worker.base.schema import OP, ROW_ID, check_name, path_below
 
 ARROW_ID: Final = b"PARQUET:field_id"  # where pyarrow keeps a Parquet field id
 ARROW: Final[Mapping[str, pa.DataType]] = {
@@ -27,10 +29,21 @@ ARROW: Final[Mapping[str, pa.DataType]] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 
+DIGITS_MAX: Final = 38
+WORDS: Final[Sequence[tuple[Callable[[pa.DataType], bool], str]]] = (
+    *((partial(pa.DataType.equals, kind), word) for word, kind in ARROW.items() if "timestamp" not in word),
+    (pa.types.is_large_string, "string"),
+    (pa.types.is_string_view, "string"),
+    (pa.types.is_large_binary, "binary"),
+    (pa.types.is_binary_view, "binary"),
+    (pa.types.is_fixed_size_binary, "binary"),
+    (pa.types.is_date64, "date"),
+)
+
 
 def arrow_schema(meta: catalog_pb2.Table, *, with_op: bool = False, with_row_id: bool = False) -> pa.Schema:
     """The Arrow schema of the table's files: ids on columns and fields, everything nullable."""
-    fields = [_field(one) for one in columns_schema(list(meta.columns), nullable=True).fields]
+    fields = [column_field(one) for one in meta.columns]
     if with_op:
         fields.append(pa.field(OP, pa.int8()))
     if with_row_id:
@@ -38,24 +51,63 @@ def arrow_schema(meta: catalog_pb2.Table, *, with_op: bool = False, with_row_id:
     return pa.schema(fields)
 
 
-def _field(field: t.StructField) -> pa.Field:
-    field_id = (field.metadata or {}).get(FIELD_ID)
-    metadata = None if field_id is None else {ARROW_ID: str(field_id).encode()}
-    return pa.field(field.name, _arrow_type(field.dataType), True, metadata)
+def column_field(column: catalog_pb2.Column) -> pa.Field:
+    """A column as its files have it: with its id, nullable."""
+    nested = {one.path: one.field_id for one in column.nested}
+    return _field(column.name, _arrow_type(read_type(column.type), "", nested), column.column_id)
 
 
-def _arrow_type(kind: t.DataType) -> pa.DataType:
+def _field(name: str, kind: pa.DataType, field_id: int | None) -> pa.Field:
+    return pa.field(name, kind, True, None if field_id is None else {ARROW_ID: str(field_id).encode()})
+
+
+def _arrow_type(kind: Type, path: str, nested: Mapping[str, int]) -> pa.DataType:
+    def below(name: str, child: Type) -> pa.DataType:
+        return _arrow_type(child, path_below(path, name), nested)
+
     match kind:
-        case t.DecimalType():
-            return pa.decimal128(kind.precision, kind.scale)
-        case t.ArrayType():
-            return pa.list_(pa.field("element", _arrow_type(kind.elementType)))
-        case t.MapType():
-            return pa.map_(_arrow_type(kind.keyType), _arrow_type(kind.valueType))
-        case t.StructType():
-            return pa.struct([_field(one) for one in kind.fields])
-        case _:
-            return ARROW[WORDS[type(kind)]]
+        case Atomic(name):
+            return ARROW[name]
+        case Decimal(precision, scale):
+            return pa.decimal128(precision, scale)
+        case Array(element):
+            return pa.list_(pa.field("element", below("element", element)))
+        case Map(key, value):
+            return pa.map_(below("key", key), below("value", value))
+        case Struct(fields):
+            return pa.struct(
+                [_field(one.name, below(one.name, one.kind), nested.get(path_below(path, one.name))) for one in fields]
+            )
+
+
+def wire_columns(schema: pa.Schema, keys: Collection[str]) -> list[catalog_pb2.Column]:
+    """The columns of a new table; key columns are NOT NULL whatever the schema says."""
+    lower = {name.lower() for name in keys}
+    found = []
+    for one in schema:
+        check_name(one.name)
+        nullable = one.nullable and one.name.lower() not in lower
+        found.append(catalog_pb2.Column(name=one.name, type=type_text(_type_of(one.type)), nullable=nullable))
+    return found
+
+
+def _type_of(kind: pa.DataType) -> Type:
+    if pa.types.is_dictionary(kind):
+        return _type_of(kind.value_type)
+    if pa.types.is_decimal(kind) and kind.precision <= DIGITS_MAX:
+        return Decimal(kind.precision, kind.scale)
+    if pa.types.is_map(kind):
+        return Map(_type_of(kind.key_type), _type_of(kind.item_type))
+    if pa.types.is_struct(kind):
+        return Struct(tuple(Field(one.name, _type_of(one.type), one.nullable) for one in kind))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return Array(_type_of(kind.value_type))
+    if pa.types.is_timestamp(kind):
+        return Atomic("timestamp_ntz" if kind.tz is None else "timestamp")
+    for fits, word in WORDS:
+        if fits(kind):
+            return Atomic(word)
+    raise InputError("TYPE_NOT_SUPPORTED", f"{kind} can't be a column's type: cast it to one that tables have")
 
 
 def field_id(field: pa.Field) -> int | None:
@@ -82,18 +134,18 @@ def in_shape(rows: pa.Table, wanted: pa.Schema, names: Mapping[int, str] | None 
 def _column(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     if not pa.types.is_nested(wanted):
         return column if column.type == wanted else column.cast(wanted)
-    return pa.chunked_array([_nested(chunk, wanted) for chunk in column.chunks], wanted)
+    return pa.chunked_array([nested(chunk, wanted) for chunk in column.chunks], wanted)
 
 
-def _nested(array: Any, wanted: pa.DataType) -> Any:
+def nested(array: Any, wanted: pa.DataType) -> Any:
     """A dropped field is left out, and a new one is NULL; a type without ids is matched by name."""
     if pa.types.is_struct(wanted):
         return _struct(array, wanted)
     if pa.types.is_map(wanted):
-        keys, items = _nested(array.keys, wanted.key_type), _nested(array.items, wanted.item_type)
+        keys, items = nested(array.keys, wanted.key_type), nested(array.items, wanted.item_type)
         return pa.MapArray.from_arrays(_offsets(array), keys, items, wanted)
     if pa.types.is_list(wanted):
-        return pa.ListArray.from_arrays(_offsets(array), _nested(array.values, wanted.value_type), wanted)
+        return pa.ListArray.from_arrays(_offsets(array), nested(array.values, wanted.value_type), wanted)
     return array if array.type == wanted else array.cast(wanted)
 
 
@@ -111,12 +163,12 @@ def _offsets(array: Any) -> Any:
 def _struct(array: Any, wanted: pa.StructType) -> Any:
     have = [array.type.field(at) for at in range(array.type.num_fields)]
     by_id = {field_id(one): at for at, one in enumerate(have) if field_id(one) is not None}
-    by_name = {one.name: at for at, one in enumerate(have)}
+    by_name = {one.name.lower(): at for at, one in enumerate(have)}
     children = []
     for at in range(wanted.num_fields):
         field = wanted.field(at)
-        found = by_id.get(field_id(field)) if by_id else by_name.get(field.name)
+        found = by_id.get(field_id(field)) if by_id else by_name.get(field.name.lower())
         nulls = pa.nulls(len(array), field.type)
-        children.append(nulls if found is None else _nested(array.field(found), field.type))
+        children.append(nulls if found is None else nested(array.field(found), field.type))
     fields = [wanted.field(at) for at in range(wanted.num_fields)]
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Self
 
 from metaservice.client import MetaClient
+from worker.base.lazily import LazyModule
 from worker.base.pins import ReaderPins
-from worker.base.session import active_or_new, add_catalog, python_hint
 from worker.base.spark_jar import CATALOG, address_settings, catalog_settings, find_jar, jar_setting
 from worker.base.warehouse import mark_where_proven
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from worker.base import session
+else:
+    session = LazyModule("worker.base.session")
 
 
 class Connection:
@@ -48,14 +54,19 @@ class Connection:
         return f"{type(self).__name__}({self.warehouse!r})"
 
     @property
+    def uses_spark(self) -> bool:
+        """Whether there is a Spark session already, of this lake or of the program."""
+        return self._spark is not None or (sys.modules.get("pyspark") is not None and session.has_active())
+
+    @property
     def spark(self) -> SparkSession:
         """The given session, the active one, or a new one that is created when it is first needed."""
         with self._lock:
             if self._spark is None:
-                self._spark = active_or_new({**jar_setting(), **self._catalog(CATALOG)} if find_jar() else {})
+                self._spark = session.active_or_new({**jar_setting(), **self._catalog(CATALOG)} if find_jar() else {})
             if not self._is_looked_at:
                 self._is_looked_at = True
-                if hint := python_hint(self._spark):
+                if hint := session.python_hint(self._spark):
                     warnings.warn(hint, stacklevel=2)
             return self._spark
 
@@ -65,7 +76,7 @@ class Connection:
         A session that `connect` started knows them as `lake`. Another one must have been started with the jar that
         `laketx spark-jar` tells of.
         """
-        add_catalog(self.spark, name, self._catalog(name))
+        session.add_catalog(self.spark, name, self._catalog(name))
         return name
 
     def _catalog(self, name: str) -> dict[str, str]:

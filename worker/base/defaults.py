@@ -28,7 +28,8 @@ def check_defaults(spark: SparkSession, columns: Iterable[catalog_pb2.Column]) -
     """Refuses defaults that are no values of their columns."""
     for column in columns:
         try:
-            spark.range(1).select().selectExpr(f"{default_of(column)} as value").collect()
+            row = spark.range(1).toDF("_laketx_row")  # a name that no column has; a sum or the like fails beside it
+            row.selectExpr("_laketx_row", f"{default_of(column)} as value").collect()
         except PySparkException as error:
             said = f"{column.name} can't have the default {column.default_sql}: {error.getMessage()}"
             raise InputError("DEFAULT_INVALID", said) from error

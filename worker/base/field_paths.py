@@ -16,7 +16,8 @@ from pyspark.sql import types as t
 from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.base.schema import parse_type, path_below, quoted, schema_of
+from worker.base.schema import path_below, quoted
+from worker.base.spark_types import parse_type, schema_of
 
 _STEP: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
 _NESTED: Final = re.compile(r"\s*((?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+)(\s.*)", re.DOTALL)

@@ -1,7 +1,8 @@
 """Pins of a lake's reads, renewed in the background, so that no purge deletes the files of their versions.
 
 A DataFrame is lazy, and its last use can't be observed. So the versions that it reads stay pinned until the lake
-closes. The pins of a dead process are not renewed, and expire.
+closes. What reads with Arrow has a pin of its own, which ends with it. The pins of a dead process are not renewed, and
+expire.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from metaservice.client import ErrorKind, LakeTXError, MetaClient, MetaServiceError, uuid7
@@ -28,14 +30,25 @@ _log = logging.getLogger("laketx.worker")
 class _Pin:
     versions: frozenset[tuple[str, int]]
     lease_ms: int
+    is_shared: bool = True
+
+
+class PinnedVersion:
+    """A version that is kept readable as long as this object is used, or until `release`."""
+
+    def __init__(self, version: int, release: Callable[[], None]) -> None:
+        self.version = version
+        self.release = weakref.finalize(self, release)
+        self.release.atexit = False  # the lake's end, or the lease's, ends it
 
 
 class ReaderPins:
-    """The pins of one client, at most PINS_MAX; a new pin beyond that ends the oldest."""
+    """The pins of one client, of the shared ones at most PINS_MAX; a new one beyond that ends the oldest."""
 
     def __init__(self, client: MetaClient) -> None:
         self._client = client
         self._pins: OrderedDict[str, _Pin] = OrderedDict()
+        self._released: deque[str] = deque()  # an object's end may come in any thread at any time: it calls nothing
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -47,11 +60,43 @@ class ReaderPins:
     def hold(self, table_id: str, versions: Iterable[int]) -> None:
         """Pins the versions that are not pinned yet."""
         with self._lock:
-            known = {version for pin in self._pins.values() for name, version in pin.versions if name == table_id}
+            known = {
+                version
+                for pin in self._pins.values()
+                if pin.is_shared
+                for name, version in pin.versions
+                if name == table_id
+            }
         missing = sorted(set(versions) - known)
         for at in range(0, len(missing), VERSIONS_PER_PIN):
             chunk = missing[at : at + VERSIONS_PER_PIN]
             self._pin([read_pb2.TableVersion(table_id=table_id, version=version) for version in chunk])
+
+    def own(self, table_id: str, version: int | None = None) -> PinnedVersion:
+        """A pin of a version, or of the newest, that nobody shares."""
+        return self._own([read_pb2.TableVersion(table_id=table_id, version=version)])
+
+    def own_all(self, table_id: str, versions: Sequence[int]) -> list[PinnedVersion]:
+        """Pins that nobody shares; each has the last one of its versions."""
+        wanted = [read_pb2.TableVersion(table_id=table_id, version=version) for version in versions]
+        return [self._own(wanted[at : at + VERSIONS_PER_PIN]) for at in range(0, len(wanted), VERSIONS_PER_PIN)]
+
+    def _own(self, wanted: list[read_pb2.TableVersion]) -> PinnedVersion:
+        self._end_released()
+        pin = self._client.pin(wanted, pin_id=uuid7())
+        versions = [(one.table_id, one.version) for one in pin.tables]
+        with self._lock:
+            self._pins[pin.pin_id] = _Pin(frozenset(versions), pin.lease_ms, is_shared=False)
+            self._begin_renewals()
+        return PinnedVersion(versions[-1][1], partial(self._released.append, pin.pin_id))
+
+    def _end_released(self) -> None:
+        while self._released:
+            pin_id = self._released.popleft()
+            with self._lock:
+                known = self._pins.pop(pin_id, None)
+            if known is not None:
+                self._unpin(pin_id)
 
     def close(self) -> None:
         """Ends all pins."""
@@ -65,19 +110,25 @@ class ReaderPins:
         pin = self._client.pin(wanted, pin_id=uuid7())
         versions = [(one.table_id, one.version) for one in pin.tables]
         with self._lock:
-            same = [one for one in self._pins.values() if one.versions == frozenset(versions)]
+            shared = {pin_id: one for pin_id, one in self._pins.items() if one.is_shared}
+            same = [one for one in shared.values() if one.versions == frozenset(versions)]
             if not same:
                 self._pins[pin.pin_id] = _Pin(frozenset(versions), pin.lease_ms)
-            oldest = self._pins.popitem(last=False)[0] if len(self._pins) > PINS_MAX else None
-            if self._thread is None and not self._stop.is_set():
-                self._thread = threading.Thread(target=_renew_until_stopped, args=[weakref.ref(self), self._stop])
-                self._thread.daemon = True
-                self._thread.name = "laketx-pins"
-                self._thread.start()
+            oldest = next(iter(shared)) if not same and len(shared) >= PINS_MAX else None
+            if oldest is not None:
+                del self._pins[oldest]
+            self._begin_renewals()
         for pin_id in (pin.pin_id if same else None, oldest):
             if pin_id is not None:
                 self._unpin(pin_id)
         return [version for _, version in versions]
+
+    def _begin_renewals(self) -> None:
+        if self._thread is None and not self._stop.is_set():
+            self._thread = threading.Thread(target=_renew_until_stopped, args=[weakref.ref(self), self._stop])
+            self._thread.daemon = True
+            self._thread.name = "laketx-pins"
+            self._thread.start()
 
     def _unpin(self, pin_id: str) -> None:
         try:
@@ -87,6 +138,7 @@ class ReaderPins:
 
     def renew_all(self) -> float:
         """Renews all pins; returns the seconds until the next renewal."""
+        self._end_released()
         with self._lock:
             held = list(self._pins.items())
         for pin_id, pin in held:

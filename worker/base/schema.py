@@ -1,29 +1,14 @@
-"""Columns of a table as Spark's types and back; column ids as Parquet field ids.
-
-The wire has Spark's type names in canonical form: `bigint`, `decimal(10,2)`, `array<struct<k:string not null>>`.
-"""
+"""What a table's columns and files are called: reserved names, paths of fields, the statement that creates a table."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from datetime import date
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as sf
-from pyspark.sql import types as t
-
-from metaservice import column_types
-from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type
 from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.base.session import is_classic
 
-FIELD_ID: Final = "parquet.field.id"  # where Spark looks for it in a field's metadata
-CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"  # where Spark keeps a field's default
 OP: Final = "_op"  # in delta files: UPSERT or TOMBSTONE
 UPSERT, TOMBSTONE = 0, 1
 ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
@@ -35,141 +20,12 @@ COMMIT_VERSION: Final = "_commit_version"
 COMMIT_TIME: Final = "_commit_time"
 RESERVED: Final = frozenset({OP, ROW_ID, FILE, PART, ROW_INDEX, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME})
 RESERVED_PREFIX: Final = "_laketx_"  # of columns that reads and increments add and drop
-ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
-    "boolean": t.BooleanType,
-    "tinyint": t.ByteType,
-    "smallint": t.ShortType,
-    "int": t.IntegerType,
-    "bigint": t.LongType,
-    "float": t.FloatType,
-    "double": t.DoubleType,
-    "string": t.StringType,
-    "binary": t.BinaryType,
-    "date": t.DateType,
-    "timestamp": t.TimestampType,
-    "timestamp_ntz": t.TimestampNTZType,
-}
-BY_BYTES: Final = "UTF8_BINARY"
-COLLATED: Final = "a column compares by bytes: use string, and collate(…) in a condition where another order is meant"
-INSTEAD: Final = {
-    **dict.fromkeys(("CharType", "VarcharType"), "use string"),
-    **dict.fromkeys(
-        ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType"),
-        "keep a number (bigint of microseconds, int of months) or string",
-    ),
-    "TimeType": "keep a string, or bigint of microseconds",
-    "VariantType": "keep a string (to_json), and parse_json it when it is read",
-    **dict.fromkeys(("GeographyType", "GeometryType"), "keep binary (st_asbinary)"),
-    "NullType": "NULL alone has no type: cast the column",
-}
-WORDS: Final = {kind: word for word, kind in ATOMIC.items()}
-CHARS: Final = re.compile(r"\b(var)?char(acter)?\s*\(", re.IGNORECASE)
-
-
-# -- Spark to wire -----------------------------------------------------------------------------------------------------
-
-
-def type_text(kind: t.DataType) -> str:
-    """The wire's text for a Spark type."""
-    return column_types.type_text(_read_spark(kind))
-
-
-def check_type(kind: t.DataType) -> None:
-    """Checks the type of rows to be written as a column's type; NULL alone fits any type."""
-    _read_spark(kind, WORDS | {t.NullType: "any"})
-
-
-def _read_spark(kind: t.DataType, words: Mapping[type[t.DataType], str] = WORDS) -> Type:
-    match kind:
-        case t.DecimalType():
-            return Decimal(kind.precision, kind.scale)
-        case t.ArrayType():
-            return Array(_read_spark(kind.elementType, words))
-        case t.MapType():
-            return Map(_read_spark(kind.keyType, words), _read_spark(kind.valueType, words))
-        case t.StructType():
-            fields = [Field(one.name, _read_spark(one.dataType, words), one.nullable) for one in kind.fields]
-            return Struct(tuple(fields))
-        case _:
-            return Atomic(_word(kind, words))
-
-
-def _word(kind: t.DataType, words: Mapping[type[t.DataType], str]) -> str:
-    if type(kind) is t.StringType and kind.collation != BY_BYTES:
-        raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()}: {COLLATED}")
-    word = words.get(type(kind))
-    if word is None:
-        instead = INSTEAD.get(type(kind).__name__, "cast the column to a type that tables have")
-        raise InputError("TYPE_NOT_SUPPORTED", f"{kind.simpleString()} can't be a column's type: {instead}")
-    return word
-
-
-def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_pb2.Column]:
-    """The columns of a new table; key columns are NOT NULL whatever the schema says."""
-    keys = {name.lower() for name in primary_key}
-    columns = []
-    for field in schema.fields:
-        check_name(field.name)
-        columns.append(
-            catalog_pb2.Column(
-                name=field.name,
-                type=type_text(field.dataType),
-                nullable=field.nullable and field.name.lower() not in keys,
-                comment=str(field.metadata.get("comment", "")) if field.metadata else "",
-                default_sql=str(field.metadata.get(CURRENT_DEFAULT, "")) if field.metadata else "",
-            )
-        )
-    return columns
 
 
 def check_name(name: str) -> None:
     """Refuses a new column whose name is reserved."""
     if name.lower() in RESERVED or name.lower().startswith(RESERVED_PREFIX):
         raise InputError("COLUMN_RESERVED", f"the name {name} is reserved for the worker, its files and its increments")
-
-
-def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
-    """The session parses a schema that is given as text."""
-    if isinstance(schema, t.StructType):
-        return schema
-    try:
-        # A frame can't have every type that words can name; a Connect session reads words for a frame alone.
-        found = t.StructType.fromDDL(schema) if is_classic(spark) else spark.createDataFrame([], schema).schema
-    except PySparkException as error:
-        if CHARS.search(schema):
-            raise InputError("TYPE_NOT_SUPPORTED", f"char can't be a column's type: {INSTEAD['CharType']}") from error
-        raise InputError("COLUMNS_INVALID", f"{schema!r}: {error.getMessage()}") from error
-    if not isinstance(found, t.StructType):
-        raise InputError("COLUMNS_INVALID", f'{schema!r}: columns have names, such as "id bigint, v string"')
-    return found
-
-
-# -- wire to Spark -----------------------------------------------------------------------------------------------------
-
-
-def table_schema(meta: catalog_pb2.Table, *, nullable: bool = False) -> t.StructType:
-    """The table's columns with their ids as Parquet field ids; with `nullable` all are nullable, as in files."""
-    return columns_schema(list(meta.columns), nullable=nullable)
-
-
-def columns_schema(columns: list[catalog_pb2.Column], *, nullable: bool = False) -> t.StructType:
-    fields = []
-    for column in columns:
-        nested = {one.path: one.field_id for one in column.nested}
-        kind = parse_type(column.type, nested, nullable=nullable)
-        fields.append(t.StructField(column.name, kind, nullable or column.nullable, {FIELD_ID: column.column_id}))
-    return t.StructType(fields)
-
-
-def with_comments(meta: catalog_pb2.Table) -> t.StructType:
-    """The columns with their comments and defaults, for people."""
-    fields = []
-    for field, column in zip(table_schema(meta).fields, meta.columns, strict=True):
-        metadata = {**(field.metadata or {}), **({"comment": column.comment} if column.comment else {})}
-        if column.default_sql:
-            metadata[CURRENT_DEFAULT] = column.default_sql
-        fields.append(t.StructField(field.name, field.dataType, field.nullable, metadata))
-    return t.StructType(fields)
 
 
 def create_statement(meta: catalog_pb2.Table) -> str:
@@ -205,33 +61,6 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(quoted_if_odd, names))
 
 
-def parse_type(text: str, nested: Mapping[str, int] | None = None, *, nullable: bool = False) -> t.DataType:
-    """A wire type as a Spark type; `nested` gives the ids of fields by their path below the column."""
-    return _spark_type(read_type(text), "", nested or {}, nullable=nullable)
-
-
-def _spark_type(kind: Type, path: str, nested: Mapping[str, int], *, nullable: bool) -> t.DataType:
-    def below(name: str, child: Type) -> t.DataType:
-        return _spark_type(child, path_below(path, name), nested, nullable=nullable)
-
-    match kind:
-        case Atomic(name):
-            return ATOMIC[name]()
-        case Decimal(precision, scale):
-            return t.DecimalType(precision, scale)
-        case Array(element):
-            return t.ArrayType(below("element", element))
-        case Map(key, value):
-            return t.MapType(below("key", key), below("value", value))
-        case Struct(fields):
-            found = []
-            for one in fields:
-                field_id = nested.get(path_below(path, one.name))
-                metadata = {} if field_id is None else {FIELD_ID: field_id}
-                found.append(t.StructField(one.name, below(one.name, one.kind), nullable or one.nullable, metadata))
-            return t.StructType(found)
-
-
 def path_below(path: str, name: str) -> str:
     name = quoted_if_odd(name)
     return f"{path}.{name}" if path else name
@@ -248,9 +77,3 @@ def path_of(meta: catalog_pb2.Table, name: str) -> str:
 def quoted(name: str) -> str:
     """A column's name as a Spark expression."""
     return f"`{name.replace('`', '``')}`"
-
-
-def literal_of(value: Any, type_name: str) -> Column:
-    """A value of a column. Spark's own conversion from Python has no dates before the year 1000."""
-    plain = value.isoformat() if type(value) is date else value
-    return sf.lit(plain).cast(type_name)

@@ -43,6 +43,10 @@ _OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?
 Counts = tuple[int, int]  # of tasks: done, and known so far
 
 
+def has_active() -> bool:
+    return SparkSession.getActiveSession() is not None
+
+
 def active_or_new(settings: Mapping[str, str]) -> SparkSession:
     """The session that is active here, or a new one, with the settings and without Spark's own progress bar."""
     found = SparkSession.getActiveSession()

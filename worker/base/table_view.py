@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2
 from worker.base.connection import Connection
-from worker.base.schema import table_schema
+from worker.base.lazily import LazyModule
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from worker.base import spark_types
+else:
+    spark_types = LazyModule("worker.base.spark_types")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +55,13 @@ class TableView:
         """The view under the schema of that version."""
         return replace(self, meta=self.client.get_table(table_id=self.table_id, version=version))
 
+    def path(self, path: str) -> str:
+        """The location of an entry's file; an external path is complete."""
+        return path if "://" in path or path.startswith(("/", "file:")) else f"{self.folder}/{path}"
+
     def empty(self) -> DataFrame:
         """No rows, with these columns: to check expressions against the table."""
         version = self.meta.schema_version
         if version not in self._empty:
-            self._empty[version] = self.spark.createDataFrame([], table_schema(self.meta, nullable=True))
+            self._empty[version] = self.spark.createDataFrame([], spark_types.table_schema(self.meta, nullable=True))
         return self._empty[version]

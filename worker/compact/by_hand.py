@@ -11,7 +11,7 @@ from worker.base.table_view import TableView
 from worker.compact.clustering import Order, check_order
 from worker.compact.compaction import Options, run
 from worker.compact.groups import OPERATIONS
-from worker.write.blind_writes import partitions_named
+from worker.write.scopes import partitions_named
 from worker.write.transaction import Commit
 
 

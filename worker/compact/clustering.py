@@ -29,7 +29,8 @@ from worker.compact.digests import Digest
 from worker.compact.groups import Group, GroupOutcome, is_delta
 from worker.read.frames import frame_of
 from worker.write.row_changes import shaped
-from worker.write.staging import Stage, bucket_of, partition_text
+from worker.write.stages import Stage
+from worker.write.staging import bucket_of, partition_text, write_ordered
 
 SAMPLES: Final = 4_096
 BITS_A_COLUMN: Final = 10
@@ -81,7 +82,7 @@ def cluster(
     rows = shaped(meta, shown(table, [entry for group in groups for entry in [*group.inputs, *group.delete_sets]]))
     files_wanted = sum(-(-group.bytes // file_bytes_target) for group in groups)
     count = sum(entry.file.rows for group in groups for entry in group.inputs)
-    written = stage.write_ordered(ordered(meta, rows, order, max(1, files_wanted), count), _kind(meta)).files
+    written = write_ordered(stage, ordered(meta, rows, order, max(1, files_wanted), count), _kind(meta)).files
     outcomes = {_place(group.partition, group.bucket): GroupOutcome(kind=HASH_KIND) for group in groups}
     for file in written:
         file.row_order = str(order)

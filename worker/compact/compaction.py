@@ -14,20 +14,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
-from pyroaring import BitMap64
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, LakeTXError, Transaction
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
 from worker.base.errors import lost_race
 from worker.base.table_view import TableView
-from worker.base.values import moment_of, python_value
+from worker.base.values import moment_of
 from worker.compact import clustering
-from worker.compact.file_io import InputFile
-from worker.compact.groups import Group, GroupOutcome, is_delta, planned_groups
+from worker.compact.groups import Group, GroupOutcome, planned_groups
 from worker.compact.spark_tasks import RESULTS_DDL, Chunk, Result, Settings, run_in_batches
-from worker.read.frames import Frames
-from worker.write.staging import Stage
-from worker.write.transaction import Commit, told_when_doomed
+from worker.read.file_rows import InputFile, input_file
+from worker.read.hidden_ids import hidden_ids
+from worker.read.written_schemas import WrittenSchemas
+from worker.write.spark_work import told_when_doomed
+from worker.write.stages import Stage
+from worker.write.transaction import Commit
 
 FILE_BYTES_TARGET: Final = 128 << 20
 
@@ -181,11 +182,11 @@ def _outcomes(
 
 
 def _merged(table: TableView, stage: Stage, settings: Settings, groups: Sequence[Group]) -> list[GroupOutcome]:
-    inputs = Inputs(table)
+    written = WrittenSchemas(table)
     folder = stage.next_name()
     chunks = []
     for at, group in enumerate(groups):
-        files = inputs.files(group)
+        files = input_files(table, written, group)
         parts = [files] if table.meta.primary_key else list(_split(files, settings.file_bytes_target))
         chunks += [Chunk(at, f"{folder}/{at}-{number}", tuple(part)) for number, part in enumerate(parts)]
     chunks.sort(key=lambda chunk: -sum(file.bytes for file in chunk.files))
@@ -255,30 +256,11 @@ def _wire_group(group: Group, outcome: GroupOutcome, *, is_verified: bool) -> co
     return found
 
 
-class Inputs:
-    """Entries of a plan, as the Spark tasks read them."""
-
-    def __init__(self, table: TableView) -> None:
-        self._frames = Frames(table)
-
-    def files(self, group: Group) -> list[InputFile]:
-        """Files in the order of their versions, each with the ids of its hidden rows."""
-        inputs = sorted(group.inputs, key=lambda entry: -entry.data_version)
-        hidden = self._frames.hidden_ids([(one.file, one.data_version) for one in inputs], group.delete_sets)
-        return [self._file(*pair) for pair in zip(inputs, hidden, strict=True)][::-1]
-
-    def _file(self, entry: common_pb2.LiveEntry, hidden: BitMap64) -> InputFile:
-        file, scans = entry.file, self._frames.scans
-        then = scans.layouts.columns_of(file) if file.external else ()
-        return InputFile(
-            path=scans.path(file.path),
-            data_version=entry.data_version,
-            rows=file.rows,
-            bytes=file.bytes,
-            is_delta=is_delta(entry),
-            first_row_id=file.first_row_id,
-            carries_row_ids=file.carries_row_ids,
-            hidden=hidden or None,
-            names={column.column_id: column.name for column in then} if file.external else None,
-            constants={one.column: python_value(one.value) for one in file.partition.values} if file.external else {},
-        )
+def input_files(table: TableView, written: WrittenSchemas, group: Group) -> list[InputFile]:
+    """Files in the order of their versions, each with the ids of its hidden rows."""
+    newest_first = sorted(group.inputs, key=lambda entry: -entry.data_version)
+    hidden = hidden_ids(table, [(one.file, one.data_version) for one in newest_first], group.delete_sets)
+    return [
+        input_file(table, written, entry.file, entry.data_version, ids or None)
+        for entry, ids in zip(newest_first, hidden, strict=True)
+    ][::-1]

@@ -2,105 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyroaring import BitMap64
 
 from protos.laketx.v1 import catalog_pb2
-from worker.base.arrow_shapes import field_id, in_shape
 from worker.base.parquet_options import leaves, options_of, with_nan
-from worker.base.schema import OP, ROW_ID
-from worker.base.storage import in_pages, storage
+from worker.base.storage import storage
+from worker.read.file_rows import InputFile, read_tables
 
 ROW_GROUP_BYTES: Final = 128 << 20  # decoded
-ROWS_AT_LEAST: Final = 1 << 10
-SMALL_BYTES: Final = 4 << 20
 DICTIONARY_BYTES: Final = 1 << 20  # beyond, pyarrow begins with a dictionary and goes on without
 REPEATS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """A live file as a job reads it. `hidden` are the row ids in it that delete sets hide.
-
-    An external file has no field ids: `names` are its column names, `constants` the values from its path.
-    """
-
-    path: str
-    data_version: int
-    rows: int
-    bytes: int
-    is_delta: bool = False
-    first_row_id: int = 0
-    carries_row_ids: bool = False
-    hidden: BitMap64 | None = None
-    names: Mapping[int, str] | None = None
-    constants: Mapping[str, Any] = field(default_factory=dict)
-
-
 def read_batches(file: InputFile, wanted: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
-    """All rows of the file in order, in parts of about that size; `_op` of a base file is 0, `_row_id` never NULL."""
-    files, path = storage(file.path)
-    with files.open_input_file(path) as stream:
-        opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
-        names = _stored_names(opened.schema_arrow, wanted, file.names)
-        rows_at_once = int(memory_bytes / _row_bytes(stream, opened, names))
-        at = 0
-        for table in _tables(stream, opened, names, max(ROWS_AT_LEAST, rows_at_once)):
-            if len(table):
-                yield _completed(file, in_shape(table, wanted, file.names), at, wanted)
-            at += len(table)
-        if at != file.rows:
-            raise OSError(f"{file.path} has {at} rows, not {file.rows}")
-
-
-def _tables(stream: Any, opened: Any, names: list[str], rows_at_once: int) -> Iterator[pa.Table]:
-    if opened.metadata.num_rows <= rows_at_once:
-        yield opened.read(names)
-        return
-    for batch in in_pages(stream).iter_batches(rows_at_once, columns=names):
-        yield pa.Table.from_batches([batch])
-
-
-def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
-    """The memory of a row, from the file's first rows; for small files from their bytes alone."""
-    groups = [opened.metadata.row_group(at).total_byte_size for at in range(opened.metadata.num_row_groups)]
-    rows = max(1, opened.metadata.num_rows)
-    if sum(groups) < SMALL_BYTES:
-        return float(max(1.0, sum(groups) / rows))
-    first = next(in_pages(stream).iter_batches(ROWS_AT_LEAST, columns=names))
-    return float(max(1.0, first.nbytes / max(1, len(first))))
-
-
-def _stored_names(stored: pa.Schema, wanted: pa.Schema, names: Mapping[int, str] | None) -> list[str]:
-    ids = {field_id(one) for one in wanted}
-    extra = {one.name for one in wanted if field_id(one) is None}
-    by_name = {name for column_id, name in (names or {}).items() if column_id in ids}
-    return [
-        one.name
-        for one in stored
-        if one.name in extra or (one.name in by_name if names is not None else field_id(one) in ids)
-    ]
-
-
-def _completed(file: InputFile, rows: pa.Table, at: int, wanted: pa.Schema) -> pl.DataFrame:
-    for name, value in file.constants.items():
-        place = wanted.get_field_index(name)
-        column = pa.repeat(pa.scalar(value, wanted.field(place).type), len(rows))
-        rows = rows.set_column(place, wanted.field(place), column)
-    found = pl.from_arrow(rows)
-    assert isinstance(found, pl.DataFrame)
-    if OP in found.columns and not file.is_delta:
-        found = found.with_columns(pl.lit(0, pl.Int8).alias(OP))
-    if ROW_ID in found.columns:
-        by_place = pl.int_range(file.first_row_id + at, file.first_row_id + at + len(found), dtype=pl.Int64)
-        found = found.with_columns(pl.coalesce(pl.col(ROW_ID), by_place).alias(ROW_ID))
-    return found
+    """All rows of the file in order, in parts of about that size."""
+    for _, rows in read_tables(file, wanted, memory_bytes):
+        found = pl.from_arrow(rows)
+        assert isinstance(found, pl.DataFrame)
+        yield found
 
 
 # -- outputs -----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import polars as pl
 
 from worker.base.schema import OP, TOMBSTONE
 from worker.compact.digests import named
-from worker.read.merge_on_read import is_first, places_among
+from worker.read.key_merge import is_first, places_among
 
 
 class NotSortedError(Exception):

@@ -20,8 +20,9 @@ from worker.base.arrow_shapes import arrow_schema
 from worker.base.footers import data_file
 from worker.base.schema import OP, ROW_ID
 from worker.compact.digests import HASH, Digest, digest_of, named, row_hashes
-from worker.compact.file_io import InputFile, Output, WrittenFile, read_batches
+from worker.compact.file_io import Output, WrittenFile, read_batches
 from worker.compact.sorted_merge import NotSortedError, Run, blocks, hidden_rows, latest, rows_up_to, without_tombstones
+from worker.read.file_rows import InputFile
 from worker.read.position_blocks import blocks_of, has_bits, positions_of
 
 SPILLED_ROWS: Final = 1 << 14

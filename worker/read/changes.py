@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 from typing import Final
@@ -28,21 +27,32 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
-from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
 from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, OP, ROW_ID, TOMBSTONE, quoted
 from worker.base.table_view import TableView
 from worker.base.values import PartitionKey, partition_key
+from worker.read.commits import (
+    DELETE,
+    INSERT,
+    POSTIMAGE,
+    PREIMAGE,
+    Bucket,
+    RangeCommit,
+    bucket_of,
+    check_mode,
+    check_range,
+    commits_of,
+    touched_buckets,
+)
 from worker.read.file_identity import Tag, row_ids
 from worker.read.file_layouts import plain
 from worker.read.file_scans import TAGS
 from worker.read.frames import Frames
+from worker.read.hidden_ids import bitmap_of
 from worker.read.hidden_rows import Span, hidden_rows
 from worker.read.position_blocks import blocks_of, positions_of, within
 from worker.read.scan import plan, time_us_of
-
-MODES: Final = ("latest", "changes", "log")
-INSERT, PREIMAGE, POSTIMAGE, DELETE = "insert", "update_preimage", "update_postimage", "delete"
 
 VERSION: Final = "_laketx_version"
 GONE: Final = "_laketx_gone"
@@ -58,7 +68,6 @@ END: Final = "_laketx_end"
 BEFORE: Final = "_laketx_before"
 AFTER: Final = "_laketx_after"
 
-Bucket = tuple[PartitionKey, int]
 Point = int | str | datetime
 
 
@@ -67,15 +76,13 @@ def read_changes(table: TableView, *, since: Point, until: Point | None = None, 
 
     A point is an ID version, or a time as text or datetime. The columns are those of the table at `until`.
     """
-    if mode not in MODES:
-        raise InputError("MODE_INVALID", f"mode is one of {', '.join(MODES)}, not {mode!r}")
+    check_mode(mode)
     begin = _version_at(table, since)
     end = table.client.resolve_version(table.table_id).version if until is None else _version_at(table, until)
-    if begin > end:
-        raise InputError("RANGE_INVALID", f"the range ends at {end}, before it begins at {begin}")
+    check_range(begin, end)
     then = table.at(end)
     _check_columns(then.meta)
-    commits = _commits(table, begin, end)
+    commits = commits_of(table, begin, end)
     table.lake.pins.hold(table.table_id, {begin, end, *(commit.version for commit in commits)})
     reader = _Reader(then, begin, commits)
     log = reader.log()
@@ -100,54 +107,13 @@ def _version_at(table: TableView, point: Point) -> int:
     return table.client.resolve_version(table.table_id, time_us=time_us).version
 
 
-# -- commits -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Commit:
-    """A logical commit: the entries that it added, and the buckets that need a closer look."""
-
-    version: int
-    time_us: int
-    files: list[common_pb2.DataFile] = field(default_factory=list)
-    sets: list[common_pb2.DeleteSet] = field(default_factory=list)
-    resets: dict[Bucket, common_pb2.Partition] = field(default_factory=dict)
-
-
-def _commits(table: TableView, begin: int, end: int) -> list[_Commit]:
-    found: dict[int, _Commit] = {}
-    for part in table.client.plan_changes(table.table_id, begin, end, mode=read_pb2.CHANGES_MODE_LOG):
-        if not part.HasField("version"):
-            continue
-        commit = found.setdefault(part.version.version, _Commit(part.version.version, part.version.commit_time_us))
-        for entry in part.added:
-            if entry.data_version != commit.version:
-                _reset(commit, entry)  # a restore brought it back
-            elif entry.HasField("file"):
-                commit.files.append(entry.file)
-            else:
-                commit.sets.append(entry.delete_set)
-        for entry in part.removed:
-            _reset(commit, entry)
-    for commit in found.values():
-        commit.files = [one for one in commit.files if (partition_key(one.partition), one.bucket) not in commit.resets]
-        commit.sets = [one for one in commit.sets if (partition_key(one.partition), 0) not in commit.resets]
-    return list(found.values())
-
-
-def _reset(commit: _Commit, entry: common_pb2.LiveEntry) -> None:
-    one = entry.file if entry.HasField("file") else entry.delete_set
-    bucket = entry.file.bucket if entry.HasField("file") else 0
-    commit.resets[partition_key(one.partition), bucket] = one.partition
-
-
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
 class _Reader:
     """The events of one table and range, under the schema of its end."""
 
-    def __init__(self, table: TableView, begin: int, commits: Sequence[_Commit]) -> None:
+    def __init__(self, table: TableView, begin: int, commits: Sequence[RangeCommit]) -> None:
         self._table = table
         self._spark = table.spark
         self._meta = meta = table.meta
@@ -217,7 +183,7 @@ class _Reader:
         ids, versions, numbers = [], [], []
         for commit in self._commits:
             for one in commit.sets:
-                found = positions_of(self._frames.bitmap(one)).astype(np.int64)
+                found = positions_of(bitmap_of(self._table, one)).astype(np.int64)
                 ids.append(found)
                 versions.append(np.full(len(found), commit.version, np.int64))
                 numbers.append(np.full(len(found), self._number(partition_key(one.partition), 0), np.int64))
@@ -236,7 +202,7 @@ class _Reader:
                 entries = [
                     one
                     for one in plan(self._table, commit.version, None, commit.resets.values())
-                    if _bucket_of(one) in commit.resets
+                    if bucket_of(one) in commit.resets
                 ]
                 found.append(self._state(entries, commit.version))
         return [state for state in found if state is not None]
@@ -254,24 +220,14 @@ class _Reader:
 
     def _before(self) -> list[DataFrame]:
         """The rows at the begin of the range that a commit in it may have touched."""
-        touched = self._touched_buckets()
+        touched = touched_buckets(self._commits, keyed=self._keyed)
         if not touched:
             return []
         entries = plan(self._table, self._begin, None, touched.values())
-        whole = [one for one in entries if _bucket_of(one) in self._numbers]
-        others = [one for one in entries if _bucket_of(one) in touched and _bucket_of(one) not in self._numbers]
+        whole = [one for one in entries if bucket_of(one) in self._numbers]
+        others = [one for one in entries if bucket_of(one) in touched and bucket_of(one) not in self._numbers]
         found = [self._state(whole, self._begin), self._touched_rows(others)]
         return [one for one in found if one is not None]
-
-    def _touched_buckets(self) -> dict[Bucket, common_pb2.Partition]:
-        """The rows of buckets that are reset, upserted to, or have rows hidden."""
-        found: dict[Bucket, common_pb2.Partition] = {}
-        for commit in self._commits:
-            found |= commit.resets
-            found |= {(partition_key(one.partition), 0): one.partition for one in commit.sets}
-            if self._keyed:
-                found |= {(partition_key(one.partition), one.bucket): one.partition for one in commit.files}
-        return found
 
     def _touched_rows(self, entries: list[common_pb2.LiveEntry]) -> DataFrame | None:
         """In buckets that are never reset, only the rows whose key or id appears in the range."""
@@ -288,7 +244,7 @@ class _Reader:
         hidden = BitMap64()
         for commit in self._commits:
             for one in commit.sets:
-                hidden |= self._frames.bitmap(one)
+                hidden |= bitmap_of(self._table, one)
         near = [one for one in entries if one.HasField("delete_set") or within(hidden, *row_ids(one.file))]
         event = self._state(near, self._begin)
         if event is None:
@@ -388,12 +344,6 @@ class _Reader:
             COMMIT_VERSION,
             sf.timestamp_micros(COMMIT_TIME).alias(COMMIT_TIME),
         )
-
-
-def _bucket_of(entry: common_pb2.LiveEntry) -> Bucket:
-    if entry.HasField("file"):
-        return partition_key(entry.file.partition), entry.file.bucket
-    return partition_key(entry.delete_set.partition), 0
 
 
 def _long(number: int) -> Column:

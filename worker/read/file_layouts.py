@@ -12,7 +12,7 @@ read by name, and missing partition columns come from their entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column
@@ -21,10 +21,11 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.field_paths import split_path
-from worker.base.schema import FIELD_ID, columns_schema, quoted
+from worker.base.schema import quoted
+from worker.base.spark_types import FIELD_ID, columns_schema
+from worker.base.table_view import TableView
 from worker.base.values import partition_key
-
-Columns = Sequence[catalog_pb2.Column]
+from worker.read.written_schemas import Columns, WrittenSchemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +41,11 @@ class FileLayout:
 class FileLayouts:
     """The layouts of one table's files, all under one of its schemas."""
 
-    def __init__(self, meta: catalog_pb2.Table, schemas: Callable[[], Mapping[int, Columns]]) -> None:
-        self._meta = meta
-        self._read_schemas = schemas
-        self._schemas: Mapping[int, Columns] | None = None
+    def __init__(self, table: TableView) -> None:
+        self._meta = table.meta
+        self.written = WrittenSchemas(table)
         self._layouts: dict[object, FileLayout] = {}
-        self.target = columns_schema(list(meta.columns), nullable=True)
-
-    def columns_of(self, file: common_pb2.DataFile) -> Columns:
-        """The table's columns when the file was written."""
-        if file.schema_version == self._meta.schema_version:
-            return self._meta.columns
-        if self._schemas is None:
-            self._schemas = self._read_schemas()
-        return self._schemas[file.schema_version or min(self._schemas)]
+        self.target = columns_schema(list(table.meta.columns), nullable=True)
 
     def layout_of(self, file: common_pb2.DataFile) -> FileLayout:
         tag: object = file.schema_version
@@ -61,7 +53,7 @@ class FileLayouts:
             tag = (file.schema_version, partition_key(file.partition))
         found = self._layouts.get(tag)
         if found is None:
-            columns = self.columns_of(file)
+            columns = self.written.columns_of(file)
             if file.external:
                 found = self._by_name(columns, file.partition, tag)
             elif self._names_agree(columns):

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import common_pb2
 from worker.base.schema import FILE, OP, ROW_ID, ROW_INDEX, quoted
 from worker.base.session import is_classic, listed_bytes, parquet_at_once, path_prefixes, with_settings
 from worker.base.spark_hash import xxhash64
@@ -69,7 +69,7 @@ class FileScans:
         self._spark = table.spark
         self._meta = table.meta
         self._with_origin = with_origin
-        self.layouts = FileLayouts(table.meta, self._schemas)
+        self.layouts = FileLayouts(table)
         self.target = self.layouts.target
 
     def told_parts(self, files: Sequence[ScannedFile]) -> list[tuple[Part, DataFrame]]:
@@ -121,7 +121,7 @@ class FileScans:
             schema.add(OP, t.IntegerType())
         if self._places_by_name(part):
             schema.add(ROW_INDEX, t.LongType())
-        return read_files(self._spark, schema, [self.path(one.file.path) for one in part.files])
+        return read_files(self._spark, schema, [self._table.path(one.file.path) for one in part.files])
 
     def _is_shown(self, part: Part) -> bool:
         return self._with_origin or part.is_tagged
@@ -236,25 +236,17 @@ class FileScans:
             beside += [FIRST] if part.has_own_ids else []
         return rows.drop(*beside) if beside else rows  # what isn't there it doesn't mind
 
-    def path(self, path: str) -> str:
-        """The location of an entry's file; an external path is complete."""
-        return path if "://" in path or path.startswith(("/", "file:")) else f"{self._table.folder}/{path}"
-
     def _path_prefix(self, file: common_pb2.DataFile) -> str:
         """The prefix that Spark puts before the path of every file of the table."""
         known = path_prefixes(self._spark)
         if self._table.folder not in known:
-            shown = read_files(self._spark, self.target, [self.path(file.path)]).inputFiles()[0]
+            shown = read_files(self._spark, self.target, [self._table.path(file.path)]).inputFiles()[0]
             if not shown.endswith(file.path):
                 raise AssertionError(f"Spark calls {file.path} {shown}")
             prefix = shown.removesuffix(file.path)
             # a listing and a scan spell it differently
             known[self._table.folder] = re.sub(r"\Afile:///", "file:/", prefix)
         return known[self._table.folder]
-
-    def _schemas(self) -> dict[int, Sequence[catalog_pb2.Column]]:
-        listed = self._table.client.list_schemas(self._table.table_id)
-        return {one.schema_version: list(one.columns) for one in listed}
 
     def _path_hash(self, file: common_pb2.DataFile) -> int:
         return xxhash64(self._spelled(file))

@@ -6,9 +6,7 @@ hidden rows are anti-joined (`hidden_rows`). `file_scans` builds the scans.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Final
 
@@ -19,15 +17,15 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import common_pb2
 from worker.base.schema import FILE, OP, ROW_ID, ROW_INDEX, TOMBSTONE
-from worker.base.storage import storage
 from worker.base.table_view import TableView
-from worker.base.values import PartitionKey, partition_key
-from worker.read import merge_on_read as mor
+from worker.read import merge_on_read
 from worker.read.file_identity import ScannedFile, Tag, row_ids
 from worker.read.file_layouts import plain
 from worker.read.file_scans import FileScans
+from worker.read.hidden_ids import with_hidden_ids
 from worker.read.hidden_rows import Span, hidden_rows
-from worker.read.position_blocks import Blocks, blocks_of, positions_of, together, within
+from worker.read.key_merge import bucket_to_merge, by_bucket
+from worker.read.position_blocks import Blocks, blocks_of, positions_of, together
 
 IS_IMAGE: Final = f"coalesce({OP}, 0) != {TOMBSTONE}"  # base files have no such column
 
@@ -41,6 +39,7 @@ class Frames:
     """Makes DataFrames of the entries of one table, all under one of its schemas."""
 
     def __init__(self, table: TableView, *, with_origin: bool = False) -> None:
+        self._table = table
         self._spark = table.spark
         self._meta = table.meta
         self._with_origin = with_origin
@@ -63,7 +62,7 @@ class Frames:
         if self._meta.primary_key:
             return self._union(self._keyed(files))
         sets = [entry for entry in entries if entry.WhichOneof("entry") == "delete_set"]
-        return self._union(self._appended(self._with_hidden(files, sets)))
+        return self._union(self._appended(with_hidden_ids(self._table, files, sets)))
 
     def written(self, files: Iterable[tuple[common_pb2.DataFile, Tag]], *, with_op: bool = False) -> DataFrame:
         """All rows in files, hidden or not, with their tags; including the tombstones of deltas and their column."""
@@ -88,50 +87,6 @@ class Frames:
 
     # -- append tables
 
-    def _with_hidden(self, files: Sequence[ScannedFile], sets: Sequence[common_pb2.LiveEntry]) -> Iterator[ScannedFile]:
-        """The files with the ids of their hidden rows; a file without visible rows is left out."""
-        by_partition: dict[PartitionKey, list[common_pb2.LiveEntry]] = defaultdict(list)
-        for entry in sets:
-            by_partition[partition_key(entry.delete_set.partition)].append(entry)
-        hiding: dict[PartitionKey, list[ScannedFile]] = defaultdict(list)
-        for one in files:
-            key = partition_key(one.file.partition) if by_partition else ()
-            if key in by_partition:
-                hiding[key].append(one)
-            else:
-                yield one
-        for key, listed in hiding.items():
-            yield from self._hide(listed, by_partition[key])
-
-    def _hide(self, files: list[ScannedFile], sets: list[common_pb2.LiveEntry]) -> Iterator[ScannedFile]:
-        files = sorted(files, key=lambda one: -one.data_version)
-        hidden = self.hidden_ids([(one.file, one.data_version) for one in files], sets)
-        for one, found in zip(files, hidden, strict=True):
-            if len(found) < one.file.rows or one.file.carries_row_ids:
-                yield replace(one, hidden=found or None)
-
-    def hidden_ids(
-        self, newest_first: Iterable[tuple[common_pb2.DataFile, int]], sets: Iterable[common_pb2.LiveEntry]
-    ) -> Iterator[BitMap64]:
-        """The ids that delete sets hide in each file.
-
-        Files come by descending data version, so more and more sets take part.
-        """
-        waiting = sorted(sets, key=lambda entry: entry.data_version)
-        hidden = BitMap64()
-        for file, version in newest_first:
-            while waiting and waiting[-1].data_version > version:
-                hidden |= self.bitmap(waiting.pop().delete_set)
-            yield within(hidden, *row_ids(file))
-
-    def bitmap(self, delete_set: common_pb2.DeleteSet) -> BitMap64:
-        payload = delete_set.bitmap
-        if not payload:
-            files, path = storage(self.scans.path(delete_set.path))
-            with files.open_input_stream(path) as stream:
-                payload = stream.read()
-        return BitMap64.deserialize(payload)
-
     def _appended(self, files: Iterable[ScannedFile]) -> Iterator[DataFrame]:
         listed = list(files)
         for part in self.scans.parts([one for one in listed if one.hidden is None]):
@@ -152,16 +107,7 @@ class Frames:
     # -- primary-key tables
 
     def _keyed(self, files: Sequence[ScannedFile]) -> Iterator[DataFrame]:
-        buckets: dict[tuple[PartitionKey, int], list[ScannedFile]] = defaultdict(list)
-        for one in files:
-            buckets[partition_key(one.file.partition), one.file.bucket].append(one)
-        clean: list[ScannedFile] = []
-        dirty: list[list[ScannedFile]] = []
-        for bucket in buckets.values():
-            if len({one.data_version for one in bucket}) == 1:
-                clean += bucket  # within one version no key comes twice
-            else:
-                dirty.append(bucket)
+        clean, dirty = by_bucket(files)
         if dirty:
             merged = self._merged(dirty)
             if merged is None:
@@ -178,26 +124,14 @@ class Frames:
         parts = self.scans.told_parts([one for bucket in buckets for one in bucket])
         files = [one for part, _ in parts for one in part.files]
         at = {id(one.file): place for place, one in enumerate(files)}
-        work = [mor.BucketToMerge(tuple(self._key_file(one, at[id(one.file)]) for one in bucket)) for bucket in buckets]
-        hidden = mor.hidden_by_key(self._spark, [Span(one.number, *_places(one)) for one in files], work)
+        written = self.scans.layouts.written
+        work = [bucket_to_merge(self._table, written, bucket, lambda one: at[id(one.file)]) for bucket in buckets]
+        hidden = merge_on_read.hidden_by_key(self._spark, [Span(one.number, *_places(one)) for one in files], work)
         if hidden is None:
             return None
         return [
             self.scans.select(part, hidden.without(rows, self.scans.number(part), ROW_INDEX)) for part, rows in parts
         ]
-
-    def _key_file(self, one: ScannedFile, at: int) -> mor.KeyFile:
-        ids = {column.name: column.column_id for column in self._meta.columns}
-        wanted = [ids[name] for name in self._meta.primary_key]
-        names = {column.column_id: column.name for column in self.scans.layouts.columns_of(one.file)}
-        return mor.KeyFile(
-            self.scans.path(one.file.path),
-            one.file.rows,
-            one.data_version,
-            at,
-            tuple(names[column_id] for column_id in wanted),
-            one.file.kind == common_pb2.FILE_KIND_DELTA,
-        )
 
 
 def _places(one: ScannedFile) -> tuple[int, int]:

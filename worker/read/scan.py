@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,11 +16,9 @@ from worker.base.errors import InputError
 from worker.base.pins import ReaderPins
 from worker.base.session import has_jar, is_classic, rows_by_jar, session_zone
 from worker.base.table_view import TableView
-from worker.base.values import EPOCH, MICROSECOND, partition_key
+from worker.base.values import EPOCH, MICROSECOND
 from worker.read.frames import frame_of
-
-PARTITIONS_MAX: Final = 1_000  # named in a plan
-
+from worker.read.plans import entries_of
 
 # -- the front ---------------------------------------------------------------------------------------------------------
 
@@ -152,15 +149,6 @@ def time_us_of(moment: str | datetime, spark: SparkSession) -> int:
 def plan(
     table: TableView, version: int, where: str | None = None, partitions: Iterable[common_pb2.Partition] = ()
 ) -> list[common_pb2.LiveEntry]:
-    """The entries that a read of the version needs; the view has that version's schema, which `where` is about.
-
-    With partitions those in them, or all where they are many.
-    """
+    """The entries that a read of the version needs; see `entries_of`. The condition is of Spark's SQL."""
     predicate = None if where is None else to_wire(where, table.meta, table.spark)
-    named = list({partition_key(one): one for one in partitions}.values())
-    if len(named) > PARTITIONS_MAX or not table.meta.partition_columns:
-        named = []
-    parts = table.client.plan_scan(
-        table.table_id, version=version, predicate=predicate, partitions=named, without_stats=True
-    )
-    return [entry for part in parts for entry in part.entries]
+    return entries_of(table, version, predicate, partitions)

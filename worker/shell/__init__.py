@@ -1,1 +1,1 @@
-"""`laketx sql`: statements from options, files, pipes or a prompt, and their rows."""
+"""Commands that show rows: `laketx sql` with Spark, `laketx head`, `count` and `export` without."""

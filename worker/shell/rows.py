@@ -13,9 +13,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, NumericType, StructField
 
 from metaservice.cli.output import Column, Session
+from worker.shell.texts import NULL, csv_line
 
 Form = Literal["table", "json", "csv"]
-NULL: Final = "NULL"
 ROWS_SHOWN: Final = 1_000
 
 
@@ -62,18 +62,6 @@ def _write_csv(frame: DataFrame) -> int:
         count += 1
     sys.stdout.flush()
     return count
-
-
-def csv_line(cells: Sequence[str | None]) -> str:
-    """NULL is an empty cell, an empty text is quoted: Python's own writer does so from 3.12 on alone."""
-    return ",".join(map(_csv_cell, cells)) + "\n"
-
-
-def _csv_cell(cell: str | None) -> str:
-    if cell is None:
-        return ""
-    plain = cell and not any(sign in cell for sign in ',"\r\n')
-    return cell if plain else '"' + cell.replace('"', '""') + '"'
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
@@ -15,17 +15,17 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.defaults import with_defaults
 from worker.base.errors import InputError
 from worker.base.field_paths import missing_fields
-from worker.base.schema import OP, RESERVED, UPSERT, check_name, parse_type, quoted, table_schema, type_text
-from worker.base.session import session_zone
+from worker.base.schema import OP, RESERVED, UPSERT, check_name, quoted
+from worker.base.spark_types import parse_type, table_schema, type_text
 from worker.base.table_view import TableView
-from worker.base.values import partition
 from worker.read.file_layouts import partition_literal
 from worker.write import casts
-from worker.write.staging import Stage, Staged
+from worker.write.scopes import Partitions, scope_of, scope_without_rows
+from worker.write.stages import Stage, Staged
+from worker.write.staging import write_append, write_keyed
 from worker.write.transaction import Write
 
 OrderBy = str | Column | Sequence[str | Column]
-Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Literal["all", "dynamic"]
 
 
 def upserts(rows: DataFrame) -> DataFrame:
@@ -43,8 +43,8 @@ def plan_insert(table: TableView, df: DataFrame, order_by: OrderBy | None = None
 
     def stage(stage: Stage) -> Staged:
         if meta.primary_key:
-            return stage.write_keyed(rows)
-        return stage.write_append(rows, in_order=order_by is not None)
+            return write_keyed(stage, rows)
+        return write_append(stage, rows, in_order=order_by is not None)
 
     return Write(table, common_pb2.OPERATION_INSERT, stage)
 
@@ -64,9 +64,9 @@ def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by:
 
     def stage(stage: Stage) -> Staged:
         if meta.primary_key:
-            staged = stage.write_keyed(rows, is_base=True)
+            staged = write_keyed(stage, rows, is_base=True)
         else:
-            staged = stage.write_append(rows, in_order=order_by is not None)
+            staged = write_append(stage, rows, in_order=order_by is not None)
         if scope.HasField("named"):
             for file in staged.files:
                 if file.partition.SerializeToString(deterministic=True) not in named:
@@ -77,42 +77,12 @@ def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by:
 
 
 def plan_truncate(table: TableView, where: Partitions) -> Write:
-    return Write(table, common_pb2.OPERATION_TRUNCATE, scope=_scope_without_rows(table, where, "a truncate"))
+    return Write(table, common_pb2.OPERATION_TRUNCATE, scope=scope_without_rows(table, where, "a truncate"))
 
 
 def plan_restore(table: TableView, version: int, where: Partitions) -> Write:
-    scope = _scope_without_rows(table, where, "a restore")
+    scope = scope_without_rows(table, where, "a restore")
     return Write(table, common_pb2.OPERATION_RESTORE, scope=scope, restore_version=version)
-
-
-# -- scopes ------------------------------------------------------------------------------------------------------------
-
-
-def scope_of(table: TableView, where: Partitions) -> common_pb2.Scope:
-    meta = table.meta
-    if where == "all":
-        return common_pb2.Scope(all=True)
-    if where == "dynamic":
-        if not meta.partition_columns:
-            raise InputError("PARTITION_INVALID", f"{meta.name} has no partitions")
-        return common_pb2.Scope(written=True)
-    named = [where] if isinstance(where, Mapping) else list(where)
-    if not named or not all(isinstance(one, Mapping) for one in named):
-        raise InputError("PARTITION_INVALID", f"partition is a dict, a list of them, 'all' or 'dynamic', not {where!r}")
-    return common_pb2.Scope(named=common_pb2.PartitionList(partitions=partitions_named(table, named)))
-
-
-def _scope_without_rows(table: TableView, where: Partitions, who: str) -> common_pb2.Scope:
-    if where == "dynamic":
-        raise InputError("PARTITION_INVALID", f"{who} writes nothing: name its partitions, or all")
-    return scope_of(table, where)
-
-
-def partitions_named(table: TableView, named: Iterable[Mapping[str, Any]]) -> list[common_pb2.Partition]:
-    """The named partitions. A time without a zone is in the session's time zone, as in conditions."""
-    has_time = any(c.type == "timestamp" and c.name in table.meta.partition_columns for c in table.meta.columns)
-    zone = session_zone(table.spark) if has_time else None
-    return [partition(table.meta, values, zone) for values in named]
 
 
 def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, named: common_pb2.Partition) -> DataFrame:

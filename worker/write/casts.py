@@ -18,7 +18,8 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.base.schema import check_type, quoted
+from worker.base.schema import quoted
+from worker.base.spark_types import check_type
 
 MARK: Final = "LAKETX_CAST "
 _SAYS: Final = ";"

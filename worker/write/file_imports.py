@@ -20,11 +20,11 @@ from worker.base.arrow_shapes import ARROW
 from worker.base.errors import InputError
 from worker.base.external_paths import check_outside
 from worker.base.footers import check_required, data_file, list_parquet, read_footers, top_leaves
-from worker.base.schema import parse_type
+from worker.base.spark_types import parse_type
 from worker.base.storage import storage
 from worker.base.table_view import TableView
-from worker.write.blind_writes import partitions_named
-from worker.write.staging import Stage, Staged
+from worker.write.scopes import partitions_named
+from worker.write.stages import Stage, Staged
 from worker.write.transaction import Write
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"

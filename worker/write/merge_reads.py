@@ -20,7 +20,8 @@ from pyspark.sql import types as t
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.condition_forms import all_of
 from worker.base.conditions import to_wire
-from worker.base.schema import literal_of, quoted, type_text
+from worker.base.schema import quoted
+from worker.base.spark_types import literal_of, type_text
 from worker.base.values import INTEGERS, wire_value
 
 PARTITIONS_MAX: Final = 100  # of a source; with more of them it is not looked which they are

@@ -19,7 +19,8 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.defaults import default_of
 from worker.base.errors import InputError
 from worker.base.field_paths import column_of, no_row
-from worker.base.schema import FILE, ROW_ID, quoted, table_schema
+from worker.base.schema import FILE, ROW_ID, quoted
+from worker.base.spark_types import table_schema
 from worker.base.table_view import TableView
 from worker.write import casts, merge_reads
 from worker.write.blind_writes import fitted, upserts
@@ -41,7 +42,8 @@ from worker.write.row_changes import (
     with_new_ids,
 )
 from worker.write.small_writes import few_of
-from worker.write.staging import Stage, Staged
+from worker.write.stages import Stage, Staged
+from worker.write.staging import write_append, write_keyed
 from worker.write.transaction import Write
 
 CLAUSE: Final = "_laketx_clause"
@@ -111,7 +113,7 @@ def stage_merge(table: TableView, stage: Stage, merge: Merge, near: Column | Non
     meta = stage.meta
     if is_upsert(meta, merge):
         try:
-            return stage.write_keyed(upserts(source_rows(meta, merge)))
+            return write_keyed(stage, upserts(source_rows(meta, merge)))
         except InputError as error:
             if error.reason != "KEY_TWICE":
                 raise
@@ -122,13 +124,13 @@ def stage_merge(table: TableView, stage: Stage, merge: Merge, near: Column | Non
         return stage_keyed(table, stage, merge, there, new, files)
     after = images_of(meta, merge, there, new)
     if not any(clause.when != "not_matched" for clause in merge.clauses):
-        return Staged() if after is None else stage.write_append(with_new_ids(meta, there_rows(there), after))
+        return Staged() if after is None else write_append(stage, with_new_ids(meta, there_rows(there), after))
     before = there_rows(there)
     ids = ids_of(before)
     refuse_id_twice(meta, ids)
     staged = Staged(delete_sets=delete_sets(stage, ids, files))
     if after is not None:
-        staged.add(stage.write_append(with_new_ids(meta, before, after)))
+        staged.add(write_append(stage, with_new_ids(meta, before, after)))
     return staged
 
 
@@ -137,7 +139,7 @@ def stage_keyed(table: TableView, stage: Stage, merge: Merge, there: DataFrame, 
     after = images_of(meta, merge, there, new)
     if after is not None and not leaves_tombstones(meta, merge):
         try:
-            return stage.write_keyed(upserts(after), few=few, if_twice=IF_TWICE)
+            return write_keyed(stage, upserts(after), few=few, if_twice=IF_TWICE)
         except InputError:
             refuse_key_twice(meta, there)  # this would be the cause
             raise
@@ -146,14 +148,14 @@ def stage_keyed(table: TableView, stage: Stage, merge: Merge, there: DataFrame, 
     if after is None:
         return hide(stage, before, files)
     if not moves_rows(meta, merge):
-        return stage.write_keyed(delta(meta, before, after), few=few, if_twice=IF_TWICE)
+        return write_keyed(stage, delta(meta, before, after), few=few, if_twice=IF_TWICE)
     changed = images_of(meta, merge, there, new, only_changed=True)
     assert changed is not None
     changed = changed.localCheckpoint()  # looked at several times: a value like rand() is one
     looked_at = check_landing(table, stage, before, changed)
     inserted = images_of(meta, merge, there, new, only_changed=False)
     after = changed if inserted is None else changed.unionByName(inserted)
-    staged = stage.write_keyed(delta(meta, before, after), few=few, if_twice=IF_TWICE)
+    staged = write_keyed(stage, delta(meta, before, after), few=few, if_twice=IF_TWICE)
     staged.looked_at += looked_at
     return staged
 

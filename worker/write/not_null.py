@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.base.schema import table_schema
+from worker.base.spark_types import table_schema
 
 MARK: Final = "LAKETX_NULL "
 _NEVER: Final = -1

@@ -19,7 +19,7 @@ from worker.base.table_view import TableView
 from worker.base.values import wire_value
 from worker.read import scan
 from worker.read.frames import frame_of
-from worker.write.staging import Stage
+from worker.write.stages import Stage
 
 PARTITIONS_MAX: Final = 1_000  # where rows land; with more of them the whole table is looked at
 EVERYTHING: Final = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))

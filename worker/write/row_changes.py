@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,25 +24,25 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.conditions import to_wire
 from worker.base.errors import InputError
 from worker.base.field_paths import by_column, column_of
-from worker.base.schema import FILE, OP, ROW_ID, TOMBSTONE, quoted, table_schema
+from worker.base.schema import FILE, OP, ROW_ID, TOMBSTONE, quoted
 from worker.base.spark_hash import xxhash64
-from worker.base.storage import storage
+from worker.base.spark_types import table_schema
 from worker.base.table_view import TableView
 from worker.read import scan
 from worker.read.frames import frame_of
 from worker.write import casts
 from worker.write.blind_writes import fitted, upserts
+from worker.write.delete_sets import delete_set
 from worker.write.partition_moves import check_landing, same
-from worker.write.row_level import changes_all, ranges_of
+from worker.write.row_level import changes_all
 from worker.write.small_writes import few_of
-from worker.write.staging import Stage, Staged
+from worker.write.stages import Stage, Staged
+from worker.write.staging import write_append, write_keyed
 from worker.write.transaction import Write
 
 Condition = str | Column
 Settings = Mapping[str, Any]  # SQL, a Column, or a value
 Files = Mapping[str, common_pb2.DataFile]  # by path
-INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
-TOUCHES_BYTES_MAX: Final = 1 << 20  # beyond it is not said which files a delete set touches: the service takes 2 MiB
 
 
 # -- DELETE and UPDATE -------------------------------------------------------------------------------------------------
@@ -68,7 +68,9 @@ def plan_update(table: TableView, settings: Settings, where: Condition | None) -
     def stage(stage: Stage) -> Staged:
         rows, files = target_of(table, stage, where)
         if meta.primary_key and not moves(meta, values):  # no row is hidden but by its image: none is looked at twice
-            return stage.write_keyed(upserts(fitting(meta, rows, values)), may_repeat=False, few=few_of(files.values()))
+            return write_keyed(
+                stage, upserts(fitting(meta, rows, values)), may_repeat=False, few=few_of(files.values())
+            )
         before = rows.localCheckpoint()
         after = fitting(meta, before, values)
         if not meta.primary_key:
@@ -188,7 +190,7 @@ def target_of(table: TableView, stage: Stage, where: Condition | None = None) ->
 
 def hide(stage: Stage, rows: DataFrame, files: Files) -> Staged:
     if stage.meta.primary_key:
-        return stage.write_keyed(tombstones(stage.meta, rows), may_repeat=False, few=few_of(files.values()))
+        return write_keyed(stage, tombstones(stage.meta, rows), may_repeat=False, few=few_of(files.values()))
     return Staged(delete_sets=delete_sets(stage, ids_of(rows), files))
 
 
@@ -197,9 +199,9 @@ def replace_rows(stage: Stage, before: DataFrame, after: DataFrame, files: Files
     meta = stage.meta
     if not meta.primary_key:
         staged = Staged(delete_sets=delete_sets(stage, ids_of(before), files))
-        staged.add(stage.write_append(with_new_ids(meta, before, after)))
+        staged.add(write_append(stage, with_new_ids(meta, before, after)))
         return staged
-    return stage.write_keyed(delta(meta, before, after), few=few_of(files.values()))
+    return write_keyed(stage, delta(meta, before, after), few=few_of(files.values()))
 
 
 def with_new_ids(meta: catalog_pb2.Table, before: DataFrame, after: DataFrame) -> DataFrame:
@@ -249,29 +251,3 @@ def delete_sets(stage: Stage, found: pa.Table, files: Files) -> list[common_pb2.
         touched.setdefault(key, set()).add(path)
     numbers = count()
     return [delete_set(stage, key, bitmap, touched[key], next(numbers)) for key, bitmap in ids.items()]
-
-
-def named(touches: set[str]) -> list[str]:
-    """The touched files by name; None if there are too many: then the set touches any older file."""
-    size = sum(len(path.encode()) for path in touches)
-    return sorted(touches) if size <= TOUCHES_BYTES_MAX else []
-
-
-def delete_set(stage: Stage, key: bytes, bitmap: Any, touches: set[str], number: int) -> common_pb2.DeleteSet:
-    raw = bitmap.serialize()
-    found = common_pb2.DeleteSet(
-        path=f"{stage.txn_id}/deletes-{number}.bin",
-        partition=common_pb2.Partition.FromString(key),
-        rows=len(bitmap),
-        touches=named(touches),
-    )
-    if len(raw) <= INLINE_BYTES_MAX:
-        found.bitmap = raw
-        return found
-    found.bytes, found.row_id_min, found.row_id_max = len(raw), bitmap.min(), bitmap.max()
-    found.ranges.extend(ranges_of(bitmap))
-    files, root = storage(stage.table_folder)
-    files.create_dir(f"{root}/{stage.txn_id}", recursive=True)
-    with files.open_output_stream(f"{root}/{found.path}") as out:
-        out.write(raw)
-    return found

@@ -9,35 +9,33 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Literal
-
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final, Literal
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, StaleError, Transaction
 from metaservice.client.retries import Backoff
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.connection import Connection
 from worker.base.errors import InputError, lost_race, word
+from worker.base.lazily import LazyModule
 from worker.base.logs import tell
-from worker.base.progress import progress
-from worker.base.session import cancel_jobs, job_tag
 from worker.base.table_view import TableView
 from worker.base.values import moment_of
-from worker.write.spark_failures import explain
-from worker.write.staging import Stage, Staged
+from worker.write.stages import Stage, Staged
+
+if TYPE_CHECKING:
+    from worker.write import spark_work
+else:
+    spark_work = LazyModule("worker.write.spark_work")
 
 OnConflict = Literal["fail", "resubmit", "rerun"]
 POLICIES: Final = ("fail", "resubmit", "rerun")
 ATTEMPTS_MAX: Final = 8
 BACKOFF: Final = Backoff(base_s=0.1, longest_s=5.0)
-LOOK_EVERY_S: Final = 0.2
 APP_ID_CHARS_MAX: Final = 256
 
 
@@ -235,10 +233,12 @@ def _attempt(
         with txn:
             for write, stage in zip(writes, stages, strict=True):
                 _tell(write, "begins", stage.read_version, txn.txn_id)
-            with _while_staging(lake, txn, writes, stops=not resubmits):
+            by_spark = [f"{_operation(one)} {one.meta.name}" for one in writes if one.stage and one.needs_spark]
+            watched = spark_work.watched(lake, txn, by_spark, stops=not resubmits) if by_spark else nullcontext()
+            with watched:
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:
-                        stage.staged = _staged(write.stage, stage)
+                        stage.staged = (spark_work.staged if write.needs_spark else _staged)(write.stage, stage)
                         _register(txn, write, stage.staged)
                         staged = f"staged {stage.staged.rows()} rows"
                         _tell(write, staged, stage.read_version, txn.txn_id, logging.DEBUG)
@@ -264,26 +264,11 @@ def _attempt(
 
 
 def _staged(work: Callable[[Stage], Staged], stage: Stage) -> Staged:
-    try:
-        return work(stage)
-    except PySparkException as error:
-        raise explain(error, stage.meta) or error from error
+    return work(stage)
 
 
 def _changes(writes: Sequence[Write], stages: Sequence[Stage]) -> list[common_pb2.Change]:
     return [write.change(stage.staged) for write, stage in zip(writes, stages, strict=True)]
-
-
-@contextmanager
-def _while_staging(lake: Connection, txn: Transaction, writes: Sequence[Write], *, stops: bool) -> Iterator[None]:
-    """Runs while Spark works: shows progress, and cancels its jobs when the write can no longer commit."""
-    staging = [write for write in writes if write.stage is not None and write.needs_spark]
-    if not staging:
-        yield
-        return
-    title = ", ".join(f"{_operation(write)} {write.meta.name}" for write in staging)
-    with told_when_doomed(lake.spark, txn, stops=stops), progress(lake.spark, title):
-        yield
 
 
 def _register(txn: Transaction, write: Write, staged: Staged) -> None:
@@ -305,35 +290,6 @@ def _resubmit(
         except ConflictError as error:
             raise _Lost(txn.txn_id, error.conflict, lost.stages) from error
     return committed, txn.txn_id
-
-
-@contextmanager
-def told_when_doomed(spark: SparkSession, txn: Transaction, *, stops: bool) -> Iterator[None]:
-    """Cancels the Spark jobs of this thread when their transaction can no longer commit."""
-    over = threading.Event()
-    failure: Exception | None = None
-
-    def look() -> None:
-        while not over.wait(LOOK_EVERY_S):
-            if txn.lost is not None or (stops and txn.doomed is not None):
-                cancel_jobs(spark, tag)
-
-    watcher = threading.Thread(target=look, name="laketx-doom", daemon=True)
-    with job_tag(spark, f"laketx-{txn.txn_id}") as tag:
-        watcher.start()
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - raised below, unless there is a reason behind it
-            failure = error
-        finally:
-            over.set()
-            watcher.join()
-    if txn.lost is not None:
-        raise txn.lost from failure
-    if stops and txn.doomed is not None:
-        raise ConflictError(txn.doomed) from failure
-    if failure is not None:
-        raise failure
 
 
 def _commits(

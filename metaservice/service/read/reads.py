@@ -57,6 +57,12 @@ class Reads:
         version = self.check_version(table, version)
         return Resolved(version, self.commit(table, version).footprint.time_us)
 
+    def app_version(self, table: TableView, app_id: str) -> int | None:
+        """The highest version that an application wrote. On the decider's thread: it is durable when it is answered."""
+        self._decider.state.flush()
+        raw = self._decider.state.store.get(keys.app_key(table.raw_id, app_id))
+        return None if raw is None else keys.decode_version(raw)
+
     def resolve_time(self, table: TableView, time_us: int) -> Resolved:
         """On the decider's thread: no later commit gets a time at or below the one answered."""
         state = self._decider.state

@@ -55,6 +55,7 @@ class ResolveVersionRequest(_message.Message):
     TIME_US_FIELD_NUMBER: _builtins.int
     COMMITS_AGO_FIELD_NUMBER: _builtins.int
     TAG_FIELD_NUMBER: _builtins.int
+    APP_ID_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     version: _builtins.int
@@ -67,6 +68,8 @@ class ResolveVersionRequest(_message.Message):
     """
     tag: _builtins.str
     """The name of a tag."""
+    app_id: _builtins.str
+    """An application whose version is asked for, too."""
     def __init__(
         self,
         *,
@@ -75,10 +78,11 @@ class ResolveVersionRequest(_message.Message):
         time_us: _builtins.int = ...,
         commits_ago: _builtins.int = ...,
         tag: _builtins.str = ...,
+        app_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "commits_ago", b"commits_ago", "tag", b"tag", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "commits_ago", b"commits_ago", "table_id", b"table_id", "tag", b"tag", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["app_id", b"app_id", "at", b"at", "commits_ago", b"commits_ago", "table_id", b"table_id", "tag", b"tag", "time_us", b"time_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_at: _TypeAlias = _typing.Literal["version", "time_us", "commits_ago", "tag"]  # noqa: Y015
     _WhichOneofArgType_at: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
@@ -96,6 +100,7 @@ class ResolveVersionResponse(_message.Message):
     COMMIT_TIME_US_FIELD_NUMBER: _builtins.int
     TIME_READ_US_FIELD_NUMBER: _builtins.int
     CUT_FIELD_NUMBER: _builtins.int
+    APP_VERSION_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """ID version."""
     commit_time_us: _builtins.int
@@ -104,6 +109,8 @@ class ResolveVersionResponse(_message.Message):
     """For a time: the time actually read. No later commit gets a time at or below it."""
     cut: _builtins.bool
     """The requested time is ahead of the newest and was cut."""
+    app_version: _builtins.int
+    """The highest version that the application has written to the table, now; absent: none, or not asked for."""
     def __init__(
         self,
         *,
@@ -111,13 +118,19 @@ class ResolveVersionResponse(_message.Message):
         commit_time_us: _builtins.int = ...,
         time_read_us: _builtins.int | None = ...,
         cut: _builtins.bool = ...,
+        app_version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_time_read_us", b"_time_read_us", "time_read_us", b"time_read_us"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_app_version", b"_app_version", "_time_read_us", b"_time_read_us", "app_version", b"app_version", "time_read_us", b"time_read_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_time_read_us", b"_time_read_us", "commit_time_us", b"commit_time_us", "cut", b"cut", "time_read_us", b"time_read_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_app_version", b"_app_version", "_time_read_us", b"_time_read_us", "app_version", b"app_version", "commit_time_us", b"commit_time_us", "cut", b"cut", "time_read_us", b"time_read_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__app_version: _TypeAlias = _typing.Literal["app_version"]  # noqa: Y015
+    _WhichOneofArgType__app_version: _TypeAlias = _typing.Literal["_app_version", b"_app_version"]  # noqa: Y015
     _WhichOneofReturnType__time_read_us: _TypeAlias = _typing.Literal["time_read_us"]  # noqa: Y015
     _WhichOneofArgType__time_read_us: _TypeAlias = _typing.Literal["_time_read_us", b"_time_read_us"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__app_version) -> _WhichOneofReturnType__app_version | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__time_read_us) -> _WhichOneofReturnType__time_read_us | None: ...
 
 Global___ResolveVersionResponse: _TypeAlias = ResolveVersionResponse  # noqa: Y015

@@ -2,7 +2,6 @@ package io.laketx.spark.procedures;
 
 import static org.apache.spark.sql.types.DataTypes.LongType;
 import static org.apache.spark.sql.types.DataTypes.StringType;
-import static org.apache.spark.sql.types.DataTypes.TimestampType;
 
 import io.laketx.spark.define.Tables;
 import io.laketx.spark.metadata.Rows;
@@ -26,9 +25,7 @@ final class Changing {
     return List.of(
         new LakeProcedure("restore", "Brings back the rows of a version (not its columns), as a new commit.")
             .takesTable()
-            .mayTake("version", LongType, "NULL", "the version")
-            .mayTake("time", TimestampType, "NULL", "the newest version at that time, instead")
-            .mayTake("tag", StringType, "NULL", "the version of that tag, instead")
+            .mayTakeVersion()
             .mayTake("message", StringType, "''", "what for, as the history shows it")
             .answers(DONE)
             .does(given -> restore(lake, given)),

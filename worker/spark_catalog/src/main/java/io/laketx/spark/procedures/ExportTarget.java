@@ -52,11 +52,11 @@ record ExportTarget(FileSystem files, Path folder) {
     return folder.toString();
   }
 
-  /** An export that fails leaves nothing. */
+  /** An export that fails leaves nothing. Spark's exceptions are checked ones, which Scala doesn't declare. */
   void fill(Consumer<String> write) {
     try {
       write.accept(path());
-    } catch (RuntimeException | Error failure) {
+    } catch (Throwable failure) {
       try {
         files.delete(folder, true);
       } catch (IOException left) {

@@ -46,6 +46,13 @@ final class LakeProcedure implements SimpleProcedure {
     return takes("table", DataTypes.StringType, "the table, such as 'shop.orders'");
   }
 
+  /** A version, by one of three; see {@link Lake#version}. */
+  LakeProcedure mayTakeVersion() {
+    return mayTake("version", DataTypes.LongType, "NULL", "the version")
+        .mayTake("time", DataTypes.TimestampType, "NULL", "the newest version at that time, instead")
+        .mayTake("tag", DataTypes.StringType, "NULL", "the version of that tag, instead");
+  }
+
   LakeProcedure answers(StructType rows) {
     answer = rows;
     return this;

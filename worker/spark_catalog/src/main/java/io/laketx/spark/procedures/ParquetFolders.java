@@ -1,9 +1,7 @@
 package io.laketx.spark.procedures;
 
 import static org.apache.spark.sql.types.DataTypes.BooleanType;
-import static org.apache.spark.sql.types.DataTypes.LongType;
 import static org.apache.spark.sql.types.DataTypes.StringType;
-import static org.apache.spark.sql.types.DataTypes.TimestampType;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.laketx.spark.metadata.Rows;
@@ -39,12 +37,10 @@ final class ParquetFolders {
             .mayTake("message", StringType, "''", "what for, as the history shows it")
             .answers("table string, version bigint, rows bigint")
             .does(given -> importParquet(lake, given)),
-        new LakeProcedure("export", "Writes the rows of a version as plain Parquet files into a new folder.")
+        new LakeProcedure("export", "Writes the rows of a version, or of the newest, as plain Parquet files into a new folder.")
             .takesTable()
             .takes("path", StringType, "the folder or its URI; it must be empty or not exist")
-            .mayTake("version", LongType, "NULL", "the version; NULL: the newest")
-            .mayTake("time", TimestampType, "NULL", "the newest version at that time, instead")
-            .mayTake("tag", StringType, "NULL", "the version of that tag, instead")
+            .mayTakeVersion()
             .mayTake("partitioned", BooleanType, "true", "whether partitions become folders like day=2026-11-01")
             .answers("table string, version bigint, path string")
             .does(given -> export(lake, given)));

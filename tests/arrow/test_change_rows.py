@@ -1,0 +1,38 @@
+"""Increments with Arrow, against the difference of two dicts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.arrow.tables import Reads, open_lake, texts
+from tests.spark.changed_rows import Oracle
+from tests.spark.histories import grow_many
+from tests.spark.reading import LabLake, LabTable
+from worker.read.commits import MODES
+
+LOOKS = 15
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabLake]:
+    with open_lake(tmp_path_factory.mktemp("changes")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_range_shows_its_changes(lake: LabLake, seed: int) -> None:
+    table = grow_many(lake, f"c{seed}", seed, keyed=bool(seed % 2), cases=6, sites=2, steps=10, alters=2)
+    oracle = Oracle(table)
+    chance = random.Random(seed)
+    for _ in range(LOOKS):
+        since, until = sorted(chance.choices(range(table.head + 1), k=2))
+        check(table, oracle, since, until, chance.choice(MODES))
+
+
+def check(table: LabTable, oracle: Oracle, since: int, until: int, mode: str) -> None:
+    rows = Reads(table).to_arrow(since=since, until=until, mode=mode).drop_columns(["_commit_time"])
+    wanted = sorted(text for listed in oracle.shown((since, until, mode)).values() for text in listed)
+    assert texts(rows) == wanted, (since, until, mode)

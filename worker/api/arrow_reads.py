@@ -1,0 +1,138 @@
+"""A table's rows without Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Unpack
+
+import pyarrow as pa
+
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.base.pins import PinnedVersion
+from worker.base.table_view import TableView
+from worker.base.values import EPOCH, MICROSECOND
+from worker.read.arrow_conditions import parsed
+from worker.read.arrow_scan import ArrowScan, Asked, Rows, named_columns
+from worker.read.commits import check_mode, check_range
+from worker.read.version_rows import VersionRows
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+
+class ArrowReads:
+    """Reads of one version, or of the changes between two, with Arrow. All take what `scanner` takes."""
+
+    view: TableView
+
+    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+        """Rows to read as Arrow, pandas, polars or by DuckDB, when they are needed, and as often.
+
+            table.scanner(columns=["id", "amount"], where="day >= '2026-11-01' AND amount > 100").to_pandas()
+
+        columns, where, limit: which columns, which rows, how many at most.
+        version, timestamp, commits_ago, tag: one of them; default the newest version. A time says its zone.
+        since, until, mode: instead of a version, the rows that changed after `since`, as `changes` has them.
+        """
+        unknown = asked.keys() - Asked.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"a read takes {', '.join(Asked.__annotations__)}; not {', '.join(sorted(unknown))}")
+        limit = asked.get("limit")
+        if limit is not None and limit < 0:
+            raise InputError("LIMIT_INVALID", f"limit is a number of rows, not {limit}")
+        pinned, rows, meta = (
+            _changes(self.view, asked) if asked.get("since") is not None else _snapshot(self.view, asked)
+        )
+        where = asked.get("where")
+        condition = None if where is None else parsed(where, meta)
+        return ArrowScan(rows, pinned, named_columns(asked.get("columns"), rows.schema), condition, limit)
+
+    def to_arrow(self, **asked: Unpack[Asked]) -> pa.Table:
+        """The rows as an Arrow table; takes what `scanner` takes."""
+        return self.scanner(**asked).to_arrow()
+
+    def to_batches(self, **asked: Unpack[Asked]) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow batches, in bounded memory; takes what `scanner` takes."""
+        return self.scanner(**asked).to_batches()
+
+    def to_pandas(self, **asked: Unpack[Asked]) -> pd.DataFrame:
+        """The rows as a DataFrame of pandas; takes what `scanner` takes."""
+        return self.scanner(**asked).to_pandas()
+
+    def to_polars(self, **asked: Unpack[Asked]) -> pl.DataFrame:
+        """The rows as a DataFrame of polars; takes what `scanner` takes."""
+        return self.scanner(**asked).to_polars()
+
+    def to_lazy_polars(self, **asked: Unpack[Asked]) -> pl.LazyFrame:
+        """A lazy frame of polars, which reads the columns and rows that its query needs."""
+        return self.scanner(**asked).to_lazy_polars()
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection, **asked: Unpack[Asked]) -> duckdb.DuckDBPyRelation:
+        """A relation of DuckDB, which reads the columns and rows that its query needs."""
+        return self.scanner(**asked).to_duckdb(connection)
+
+    def count(self, **asked: Unpack[Asked]) -> int:
+        """The number of rows, without reading more than that takes; takes what `scanner` takes."""
+        return self.scanner(**asked).count()
+
+
+Found = tuple[tuple[PinnedVersion, ...], Rows, catalog_pb2.Table]
+
+
+def _snapshot(table: TableView, asked: Asked) -> Found:
+    if asked.get("until") is not None or asked.get("mode") is not None:
+        raise InputError("RANGE_INVALID", "until and mode belong to a range of changes: say since, too")
+    pinned = table.lake.pins.own(table.table_id, _version(table, asked))
+    then = table.at(pinned.version)
+    return (pinned,), VersionRows(then, pinned.version), then.meta
+
+
+def _changes(table: TableView, asked: Asked) -> Found:
+    if any(asked.get(name) is not None for name in ("version", "timestamp", "commits_ago", "tag")):
+        raise InputError("VERSION_AMBIGUOUS", "changes have since and until; they have no other version")
+    from worker.read.change_rows import ChangeRows  # noqa: PLC0415 - polars is loaded where it is wanted
+
+    mode = asked.get("mode", "latest")
+    check_mode(mode)
+    begin = table.lake.pins.own(table.table_id, _point(table, asked["since"]))
+    until = asked.get("until")
+    end = table.lake.pins.own(table.table_id, None if until is None else _point(table, until))
+    check_range(begin.version, end.version)
+    then = table.at(end.version)
+    return (begin, end), ChangeRows(then, begin.version, end.version, mode), then.meta
+
+
+def _point(table: TableView, point: Any) -> int:
+    if isinstance(point, int) and not isinstance(point, bool):
+        return point
+    return table.client.resolve_version(table.table_id, time_us=time_us_of(point)).version
+
+
+def _version(table: TableView, asked: Asked) -> int | None:
+    """The version asked for; None: the newest."""
+    given = {name: asked.get(name) for name in ("version", "timestamp", "commits_ago", "tag")}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise InputError("VERSION_AMBIGUOUS", "give one of version, timestamp, commits_ago and tag")
+    if not named or asked.get("version") is not None:
+        return asked.get("version")
+    time_us = None if given["timestamp"] is None else time_us_of(given["timestamp"])
+    found = table.client.resolve_version(
+        table.table_id, time_us=time_us, commits_ago=asked.get("commits_ago"), tag=asked.get("tag")
+    )
+    return found.version
+
+
+def time_us_of(moment: Any) -> int:
+    """Microseconds since 1970 of a time with its zone."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment.strip())
+        except ValueError:
+            raise InputError("TIMESTAMP_INVALID", f"{moment!r} is not a time like 2026-11-01 10:00:00Z") from None
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise InputError("TIMESTAMP_INVALID", f"{moment!r} has no time zone: write 2026-11-01 10:00:00Z, or +01:00")
+    return (moment.astimezone(UTC) - EPOCH) // MICROSECOND

@@ -1,0 +1,231 @@
+"""The rows of one version, read by threads of this process: Parquet to Arrow, without Spark.
+
+Each source is a file, or a bucket of a primary-key table in which newer rows hide older ones. What a reader doesn't
+need isn't read: other partitions and files by the service's plan, other buckets by the hash of the key, other row
+groups by their bounds, other columns.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from protos.laketx.v1 import common_pb2
+from worker.base.arrow_shapes import arrow_schema, column_field
+from worker.base.in_parallel import Source, in_parallel
+from worker.base.schema import OP, ROW_ID, TOMBSTONE
+from worker.base.storage import is_local, storage
+from worker.base.table_view import TableView
+from worker.read.arrow_conditions import Predicate, columns_in, conjuncts, expression
+from worker.read.file_identity import ScannedFile
+from worker.read.file_rows import InputFile, RowGroups, input_file, read_tables
+from worker.read.hidden_ids import with_hidden_ids
+from worker.read.key_buckets import buckets_of
+from worker.read.plans import entries_of
+from worker.read.position_blocks import Positions, positions_of
+from worker.read.written_schemas import WrittenSchemas
+
+REMOTE_THREADS: Final = 16
+ITEMS_AHEAD: Final = 2
+PLACE: Final = "_laketx_place"
+NOTHING: Final[Positions] = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class FileToRead:
+    """A file, the positions of its hidden rows, and whether tombstones are still among the others."""
+
+    file: InputFile
+    hidden: Positions = field(default_factory=lambda: NOTHING)
+    has_tombstones: bool = False
+    is_current: bool = False  # its names mean what they mean in the table
+
+
+class VersionRows:
+    """The rows of a table at the version of the view's schema. Reading twice gives the same rows."""
+
+    def __init__(self, table: TableView, version: int) -> None:
+        self._table = table
+        self._version = version
+        self._written = WrittenSchemas(table)
+        self._stored = arrow_schema(table.meta, with_op=True, with_row_id=True)
+        self.schema = shown_schema(table)
+
+    def tables(self, columns: Sequence[str], where: Predicate | None, memory_bytes: float) -> Iterator[pa.Table]:
+        """The rows for which the condition is true, in parts; none is larger than about that."""
+        shown = pa.schema([self.schema.field(name) for name in columns])
+
+        def read(one: FileToRead) -> Iterator[pa.Table]:
+            for rows in self.visible(one, columns, where, memory_bytes):
+                yield rows.select(list(columns)).cast(shown)
+
+        sources = [partial(_each, read, source) for source in self._sources(where)]
+        return in_parallel(sources, self._threads(), ITEMS_AHEAD if memory_bytes < float("inf") else 0)
+
+    def empty(self, columns: Sequence[str]) -> pa.Table:
+        """No rows, with these columns."""
+        return pa.schema([self.schema.field(name) for name in columns]).empty_table()
+
+    def count(self, where: Predicate | None) -> int:
+        """The number of rows for which the condition is true."""
+        if where is not None and not columns_in(where):  # it is TRUE or FALSE of all
+            no_row = pa.table({PLACE: [0]}).filter(expression(where, pa.schema([])))
+            return self.count(None) if len(no_row) else 0
+
+        def count_in(one: FileToRead) -> Iterator[int]:
+            if where is None and not one.has_tombstones and one.file.hidden is None:
+                yield one.file.rows - len(one.hidden)
+                return
+            for rows in self.visible(one, [], where, float("inf")):
+                yield len(rows)
+
+        sources = [partial(_each, count_in, source) for source in self._sources(where)]
+        return sum(in_parallel(sources, self._threads(), 0))
+
+    def _threads(self) -> int:
+        files, _ = storage(self._table.folder)
+        return len(os.sched_getaffinity(0)) if is_local(files) else REMOTE_THREADS
+
+    # -- what is read
+
+    def _sources(self, where: Predicate | None) -> list[Source[FileToRead]]:
+        return self.sources(entries_of(self._table, self._version, where), where)
+
+    def sources(
+        self, entries: Sequence[common_pb2.LiveEntry], where: Predicate | None = None
+    ) -> list[Source[FileToRead]]:
+        """The files to read for the entries of a snapshot."""
+        files = [ScannedFile(one.file, one.data_version) for one in entries if one.HasField("file")]
+        if self._table.meta.primary_key:
+            return self._keyed(files, where)
+        sets = [one for one in entries if one.HasField("delete_set")]
+        found = [self._appended(one) for one in with_hidden_ids(self._table, files, sets)]
+        return [partial(iter, [one]) for one in found]
+
+    def _appended(self, one: ScannedFile) -> FileToRead:
+        found = FileToRead(self._input(one), is_current=self._is_current(one))
+        if one.hidden is None or one.file.carries_row_ids:
+            return found
+        positions = positions_of(one.hidden) - np.uint64(one.file.first_row_id)
+        return replace(found, file=replace(found.file, hidden=None), hidden=positions)
+
+    def _keyed(self, files: Sequence[ScannedFile], where: Predicate | None) -> list[Source[FileToRead]]:
+        from worker.read.key_merge import by_bucket  # noqa: PLC0415 - polars is loaded where keys are merged
+
+        buckets = None if where is None else buckets_of(self._table.meta, where)
+        if buckets is not None:
+            files = [one for one in files if one.file.bucket in buckets]
+        clean, dirty = by_bucket(files)
+        found: list[Source[FileToRead]] = [partial(self._merged, bucket) for bucket in dirty]
+        return found + [partial(iter, [self._clean(one)]) for one in clean]
+
+    def _clean(self, one: ScannedFile) -> FileToRead:
+        is_delta = one.file.kind == common_pb2.FILE_KIND_DELTA
+        return FileToRead(self._input(one), has_tombstones=is_delta, is_current=self._is_current(one))
+
+    def _merged(self, files: list[ScannedFile]) -> Iterator[FileToRead]:
+        from worker.read.key_merge import bucket_to_merge, hidden_in  # noqa: PLC0415 - likewise
+
+        numbers = {id(one): at for at, one in enumerate(files)}
+        bucket = bucket_to_merge(self._table, self._written, files, lambda one: numbers[id(one)])
+        for at, hidden in hidden_in(bucket):
+            one = files[at]
+            if len(hidden) < one.file.rows:
+                yield FileToRead(self._input(one), hidden, is_current=self._is_current(one))
+
+    def _input(self, one: ScannedFile) -> InputFile:
+        return input_file(self._table, self._written, one.file, one.data_version, one.hidden)
+
+    def _is_current(self, one: ScannedFile) -> bool:
+        return not one.file.external and one.file.schema_version == self._table.meta.schema_version
+
+    # -- the rows of a file
+
+    def visible(
+        self, one: FileToRead, columns: Sequence[str], where: Predicate | None, memory_bytes: float
+    ) -> Iterator[pa.Table]:
+        """The visible rows for which the condition is true, with at least these columns."""
+        names = dict.fromkeys([*columns, *(columns_in(where) if where is not None else ())])
+        names |= dict.fromkeys([OP] if one.has_tombstones else []) | dict.fromkeys([ROW_ID] if one.file.hidden else [])
+        wanted = pa.schema([self._stored.field(name) for name in names])
+        condition = None if where is None else expression(where, wanted)
+        groups = self._row_groups(one, where)
+        for at, rows in read_tables(one.file, wanted, memory_bytes, groups):
+            yield _chosen(rows, _hidden_flags(one, rows, at), condition)
+
+    def _row_groups(self, one: FileToRead, where: Predicate | None) -> RowGroups | None:
+        """Excludes row groups by their bounds. Those of floats say nothing of NaN."""
+        if where is None or not one.is_current:
+            return None
+        parts = [part for part in conjuncts(where) if self._has_bounds(part)]
+        if not parts:
+            return None
+        condition = expression(common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=parts)), self._stored)
+        files, path = storage(one.file.path)
+        from pyarrow import dataset  # noqa: PLC0415 - it loads pandas
+
+        def may_match(_: Any) -> list[int]:
+            fragment = dataset.ParquetFileFormat().make_fragment(path, files)
+            return [group.id for group in fragment.subset(condition, schema=self.schema).row_groups]
+
+        return may_match
+
+    def _has_bounds(self, part: Predicate) -> bool:
+        kinds = [self._stored.field(name).type for name in columns_in(part)]
+        return bool(kinds) and not any(pa.types.is_floating(kind) or pa.types.is_nested(kind) for kind in kinds)
+
+
+def _each(read: Callable[[FileToRead], Iterable[Any]], source: Source[FileToRead]) -> Iterator[Any]:
+    for one in source():
+        yield from read(one)
+
+
+def _hidden_flags(one: FileToRead, rows: pa.Table, at: int) -> Any:
+    """Which of the rows are hidden; None: none of them."""
+    found = None
+    begin, end = np.searchsorted(one.hidden, np.array([at, at + len(rows)], np.uint64))
+    if end > begin:
+        found = np.zeros(len(rows), bool)
+        found[one.hidden[begin:end] - np.uint64(at)] = True
+    if one.has_tombstones:
+        gone = rows.column(OP).to_numpy() == TOMBSTONE
+        found = gone if found is None else found | gone
+    if one.file.hidden is not None:
+        ids = rows.column(ROW_ID).to_numpy().view(np.uint64)
+        gone = np.isin(ids, positions_of(one.file.hidden))
+        found = gone if found is None else found | gone
+    return found if found is not None and found.any() else None
+
+
+def _chosen(rows: pa.Table, hidden: Any, condition: Any) -> pa.Table:
+    if condition is None:
+        return rows if hidden is None else rows.filter(pa.array(~hidden))
+    placed = rows.append_column(PLACE, pa.array(np.arange(len(rows))))
+    places = placed.filter(condition).column(PLACE).to_numpy()
+    if hidden is not None:
+        places = places[~hidden[places]]
+    if len(places) == len(rows):
+        return rows
+    return rows.take(pa.array(places))
+
+
+def shown_schema(table: TableView) -> pa.Schema:
+    """The table's columns, as its readers see them."""
+    return pa.schema([pa.field(one.name, plain(column_field(one).type), one.nullable) for one in table.meta.columns])
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type without field ids."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, plain(one.type), one.nullable) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", plain(kind.value_type)))
+    return kind

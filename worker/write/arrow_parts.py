@@ -1,0 +1,59 @@
+"""Rows in Arrow become files of a table, as Spark would have staged them: one for each partition and bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from protos.laketx.v1 import common_pb2
+from worker.base.arrow_shapes import arrow_schema, in_shape
+from worker.base.footers import check_required
+from worker.base.parquet_options import options_of, table_with_nan
+from worker.base.schema import OP, PART, ROW_ID
+from worker.base.storage import storage
+from worker.write.staged_files import entry_of
+from worker.write.stages import Stage
+
+GROUP_ROWS: Final = 1 << 20
+
+
+def write_parts(
+    stage: Stage, rows: pa.Table, name: str, kind: common_pb2.FileKind.ValueType
+) -> list[common_pb2.DataFile]:
+    """Writes a file for each value of PART, which is a folder or the number of a bucket, sorted by key."""
+    meta = stage.meta
+    schema = arrow_schema(meta, with_op=OP in rows.column_names, with_row_id=ROW_ID in rows.column_names)
+    names = {column.column_id: column.name for column in meta.columns}
+    files, root = storage(stage.table_folder)
+    entries = []
+    for part, found in by_part(rows, list(meta.primary_key)):
+        where = f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0"
+        path = f"{name}/{where}.parquet"
+        files.create_dir(f"{root}/{path}".rpartition("/")[0], recursive=True)
+        shaped = in_shape(found, schema, names)
+        footers: list[Any] = []
+        with files.open_output_stream(f"{root}/{path}") as out:
+            options = options_of(meta, schema, table_with_nan(shaped))
+            pq.write_table(shaped, out, row_group_size=GROUP_ROWS, metadata_collector=footers, **options)
+            size = out.tell()
+        entries.append(entry_of(stage, path, footers[0], size, kind))
+    check_required(meta, entries)
+    return entries
+
+
+def by_part(rows: pa.Table, keys: Sequence[str]) -> Iterator[tuple[int | str, pa.Table]]:
+    if not len(rows):
+        return
+    if PART not in rows.column_names:
+        yield 0, rows
+        return
+    in_order = rows.sort_by([(name, "ascending") for name in (PART, *keys)])
+    counts = pc.value_counts(in_order.column(PART))  # in the order of the rows
+    begin = 0
+    for part, count in zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True):
+        yield part, in_order.slice(begin, count).drop_columns(PART)
+        begin += count

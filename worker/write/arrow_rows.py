@@ -1,0 +1,221 @@
+"""Rows as Arrow, checked and cast to a table's shape.
+
+Columns are matched by name, whatever their case. Casts lose nothing: a value that would change is refused.
+
+    int -> bigint, float -> double, date -> timestamp_ntz, int -> decimal(20,0)    wider
+    1.0 -> int, bigint 7 -> int, timestamp in ns -> in us                          if the value stays what it is
+    text -> int, a time without a zone -> timestamp                                refused
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from metaservice.column_types import Array, Map, Struct, Type, read_type
+from protos.laketx.v1 import catalog_pb2
+from worker.base.arrow_shapes import arrow_schema, nested
+from worker.base.errors import InputError
+from worker.base.schema import RESERVED
+from worker.base.values import python_value, wire_value
+
+CONSTANT: Final = re.compile(r"([+-]?\d+(?:\.\d+)?|'[^'\\]*'|true|false)\Z", re.IGNORECASE)
+NUMBERS: Final[Sequence[Callable[[pa.DataType], bool]]] = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+)
+
+
+def fitted(rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
+    """The rows in the table's order and types; a missing column gets its default, or NULL."""
+    check_names(rows.column_names, meta)
+    check_all_there(rows.column_names, meta)
+    given = {name.lower(): at for at, name in enumerate(rows.column_names)}
+    schema = arrow_schema(meta)
+    columns = []
+    for column, field in zip(meta.columns, schema, strict=True):
+        at = given.get(column.name.lower())
+        if at is None:
+            columns.append(pa.chunked_array([pa.repeat(default_of(column, field.type), len(rows))]))
+        else:
+            columns.append(_column(rows.column(at), field.type, column.name, meta.name))
+            check_not_null(columns[-1], read_type(column.type), column.nullable, column.name, meta.name)
+    return pa.table(columns, schema=schema)
+
+
+def check_names(names: Sequence[str], meta: catalog_pb2.Table) -> None:
+    known = {column.name.lower() for column in meta.columns}
+    lower = [name.lower() for name in names]
+    for name in names:
+        if name.lower() not in known:
+            hint = "" if name in RESERVED else "; add_columns() adds it"
+            raise InputError("COLUMN_UNKNOWN", f"{meta.name} has no column {name}{hint}")
+        if lower.count(name.lower()) > 1:
+            raise InputError("COLUMN_TWICE", f"the rows have {name} twice")
+
+
+def check_all_there(names: Sequence[str], meta: catalog_pb2.Table) -> None:
+    lower = {name.lower() for name in names}
+    for column in meta.columns:
+        needs = column.name in meta.partition_columns or not (column.nullable or column.default_sql)
+        if column.name.lower() not in lower and needs:
+            raise InputError("COLUMN_MISSING", f"the rows lack {column.name}, which {meta.name} requires")
+
+
+def default_of(column: catalog_pb2.Column, kind: pa.DataType) -> pa.Scalar:
+    """The default of a column, if it is a plain constant; what has to be computed needs Spark."""
+    text = column.default_sql.strip()
+    if not text or text.lower() == "null":
+        return pa.scalar(None, kind)
+    try:
+        if CONSTANT.match(text) is not None:
+            return pa.scalar(python_value(wire_value(text.strip("'"), column.type)), kind)
+    except InputError:
+        pass  # Spark would cast it
+    raise InputError(
+        "COLUMN_MISSING", f"the default of {column.name} is computed by Spark ({text}): give the column in the rows"
+    )
+
+
+# -- casts -------------------------------------------------------------------------------------------------------------
+
+
+def _column(column: pa.ChunkedArray, wanted: pa.DataType, path: str, table: str) -> pa.ChunkedArray:
+    if column.type == wanted:
+        return column
+    _check_type(column.type, wanted, path, table)
+    try:
+        return pa.chunked_array([_cast(chunk.cast(_plain(chunk.type)), wanted) for chunk in column.chunks], wanted)
+    except (pa.ArrowInvalid, ArithmeticError, ValueError) as error:
+        said = f"a value of {path} ({column.type}) would change as {wanted}, its type in {table}: {error}"
+        raise InputError("CAST_LOSSY", said) from error
+
+
+def _cast(array: Any, wanted: pa.DataType) -> Any:
+    if pa.types.is_nested(wanted):
+        return nested(array, wanted)
+    if pa.types.is_decimal(wanted) and pa.types.is_floating(array.type):  # by its digits, as Spark does
+        return pa.array([None if one is None else Decimal(repr(one)) for one in array.to_pylist()], wanted)
+    return array.cast(wanted)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type without what is only another form of it."""
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if _is_list(kind):
+        return pa.list_(pa.field("element", _plain(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _plain(one.type)) for one in kind])
+    if _is_text(kind):
+        return pa.string()
+    if _is_bytes(kind):
+        return pa.binary()
+    return kind
+
+
+def _check_type(given: pa.DataType, wanted: pa.DataType, path: str, table: str) -> None:
+    given = _plain(given)
+    if pa.types.is_struct(wanted) and pa.types.is_struct(given):
+        known = {field.name.lower(): field for field in wanted}
+        for one in given:
+            if one.name.lower() not in known:
+                raise InputError("COLUMN_UNKNOWN", f"{table} has no field {path}.{one.name}; add_columns() adds it")
+            _check_type(one.type, known[one.name.lower()].type, f"{path}.{one.name}", table)
+    elif pa.types.is_map(wanted) and pa.types.is_map(given):
+        _check_type(given.key_type, wanted.key_type, f"{path}.key", table)
+        _check_type(given.item_type, wanted.item_type, f"{path}.value", table)
+    elif pa.types.is_list(wanted) and pa.types.is_list(given):
+        _check_type(given.value_type, wanted.value_type, f"{path}.element", table)
+    elif not storable(given, wanted):
+        said = f"the rows don't fit {table}: {path} is {wanted} there, and {given} in the rows"
+        raise InputError("SCHEMA_MISMATCH", said)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def storable(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of the one type may be stored as the other, if none of them changes."""
+    if given == wanted or pa.types.is_null(given):
+        return True
+    if any(fits(given) for fits in NUMBERS):
+        return any(fits(wanted) for fits in NUMBERS)
+    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if pa.types.is_date(given):
+        return bool(pa.types.is_date(wanted) or (pa.types.is_timestamp(wanted) and wanted.tz is None))
+    return (_is_text(given) and _is_text(wanted)) or (_is_bytes(given) and _is_bytes(wanted))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    is_plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return bool(is_plain or pa.types.is_fixed_size_binary(kind))
+
+
+# -- NOT NULL ----------------------------------------------------------------------------------------------------------
+
+
+def check_not_null(values: pa.ChunkedArray, kind: Type, nullable: bool, path: str, table: str) -> None:
+    for chunk in values.chunks:
+        for where in _missing(chunk, kind, nullable, path):
+            raise InputError("NULL_NOT_ALLOWED", f"a row has NULL in {where}, which is NOT NULL in {table}")
+
+
+def _missing(array: Any, kind: Type, nullable: bool, path: str) -> Iterator[str]:
+    """The paths that have NULL and must not."""
+    if not nullable and array.null_count:
+        yield path
+    match kind:
+        case Struct(fields):
+            known = array.filter(array.is_valid()) if array.null_count else array
+            for at, one in enumerate(fields):
+                yield from _missing(known.field(at), one.kind, one.nullable, f"{path}.{one.name}")
+        case Array(element):
+            yield from _missing(array.flatten(), element, True, f"{path}.element")
+        case Map(key, value):
+            known = array.filter(array.is_valid()) if array.null_count else array
+            yield from _missing(known.keys, key, False, f"{path}.key")
+            yield from _missing(known.items, value, True, f"{path}.value")
+        case _:
+            return
+
+
+# -- rows of Python ----------------------------------------------------------------------------------------------------
+
+
+def of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) -> pa.Table:
+    """A list of dicts, each value as its column's type; no rows have every column."""
+    if not rows:
+        return arrow_schema(meta).empty_table()
+    names = dict.fromkeys(name for row in rows for name in row)
+    check_names(list(names), meta)
+    fields = {field.name.lower(): field for field in arrow_schema(meta)}
+    columns = {}
+    for name in names:
+        field = fields[name.lower()]
+        values = [row.get(name) for row in rows]
+        try:
+            if pa.types.is_timestamp(field.type):
+                values = [None if one is None else _moment(one, zoned=field.type.tz is not None) for one in values]
+            columns[name] = pa.array(values, field.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InputError("VALUE_INVALID", f"a value of {name} is no {field.type}: {error}") from error
+    return pa.table(columns)
+
+
+def _moment(value: Any, *, zoned: bool) -> datetime:
+    if not isinstance(value, datetime) or (value.tzinfo is not None) != zoned:
+        raise ValueError(f"{value!r} is no datetime {'with' if zoned else 'without'} a time zone")
+    return value

@@ -1,0 +1,272 @@
+"""Writes without Spark: rows in Arrow are appended, upserted, put in the place of others, or deleted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.arrow_shapes import arrow_schema
+from worker.base.errors import InputError
+from worker.base.schema import OP, PART, ROW_ID, TOMBSTONE, UPSERT
+from worker.base.spark_hash import row_buckets
+from worker.base.table_view import TableView
+from worker.base.values import python_value, wire_value
+from worker.read.arrow_conditions import parsed
+from worker.read.plans import entries_of
+from worker.read.version_rows import VersionRows
+from worker.write.arrow_parts import write_parts
+from worker.write.arrow_rows import fitted
+from worker.write.delete_sets import delete_set
+from worker.write.row_level import key_sets
+from worker.write.scopes import Partitions, scope_of
+from worker.write.stages import Stage, Staged
+from worker.write.transaction import Write
+
+FILE_BYTES: Final = 256 << 20  # in memory; a file is a part of it
+KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
+GROUP: Final = "_laketx_group"
+
+Given: TypeAlias = Any  # a Table or a RecordBatchReader of Arrow
+
+
+def plan_append(table: TableView, rows: Given) -> Write:
+    meta = table.meta
+    if meta.primary_key:
+        raise InputError("KEY_PRESENT", f"{meta.name} has a primary key: use upsert")
+    parts = _Parts(rows, meta)
+    return Write(table, common_pb2.OPERATION_INSERT, lambda stage: _append(stage, parts), needs_spark=False)
+
+
+def plan_upsert(table: TableView, rows: pa.Table) -> Write:
+    meta = table.meta
+    if not meta.primary_key:
+        raise InputError("KEY_MISSING", f"{meta.name} has no primary key: use append")
+    delta = _with_op(fitted(rows, meta), UPSERT)
+    _check_keys(delta, meta)
+    return Write(
+        table, common_pb2.OPERATION_INSERT, lambda stage: _keyed(stage, delta, is_base=False), needs_spark=False
+    )
+
+
+def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
+    meta = table.meta
+    scope = scope_of(table, where, by_spark=False)
+    named = [one.SerializeToString(deterministic=True) for one in scope.named.partitions]
+    parts = _Parts(rows, meta, scope.named.partitions[0] if isinstance(where, Mapping) else None)
+
+    def stage(stage: Stage) -> Staged:
+        if meta.primary_key:
+            whole = pa.concat_tables([arrow_schema(meta).empty_table(), *parts])
+            _check_keys(whole, meta)
+            staged = _keyed(stage, whole, is_base=True)
+        else:
+            staged = _append(stage, parts)
+        for file in staged.files:
+            if named and file.partition.SerializeToString(deterministic=True) not in named:
+                raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
+        return staged
+
+    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope, needs_spark=False)
+
+
+def plan_delete(table: TableView, where: str) -> Write:
+    return _delete(table, parsed(where, table.meta), None)
+
+
+def plan_delete_keys(table: TableView, keys: pa.Table) -> Write:
+    """The keys are rows of the key columns."""
+    meta = table.meta
+    if not meta.primary_key:
+        raise InputError("KEY_MISSING", f"{meta.name} has no primary key: delete by a condition")
+    columns = {column.name: column for column in meta.columns}
+    wanted = list(dict.fromkeys([*meta.primary_key, *meta.partition_columns]))
+    given = {name.lower(): name for name in keys.column_names}
+    if not set(map(str.lower, meta.primary_key)) <= given.keys() <= set(map(str.lower, wanted)):
+        raise InputError("COLUMN_MISSING", f"keys have {', '.join(wanted)}, not {', '.join(given.values())}")
+    narrow = catalog_pb2.Table(name=meta.name, columns=[columns[name] for name in wanted if name.lower() in given])
+    found = fitted(keys, narrow)
+    return _delete(table, _named_keys(found, meta), found)
+
+
+# -- deletes -----------------------------------------------------------------------------------------------------------
+
+
+def _delete(table: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Write:
+    read = common_pb2.Read(predicate=condition, changes_all=True)
+
+    def stage(stage: Stage) -> Staged:
+        then = table.at(stage.read_version)
+        if then.meta.primary_key:
+            return _tombstones(stage, then, condition, keys)
+        return _delete_sets(stage, then, condition)
+
+    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read], needs_spark=False)
+
+
+def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, keys: pa.Table | None) -> Staged:
+    """The keys of the rows; other columns are NULL, unless they are NOT NULL."""
+    meta = then.meta
+    kept = {*meta.primary_key, *meta.partition_columns, *[one.name for one in meta.columns if not one.nullable]}
+    reader = VersionRows(then, stage.read_version)
+    names = [name for name in reader.schema.names if name in kept]
+    found = pa.concat_tables([reader.empty(names), *reader.tables(names, condition, float("inf"))])
+    if keys is not None:
+        found = _among(found, keys)
+    schema = arrow_schema(meta)
+    columns = [
+        found.column(field.name).cast(field.type) if field.name in kept else pa.nulls(len(found), field.type)
+        for field in schema
+    ]
+    return _keyed(stage, _with_op(pa.table(columns, schema=schema), TOMBSTONE), is_base=False)
+
+
+def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate) -> Staged:
+    ids: dict[bytes, BitMap64] = defaultdict(BitMap64)
+    touched: dict[bytes, set[str]] = defaultdict(set)
+    reader = VersionRows(then, stage.read_version)
+    entries = entries_of(then, stage.read_version, condition)
+    partitions = {then.path(one.file.path): one.file for one in entries if one.HasField("file")}
+    for source in reader.sources(entries, condition):
+        for one in source():
+            file = partitions[one.file.path]
+            place = file.partition.SerializeToString(deterministic=True)
+            for rows in reader.visible(one, [ROW_ID], condition, float("inf")):
+                if len(rows):
+                    ids[place].update(rows.column(ROW_ID).to_pylist())
+                    touched[place].add(file.path)
+    sets = [delete_set(stage, place, ids[place], touched[place], at) for at, place in enumerate(ids)]
+    return Staged(delete_sets=sets)
+
+
+def _named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:
+    """A condition that is true for these keys; of many keys it is true for all rows."""
+    if not 0 < len(keys) <= KEYS_NAMED:
+        return common_pb2.Predicate(literal=len(keys) > 0)
+    types = {column.name: column.type for column in meta.columns}
+    if keys.num_columns == 1:
+        [name] = keys.column_names
+        values = [wire_value(one, types[name]) for one in keys.column(0).to_pylist()]
+        return common_pb2.Predicate(in_list=common_pb2.InList(column=name, values=values))
+    parts = []
+    for row in keys.to_pylist():
+        both = [
+            common_pb2.Predicate(
+                compare=common_pb2.Compare(
+                    column=name, comparison=common_pb2.COMPARISON_EQUAL, value=wire_value(value, types[name])
+                )
+            )
+            for name, value in row.items()
+        ]
+        parts.append(common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=both)))
+    return common_pb2.Predicate(any_of=common_pb2.PredicateList(operands=parts))
+
+
+def _among(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    names = keys.column_names
+    places = _frame(rows.select(names)).with_row_index(GROUP)
+    near = places.join(_frame(keys).unique(), on=names, how="semi", nulls_equal=True)[GROUP]
+    return rows.take(pa.array(near.to_numpy()))
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+class _Parts:
+    """Rows in the table's shape, part by part; a table's are checked at once, and a stream's as they come."""
+
+    def __init__(self, rows: Given, meta: catalog_pb2.Table, fixed: common_pb2.Partition | None = None) -> None:
+        self._meta = meta
+        self._fixed = fixed
+        self._rows = self._fitted(rows) if isinstance(rows, pa.Table) else rows
+
+    def _fitted(self, rows: pa.Table) -> pa.Table:
+        known = rows if self._fixed is None else _with_fixed_partition(rows, self._meta, self._fixed)
+        return fitted(known, self._meta)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        if isinstance(self._rows, pa.Table):
+            count = max(1, len(self._rows) * FILE_BYTES // max(self._rows.nbytes, 1))
+            yield from (self._rows.slice(begin, count) for begin in range(0, len(self._rows), count))
+            return
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for batch in self._rows:
+            waiting.append(batch)
+            size += batch.nbytes
+            if size >= FILE_BYTES:
+                yield self._fitted(pa.Table.from_batches(waiting))
+                waiting, size = [], 0
+        if waiting:
+            yield self._fitted(pa.Table.from_batches(waiting))
+
+
+def _append(stage: Stage, parts: _Parts) -> Staged:
+    """A file for each partition of so many bytes of rows."""
+    files: list[common_pb2.DataFile] = []
+    name = stage.next_name()
+    for at, part in enumerate(parts):
+        placed = part.append_column(PART, pa.array(_groups(part, stage.meta))) if stage.meta.partition_columns else part
+        files += write_parts(stage, placed, f"{name}/{at}", common_pb2.FILE_KIND_UNSPECIFIED)
+    return Staged(files=files)
+
+
+def _keyed(stage: Stage, rows: pa.Table, *, is_base: bool) -> Staged:
+    meta = stage.meta
+    if not len(rows):
+        return Staged()
+    buckets = row_buckets([rows.column(name) for name in meta.primary_key], meta.buckets)
+    places = pa.array(buckets.astype(np.int32))
+    if meta.partition_columns:
+        groups = _groups(rows, meta)
+        places = pa.array([f"{bucket}-{group}" for bucket, group in zip(buckets.tolist(), groups, strict=True)])
+    kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
+    files = write_parts(stage, rows.append_column(PART, places), stage.next_name(), kind)
+    return Staged(files=files, key_sets=[] if is_base else key_sets(meta, stage.table_folder, files))
+
+
+def _groups(rows: pa.Table, meta: catalog_pb2.Table) -> list[str]:
+    """A text for each row, the same for the rows of a partition."""
+    keys = _frame(rows.select(list(meta.partition_columns)))
+    known = keys.unique(maintain_order=True).with_row_index(GROUP)
+    found = keys.join(known, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
+    return found[GROUP].cast(pl.String).to_list()
+
+
+def _check_keys(rows: pa.Table, meta: catalog_pb2.Table) -> None:
+    names = list(dict.fromkeys([*meta.partition_columns, *meta.primary_key]))
+    keys = _frame(rows.select(names))
+    twice = keys.filter(keys.is_duplicated())
+    if len(twice):
+        key = {name: twice[name][0] for name in meta.primary_key}
+        raise InputError("KEY_TWICE", f"the key {key} appears twice in the rows written to {meta.name}; give it once")
+
+
+def _with_op(rows: pa.Table, op: int) -> pa.Table:
+    return rows.append_column(pa.field(OP, pa.int8()), pa.array(np.full(len(rows), op, np.int8)))
+
+
+def _with_fixed_partition(rows: pa.Table, meta: catalog_pb2.Table, named: common_pb2.Partition) -> pa.Table:
+    """Adds the values of a single named partition to rows that lack its columns."""
+    there = {name.lower() for name in rows.column_names}
+    kinds = {field.name: field.type for field in arrow_schema(meta)}
+    missing = [one for one in named.values if one.column.lower() not in there]
+
+    def added(found: pa.Table, one: common_pb2.PartitionValue) -> pa.Table:
+        value = pa.repeat(pa.scalar(python_value(one.value), kinds[one.column]), len(found))
+        return found.append_column(one.column, value)
+
+    return reduce(added, missing, rows)
+
+
+def _frame(rows: pa.Table) -> pl.DataFrame:
+    found = pl.from_arrow(rows)
+    assert isinstance(found, pl.DataFrame)
+    return found

@@ -1,0 +1,56 @@
+"""Delete sets that a write stages: the ids of hidden rows, inline or in a file."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from protos.laketx.v1 import common_pb2
+from worker.base.storage import storage
+from worker.write.stages import Stage
+
+INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
+TOUCHES_BYTES_MAX: Final = 1 << 20  # beyond it is not said which files a delete set touches: the service takes 2 MiB
+RANGES_MAX: Final = 1_024
+
+
+def named(touches: set[str]) -> list[str]:
+    """The touched files by name; None if there are too many: then the set touches any older file."""
+    size = sum(len(path.encode()) for path in touches)
+    return sorted(touches) if size <= TOUCHES_BYTES_MAX else []
+
+
+def delete_set(stage: Stage, key: bytes, bitmap: Any, touches: set[str], number: int) -> common_pb2.DeleteSet:
+    raw = bitmap.serialize()
+    found = common_pb2.DeleteSet(
+        path=f"{stage.txn_id}/deletes-{number}.bin",
+        partition=common_pb2.Partition.FromString(key),
+        rows=len(bitmap),
+        touches=named(touches),
+    )
+    if len(raw) <= INLINE_BYTES_MAX:
+        found.bitmap = raw
+        return found
+    found.bytes, found.row_id_min, found.row_id_max = len(raw), bitmap.min(), bitmap.max()
+    found.ranges.extend(ranges_of(bitmap))
+    files, root = storage(stage.table_folder)
+    files.create_dir(f"{root}/{stage.txn_id}", recursive=True)
+    with files.open_output_stream(f"{root}/{found.path}") as out:
+        out.write(raw)
+    return found
+
+
+def ranges_of(bitmap: Any, most: int = RANGES_MAX) -> list[common_pb2.RowIdRange]:
+    """Ranges that contain every id, split at the widest gaps."""
+    ids = np.asarray(bitmap.to_array())
+    gaps = np.diff(ids)
+    cuts = np.flatnonzero(gaps > 1)
+    if len(cuts) >= most:
+        widest = np.argsort(gaps[cuts])[len(cuts) - (most - 1) :]
+        cuts = np.sort(cuts[widest])
+    firsts, lasts = np.append(0, cuts + 1), np.append(cuts, len(ids) - 1)
+    return [
+        common_pb2.RowIdRange(first=int(ids[first]), last=int(ids[last]))
+        for first, last in zip(firsts, lasts, strict=True)
+    ]
