@@ -30,6 +30,7 @@ class Settings:
     outcome_keep_ms: int
     store_bytes_max: int
     reserve_bytes: int
+    inlined_bytes_max: int
     grace_s: float
     threads: int
     metrics_listen: str
@@ -126,6 +127,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--outcome-keep-ms", limits.OUTCOME_KEEP_MS, int, "how long outcomes are kept")
     add("--store-bytes-max", 0, int, "maximum size of the store in bytes; 0: limited only by the disk")
     add("--reserve-bytes", 96 * 1024 * 1024, int, "free space in bytes below which new work is refused")
+    add("--inlined-bytes-max", limits.INLINED_BYTES_MAX, int, "bytes of inlined rows that wait for compactions")
     add("--grace-s", 10.0, float, "how long a stop waits for calls under way")
     add("--threads", 64, int, "threads that serve unary calls; streams have threads of their own")
     add("--adopt-grace-ms", limits.ADOPT_GRACE_MS, int, "how long the staged files of a lost race can be adopted")

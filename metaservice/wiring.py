@@ -136,7 +136,13 @@ def build_service(
     bells = Bells(lambda: decider.state.views)
     decider = Decider(open_state.again, tick, fail_stop, bells.ring)
     transactions = Transactions(
-        decider, clocks, settings.lease_ms, settings.outcome_keep_ms, settings.reserve_bytes, settings.quotas
+        decider,
+        clocks,
+        settings.lease_ms,
+        settings.outcome_keep_ms,
+        settings.reserve_bytes,
+        settings.quotas,
+        settings.inlined_bytes_max,
     )
     pauses = Pauses(decider, clocks, event)
     catalog = Catalog(decider, transactions, clocks)

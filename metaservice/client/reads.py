@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.watching import watch
 from metaservice.ids import uuid7
 from protos.laketx.v1 import common_pb2, read_pb2, read_pb2_grpc
+
+PATHS_MAX: Final = 3_500  # of one request: the longest fit into a message
 
 
 class ReadCalls(Caller):
@@ -106,6 +109,13 @@ class ReadCalls(Caller):
             table_id=table_id, from_version=from_version, to_version=to_version, predicate=predicate, mode=mode
         )
         return self._stream(self._reads.PlanChanges, request)
+
+    def read_inlined(self, table_id: str, paths: Sequence[str]) -> Iterator[read_pb2.InlinedFile]:
+        """The rows of inlined files, of a version that is kept."""
+        for begin in range(0, len(paths), PATHS_MAX):
+            request = read_pb2.ReadInlinedRequest(table_id=table_id, paths=paths[begin : begin + PATHS_MAX])
+            for part in self._stream(self._reads.ReadInlined, request):
+                yield from part.files
 
     # ---------------------------------------------------------------------------------------------------------- pins
 

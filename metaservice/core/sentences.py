@@ -60,6 +60,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "FOLDER_MISSING": "the parent folder does not exist: create it first",
     "GROUPS_MISMATCH": "compactions need at least one group; other operations must not have groups",
     "GROUP_TWICE": "two groups name the same bucket: merge them into one",
+    "INLINED_GONE": "the rows of the inlined file are no longer kept: pin the version, and plan again",
+    "INLINED_TOO_LARGE": "the rows are too many to inline: write them to a file",
     "INPUT_NOT_LIVE": "an input of the compaction isn't in the table at the read version: plan it again",
     "IN_LIST_EMPTY": "an IN list needs at least one value",
     "KEY_SET_INCOMPLETE": "the key set needs one hash for each row written to the bucket",

@@ -45,6 +45,7 @@ LANES: Final[Mapping[str, str]] = {  # all other methods are single calls
     "/laketx.v1.ReadService/PlanScan": quotas.PLANS,
     "/laketx.v1.ReadService/PlanChanges": quotas.PLANS,
     "/laketx.v1.ReadService/ListFiles": quotas.PLANS,
+    "/laketx.v1.ReadService/ReadInlined": quotas.PLANS,
     "/laketx.v1.TransactionService/RegisterFiles": quotas.REGISTRATIONS,
     "/laketx.v1.AdminService/Check": quotas.CHECKS,
     "/laketx.v1.AdminService/GetStatus": PROBES,

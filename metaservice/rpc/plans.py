@@ -122,6 +122,21 @@ def _known(value: common_pb2.Value, kind: str | None) -> SqlValue:
     return number if number.is_finite() else None
 
 
+def inlined(reads: Reads, request: read_pb2.ReadInlinedRequest) -> Iterator[read_pb2.ReadInlinedResponse]:
+    """The rows of inlined files, in parts."""
+    if len(request.paths) > limits.PATHS_PER_CHECK_MAX:
+        raise invalid("TOO_MANY_PATHS", count=len(request.paths), most=limits.PATHS_PER_CHECK_MAX)
+    table = reads.get_table(table_id=wire.table_id(request.table_id))
+    part, size = read_pb2.ReadInlinedResponse(), 0
+    for path, content in reads.inlined(table, request.paths):
+        if size and size + len(content) > limits.PART_BYTES:
+            yield part
+            part, size = read_pb2.ReadInlinedResponse(), 0
+        part.files.add(path=path, content=content)
+        size += len(content) + len(path)
+    yield part
+
+
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 

@@ -149,6 +149,11 @@ class ReadServicer(PinMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
     def PlanScan(self, request: read_pb2.PlanScanRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]
         return plans.scan(self._calls.planning, self._calls.reads, request)
 
+    def ReadInlined(
+        self, request: read_pb2.ReadInlinedRequest, context: Context
+    ) -> Iterator[read_pb2.ReadInlinedResponse]:
+        return plans.inlined(self._calls.reads, request)
+
     def PlanChanges(
         self, request: read_pb2.PlanChangesRequest, context: Context
     ) -> Iterator[read_pb2.PlanChangesResponse]:

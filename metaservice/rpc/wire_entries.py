@@ -82,12 +82,30 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
             False,
             external,
         )
+        if message.content or message.inlined:
+            _inline(entry, message, may_inline=changes_data)
         if len(entry.payload) > limits.ENTRY_PLAIN_BYTES_MAX:
             wire_rows.check_size(entry)
         if message.carries_row_ids:
             _carry_row_ids(entry, message)
         found.append(entry)
     return found
+
+
+def _inline(entry: Entry, message: common_pb2.DataFile, *, may_inline: bool) -> None:
+    """The rows are in the message; the record shows only that they are in the store."""
+    content = message.content
+    if message.inlined or entry.external or not may_inline:
+        why = "leave `inlined` to the service, and inline only new rows"
+        raise invalid("INLINED_INVALID", why, path=entry.path)
+    if len(content) > limits.INLINED_FILE_BYTES_MAX:
+        raise invalid("INLINED_TOO_LARGE", path=entry.path, bytes=len(content), most=limits.INLINED_FILE_BYTES_MAX)
+    if message.bytes != len(content) or not entry.rows:
+        raise invalid("INLINED_INVALID", "`bytes` is the length of `content`, and it has rows", path=entry.path)
+    known = common_pb2.DataFile.FromString(entry.payload)
+    known.ClearField("content")
+    known.inlined = True
+    entry.payload, entry.content, entry.inlined = known.SerializeToString(), content, True
 
 
 def _carry_row_ids(entry: Entry, message: common_pb2.DataFile) -> None:

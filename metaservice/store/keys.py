@@ -32,6 +32,8 @@ c table name               cursor
 p task                     task that has not ended
 q time task                task that ended then
 r table                    until when the table's schedule was looked at
+n table path               rows of an inlined file, as its writer sent them
+i table                    live inlined rows: how many, their bytes, and since when there are any
 x table file partition bucket path     live entry of an external file, by what tells the file from others
 e table path 0 table partition bucket path added   kept entry of an external file in the first table's folder
 !epoch                     the history that this store tells
@@ -71,6 +73,7 @@ TASKS = b"p"
 ENDED_TASKS = b"q"
 
 _Q = struct.Struct(">Q")
+_QQQ = struct.Struct(">QQQ")
 
 
 def uuid_bytes(text: str) -> bytes:
@@ -135,6 +138,15 @@ def encode_version(version: int) -> bytes:
 
 def decode_version(raw: bytes) -> int:
     return int(_Q.unpack(raw)[0])
+
+
+def encode_counts(rows: int, size_bytes: int, since_us: int) -> bytes:
+    return _QQQ.pack(rows, size_bytes, since_us)
+
+
+def decode_counts(raw: bytes) -> tuple[int, int, int]:
+    rows, size_bytes, since_us = _QQQ.unpack(raw)
+    return int(rows), int(size_bytes), int(since_us)
 
 
 def live_prefix(table: bytes, partition: str | None = None, bucket: int | None = None) -> bytes:
@@ -319,7 +331,7 @@ def table_of_mark(key: bytes) -> bytes:
 
 def record_prefixes(table: bytes) -> list[bytes]:
     """The other records of a dropped table, besides its entries and its metadata."""
-    families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", b"x", TAGS, CURSORS)
+    families = (b"L", b"K", b"W", b"A", b"B", b"R", b"H", b"U", b"Q", b"J", b"r", b"x", b"n", b"i", TAGS, CURSORS)
     return [family + table for family in families]
 
 
@@ -376,6 +388,22 @@ def split_named(key: bytes) -> tuple[bytes, bytes, bytes, int]:
     """Path in the folder, holder, the end of the entry's live key, and the version that added it."""
     path, _, rest = key[17:].partition(b"\x00")
     return path, rest[:16], rest[16:-8], decode_version(rest[-8:])
+
+
+def inlined_prefix(table: bytes) -> bytes:
+    return b"n" + table
+
+
+def inlined_key(table: bytes, path: str) -> bytes:
+    return b"n" + table + path.encode()
+
+
+def path_of_inlined(key: bytes) -> str:
+    return key[17:].decode()
+
+
+def inlined_count_key(table: bytes) -> bytes:
+    return b"i" + table
 
 
 def task_key(task: bytes) -> bytes:

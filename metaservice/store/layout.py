@@ -44,6 +44,7 @@ def bucket_of_live(partition: str, bucket: int, entries: Iterable[Live], row_ord
             live.data_version,
             live.added,
             not row_order or row_order_of(live.entry) == row_order,
+            live.entry.inlined,
         )
         for live in found
         if not live.entry.is_delete_set
@@ -67,13 +68,14 @@ def bucket_of(partition: str, bucket: int, entries: Iterable[StoredEntry], row_o
             continue
         ordered = not row_order or row_order_in(entry.payload) == row_order
         is_delta = entry.kind == DELTA
-        files.append(PlanFile(entry.path, is_delta, entry.rows, entry.bytes, entry.data_version, entry.added, ordered))
+        file = PlanFile(entry.path, is_delta, entry.rows, entry.bytes, entry.data_version, entry.added, ordered)
+        files.append(file._replace(inlined=True) if entry.inlined else file)
     return Bucket(partition, bucket, files, sets)
 
 
 def count_entries(raws: Iterable[bytes], file_bytes: int, row_order: str, version: int) -> Counts:
     files = small = size = 0
-    oldest, last, has_deltas, is_plain = NEVER, -1, False, True
+    oldest, inlined_oldest, last, has_deltas, is_plain = NEVER, NEVER, -1, False, True
     delta, half = DELTA, (file_bytes + 1) // 2
     for entry in map(decode_stored, raws):
         added = entry.added
@@ -87,6 +89,8 @@ def count_entries(raws: Iterable[bytes], file_bytes: int, row_order: str, versio
         files += 1
         if added > last:
             last = added
+        if entry.inlined and added < inlined_oldest:
+            inlined_oldest = added
         entry_bytes = entry.bytes
         if entry.kind == delta:
             has_deltas = True
@@ -104,17 +108,20 @@ def count_entries(raws: Iterable[bytes], file_bytes: int, row_order: str, versio
         has_deltas=has_deltas,
         last_added=last,
         is_plain=is_plain,
+        inlined_oldest=inlined_oldest,
     )
 
 
 def scan_counts(
     cursor: StoreCursor, table: bytes, file_bytes: int, row_order: str, version: int
 ) -> Iterator[tuple[str, list[Counts]]]:
-    """Counts of the buckets of each partition; without a wanted order, only partitions with two entries in a bucket.
+    """Counts of the buckets of each partition; without a wanted order and inlined files, only those with two entries in
+    a bucket.
 
     Most partitions need no examination: an entry that is alone in its bucket isn't even parsed.
     """
-    for start, held in _scan(cursor, table, every=bool(row_order)):
+    every = bool(row_order) or cursor.get(keys.inlined_count_key(table)) is not None
+    for start, held in _scan(cursor, table, every=every):
         counts = [count_entries(raws, file_bytes, row_order, version) for _, raws in held]
         yield keys.partition_of(start), counts
 

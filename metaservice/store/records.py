@@ -55,6 +55,8 @@ def encode_entry(entry: Entry) -> bytes:
         record.carries_row_ids = True
     if entry.external:
         record.external = True
+    if entry.inlined:
+        record.inlined = True
     entry.encoded = record.SerializeToString()
     return entry.encoded
 
@@ -76,6 +78,7 @@ def entry_from(record: pb.EntryRecord) -> Entry:
         record.row_id_min,
         record.row_id_max,
         tuple(record.touches),
+        record.inlined,
     )
 
 

@@ -19,7 +19,7 @@ with laketx.connect("./warehouse") as lake:
     orders.upsert([{"id": 2, "amount": 25.0}, {"id": 3, "amount": 30.0}])
 """
 AFTER = """
-assert orders.to_arrow().num_rows == 5
+assert orders.to_arrow().num_rows == 6
 """
 
 

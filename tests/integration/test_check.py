@@ -54,8 +54,12 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Entries:
     """The same without the large commit: cheap enough to check for every key."""
     path = tmp_path_factory.mktemp("few") / "data"
     shutil.copytree(FIXTURES / "data-v1", path)
-    with service(path):  # which does the upkeep of older data
-        pass
+    with service(path) as (_, stubs):  # which does the upkeep of older data
+        table_id, txn_id = stubs.create("inlined", profile="delta_write_serializable"), new_uuid7()
+        file = data_file(txn_id, "inlined")
+        file.content, file.bytes = b"rows", 4
+        request = transaction_pb2.AppendRequest(txn_id=txn_id, table_id=table_id, files=[file], principal=PRINCIPAL)
+        stubs.txns.Append(request, timeout=TIMEOUT_S)
     return read(path)
 
 
@@ -131,6 +135,8 @@ def test_every_key_that_should_not_be_there_is_found(few: Entries) -> None:
         (b"Q", 0, "SPAN_MISSING"),
         (b"J", 0, "IDLE_MARK_WRONG"),
         (b"A", 0, "APPLICATION_ID_MISSING"),
+        (b"n", 0, "INLINED_ROWS_MISSING"),
+        (b"i", 0, "INLINED_COUNT_WRONG"),
         (b"T", 0, "METADATA_MISSING"),
         (b"N", 0, "TABLE_WITHOUT_NAME"),
         (b"O", 0, "TRANSACTION_STATE_WRONG"),

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from pyroaring import BitMap64
 
-from metaservice.client import ConflictError, InvalidError, MetaClient, MetaServiceError
+from metaservice.client import ConflictError, GoneError, InvalidError, MetaClient, MetaServiceError, uuid7
 from metaservice.core import limits
 from protos.laketx.v1 import (
     admin_pb2_grpc,
@@ -382,6 +382,23 @@ def test_what_the_sweep_and_the_purge_ask(client: Plain) -> None:
     assert [folder for page in client.list_sweepable() for folder in page.folders] == []
     assert list(client.check())[-1].done
     assert client.get_status().quotas
+
+
+def test_the_largest_inlined_files(client: Plain) -> None:
+    table_id = new_table(client, "inlined", partitioned=False)
+    name = "x" * (limits.PATH_CHARS_MAX - 64)
+    paths = []
+    for number in range(6):
+        txn_id = uuid7()
+        one = common_pb2.DataFile(path=f"{txn_id}/{number}{name}", rows=1, content=b"x" * limits.INLINED_FILE_BYTES_MAX)
+        one.bytes = len(one.content)
+        client.append(table_id, [one], txn_id=txn_id)
+        paths.append(one.path)
+    found: list[read_pb2.InlinedFile] = []
+    assert client.count("ReadInlined", lambda: found.extend(client.read_inlined(table_id, paths))) == 1
+    assert [one.path for one in found] == paths
+    with pytest.raises(GoneError, match="INLINED_GONE"):
+        list(client.read_inlined(table_id, [f"{uuid7()}/{number}{name}" for number in range(3_500)]))
 
 
 def test_the_command_shows_all_of_it(client: Plain, address: str) -> None:

@@ -463,4 +463,25 @@ BUGS = (
         (("return row_hashes(keys) % np.int64(buckets)", "return np.abs(row_hashes(keys)) % np.int64(buckets)"),),
         spark=("tests/spark/test_arrow_writes.py",),
     ),
+    Bug(
+        "the rows of an inlined file outlive its last version",
+        SERVICE + "retention/housekeeping.py",
+        (("if entry.inlined:", "if entry.inlined and not entry.rows:"),),
+    ),
+    Bug(
+        "the rows of an inlined file are not stored with its commit",
+        SERVICE + "commit/outcomes.py",
+        (("            if entry.content:\n", "            if entry.content and not entry.inlined:\n"),),
+    ),
+    Bug(
+        "a transaction that is aborted leaves its inlined rows behind",
+        SERVICE + "decider/state.py",
+        (("if entry.inlined and not entry.content:", "if entry.inlined and entry.content:"),),
+    ),
+    Bug(
+        "bounds of an inlined file leave out its largest value",
+        "worker/write/inlined_files.py",
+        (('extremes["max"]', 'extremes["min"]'),),
+        spark=("tests/arrow/test_inlined.py", "-k", "entries_say"),
+    ),
 )

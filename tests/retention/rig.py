@@ -143,8 +143,15 @@ class Rig:
             return refusal
 
     def files(self, txn_id: str, *names: str, external: bool = False) -> list[Entry]:
-        paths = [f"{txn_id}/{name}" for name in names]
-        return [Entry(path, "day=1", 0, FileKind.APPEND, 3, 10, path.encode(), external=external) for path in paths]
+        """Those with names that begin with i are inlined."""
+        found = []
+        for name in names:
+            path = f"{txn_id}/{name}"
+            entry = Entry(path, "day=1", 0, FileKind.APPEND, 3, 10, path.encode(), external=external)
+            if is_inlined(path):
+                entry.inlined, entry.content = True, b"0123456789"
+            found.append(entry)
+        return found
 
     def register(self, txn_id: str, *names: str) -> list[str]:
         found = self.files(txn_id, *names)
@@ -251,9 +258,18 @@ class Rig:
             found |= {decode_live(raw)[0].entry.path for _, raw in cursor.scan(family, prefix_end(family))}
         return found
 
+    def contents(self) -> set[str]:
+        """Inlined files whose rows are in the store."""
+        prefix = keys.inlined_prefix(keys.uuid_bytes(self.table_id))
+        return {keys.path_of_inlined(key) for key, _ in self.store.cursor().scan(prefix, prefix_end(prefix))}
+
     def staged(self, family: bytes) -> set[str]:
         chunks = [decode_chunk(raw) for _, raw in self.store.cursor().scan(family, prefix_end(family))]
         return {entry.path for chunk in chunks for entry in chunk}
+
+
+def is_inlined(path: str) -> bool:
+    return path.partition("/")[2].startswith("i")
 
 
 def _never(error: BaseException) -> None:

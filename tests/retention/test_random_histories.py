@@ -15,7 +15,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.model import Entry, FileKind, Operation
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.store import keys
-from tests.retention.rig import GRACE_MS, HOUR_MS, LEASE_MS, Rig
+from tests.retention.rig import GRACE_MS, HOUR_MS, LEASE_MS, Rig, is_inlined
 
 HISTORIES = 80
 CURSOR_KEEP_MS = HOUR_MS // 2
@@ -110,7 +110,7 @@ class History:
 
     def name(self) -> str:
         self.names += 1
-        return f"f{self.names}"
+        return f"{'i' if self.names % 3 == 0 else 'f'}{self.names}"
 
     def committed(self, after: set[str]) -> None:
         self.oracle.snapshots.append(after)
@@ -130,7 +130,8 @@ class History:
         self.committed(set(self.oracle.snapshots[target]))
 
     def borrow(self) -> None:
-        if live := sorted(self.oracle.snapshots[-1] - self.borrower.live):
+        live = sorted(self.oracle.snapshots[-1] - self.borrower.live - self.inlined())
+        if live:
             self.borrower.take(self.rng.choice(live))
 
     def begin(self) -> None:
@@ -262,8 +263,20 @@ class History:
         assert not needed & (listed | self.oracle.confirmed), "nothing dead is referenced"
         assert not listed & indexed
         assert not self.borrower.kept() & (listed | self.oracle.confirmed), "what another table reads is not purged"
-        left = self.oracle.ever - self.gone() - self.borrower.held(indexed)
+        inlined = self.inlined()
+        left = self.oracle.ever - self.gone() - self.borrower.held(indexed) - inlined
         assert left <= listed | indexed | staged | self.oracle.confirmed, "no path is lost"
+        assert not inlined & listed, "there is no file to purge"
+        contents = self.rig.contents()
+        assert needed & inlined <= contents, "the rows of an inlined file are kept as long as its entry"
+        assert contents <= indexed | staged, "and no longer"
+        state = self.rig.decider.state
+        rows = 3 * len(self.oracle.snapshots[-1] & inlined)
+        assert state.tables[self.rig.table_id].inlined.rows == rows
+        assert state.inlined_bytes == sum(table.inlined.size_bytes for table in state.tables.values())
+
+    def inlined(self) -> set[str]:
+        return {path for path in self.oracle.ever if is_inlined(path)}
 
     def show(self, version: int) -> set[str] | MetaError:
         try:
@@ -287,7 +300,9 @@ class History:
         self.check()
         rig, head = self.rig, self.oracle.snapshots[-1]
         assert rig.oldest == rig.head
-        assert rig.purgeable() | self.oracle.confirmed | head >= self.oracle.ever - self.gone()
+        inlined = self.inlined()
+        assert rig.purgeable() | self.oracle.confirmed | head >= self.oracle.ever - self.gone() - inlined
+        assert rig.contents() == head & inlined
         assert rig.purgeable() & head == set()
         assert rig.count(b"e") == rig.count(b"x") == 0, "nothing is lent any more"
         assert rig.count(b"P") == rig.count(keys.STAGED) == rig.count(keys.DYING) == rig.count(keys.PINS) == 0

@@ -31,6 +31,8 @@ def row(number: int, amount: float = 1.0, status: str = "new") -> dict[str, obje
 class Alike(LabTable):
     """Files of as many rows are of one size: nothing in them is packed."""
 
+    inlined_each = 0
+
     def _file(self, *args: Any, **named: Any) -> common_pb2.DataFile:
         file = super()._file(*args, **named)
         path = Path(self.folder) / file.path

@@ -18,6 +18,7 @@ from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.spark.sessions import shared_session
 from worker.base.connection import Connection
+from worker.base.inlined import content_of
 from worker.base.spark_hash import row_buckets
 from worker.base.table_view import TableView
 from worker.read import scan
@@ -74,12 +75,16 @@ class LabLake(Connection):
 class LabTable:
     """A table, what it must show at every version, and what every logical commit did."""
 
+    inlined_each = 3  # every third file that may be is inlined; 0: none
+
     def __init__(self, lake: LabLake, meta: catalog_pb2.Table) -> None:
         self.lake = lake
         self.meta = meta
         self.rows: Rows = {}
         self.at: dict[int, Rows] = {0: {}}
         self.logical: list[int] = []
+        self._written = 0
+        self._inlined: dict[str, pa.Table] = {}
 
     @property
     def table_id(self) -> str:
@@ -328,6 +333,7 @@ class LabTable:
                 bucket,
                 common_pb2.FILE_KIND_DELTA,
                 ops=[ops[at] for at in places],
+                may_inline=True,
             )
             for number, ((_, bucket), places) in enumerate(self._places(rows).items())
         ]
@@ -348,6 +354,7 @@ class LabTable:
                     0,
                     common_pb2.FILE_KIND_UNSPECIFIED,
                     row_ids=own if images else None,
+                    may_inline=True,
                 )
             )
         return files
@@ -387,6 +394,7 @@ class LabTable:
         *,
         ops: Sequence[int] | None = None,
         row_ids: Sequence[int | None] | None = None,
+        may_inline: bool = False,
     ) -> common_pb2.DataFile:
         fields, columns = [], []
         for column in self.meta.columns:
@@ -400,12 +408,18 @@ class LabTable:
         if row_ids is not None:
             fields.append(pa.field("_row_id", pa.int64()))
             columns.append(pa.array(row_ids, pa.int64()))
-        target = Path(self.folder) / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), target)
-        file = common_pb2.DataFile(
-            path=path, partition=partition, bucket=bucket, kind=kind, rows=len(rows), bytes=target.stat().st_size
-        )
+        stored = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+        file = common_pb2.DataFile(path=path, partition=partition, bucket=bucket, kind=kind, rows=len(rows))
+        self._written += 1
+        if may_inline and self.inlined_each and self._written % self.inlined_each == 0:
+            self._inlined[path] = stored
+            file.content = content_of(stored)
+            file.bytes = len(file.content)
+        else:
+            target = Path(self.folder) / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(stored, target)
+            file.bytes = target.stat().st_size
         if row_ids is not None:
             known = [one for one in row_ids if one is not None]
             file.carries_row_ids = True
@@ -415,7 +429,7 @@ class LabTable:
 
     def _stored(self, path: str) -> list[tuple[Row, int]]:
         """The rows of a file under the columns of now, and what each does."""
-        stored = pq.read_table(Path(self.folder) / path)
+        stored = self._inlined[path] if path in self._inlined else pq.read_table(Path(self.folder) / path)
         names = {(one.metadata or {}).get(b"PARQUET:field_id"): one.name for one in stored.schema}
         known = {column.name: names.get(str(column.column_id).encode()) for column in self.meta.columns}
         return [

@@ -157,6 +157,7 @@ def test_what_comes_between_the_calls_of_a_read_changes_nothing(
 
 def test_a_read_takes_three_calls(lake: LabLake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake.create("calls", COLUMNS)
+    table.inlined_each = 0
     for number in range(3):
         table.insert([row(number)])
     asked: list[str] = []

@@ -17,7 +17,7 @@ SIZES = st.sampled_from([KIB, 100 * KIB, MIB, 10 * MIB, 70 * MIB, 130 * MIB, 700
 
 def policy(*, keyed: bool = True, by_partition: bool = False, minor: int = 3, order: bool = False) -> Policy:
     options = Options(TARGET, RowOrder.SORT, ("id",)) if order else Options(TARGET)
-    ages = (HOUR_US, HOUR_US, HOUR_US, HOUR_US, HOUR_US)
+    ages = (HOUR_US,) * 6
     return Policy(True, keyed, by_partition, minor, 64 * MIB, 30, minor, ages, options, 8 << 30, 1_000, 4, 0, (), ())
 
 
@@ -40,7 +40,9 @@ def buckets(draw: st.DrawFn, *, keyed: bool) -> Bucket:
         version = draw(st.integers(1, 12))
         size = draw(SIZES)
         is_delta = keyed and draw(st.booleans())
-        files.append(PlanFile(f"f{number}", is_delta, size // KIB, size, version, version, draw(st.booleans())))
+        inlined = (is_delta or not keyed) and size <= MIB and draw(st.booleans())
+        file = PlanFile(f"f{number}", is_delta, size // KIB, size, version, version, draw(st.booleans()), inlined)
+        files.append(file)
     sets = []
     if files and not keyed:
         for _ in range(draw(st.integers(0, 3))):

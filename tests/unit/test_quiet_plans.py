@@ -29,14 +29,15 @@ def stored(file: PlanFile, row_order: str) -> bytes:
         bytes=file.size_bytes,
         data_version=file.data_version,
         added=file.added,
+        inlined=file.inlined,
     ).SerializeToString()
 
 
-@given(worlds(), st.lists(st.integers(0, 3), min_size=5, max_size=5))
+@given(worlds(), st.lists(st.integers(0, 3), min_size=6, max_size=6))
 def test_a_quiet_bucket_has_no_plan(world: tuple[Policy, Ages, list[Bucket]], hours: list[int]) -> None:
     policy, ages, buckets = world
     minor, major, cluster, *rest = [hour * HOUR_US for hour in hours]
-    policy = replace(policy, ages_us=(minor, major, cluster, rest[0], rest[1]))
+    policy = replace(policy, ages_us=(minor, major, cluster, rest[0], rest[1], rest[2]))
     order = policy.options.row_order
     for bucket in buckets:
         entries = [stored(file, order) for file in bucket.files] + [

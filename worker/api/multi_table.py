@@ -200,6 +200,7 @@ class TableInTransaction(Verbs[None]):
         options: WriteOptions,
         *,
         is_insert: bool = False,  # noqa: ARG002 - a table alone asks
+        may_be_recent: bool = False,  # noqa: ARG002 - it is asked for anew
     ) -> None:
         self._txn.check_open()
         if options.on_conflict not in (None, "fail") or options.message or options.app is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from metaservice.client import add_column, default_column, drop_column, rename_column, widen_column
 from metaservice.column_types import quoted as quoted_if_odd
@@ -40,6 +41,9 @@ else:
     changes = LazyModule("worker.read.changes")
     scan = LazyModule("worker.read.scan")
     export = LazyModule("worker.write.export")
+
+
+RECENT_S: Final = 1.0  # small writes without Spark don't ask anew for a table that they saw so recently
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Table(ArrowReads, Verbs[Commit]):
     def __init__(self, lake: Connection, meta: catalog_pb2.Table) -> None:
         self.lake = lake
         self.view = TableView(lake, meta)
+        self._refreshed_s = time.monotonic()
 
     @property
     def meta(self) -> catalog_pb2.Table:
@@ -130,6 +135,7 @@ class Table(ArrowReads, Verbs[Commit]):
     def refresh(self) -> Table:
         """Loads the table's current state from the service. Writes do so by themselves."""
         self.view = self.view.refreshed()
+        self._refreshed_s = time.monotonic()
         return self
 
     # -------------------------------------------------------------------------------------------------------- reads
@@ -374,8 +380,24 @@ class Table(ArrowReads, Verbs[Commit]):
     def _meta(self) -> catalog_pb2.Table:
         return self.meta
 
-    def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Commit:
+    def _do(
+        self,
+        plan: Callable[[TableView], Write],
+        options: WriteOptions,
+        *,
+        is_insert: bool = False,
+        may_be_recent: bool = False,
+    ) -> Commit:
+        is_recent = may_be_recent and time.monotonic() - self._refreshed_s < RECENT_S
+
         def planned() -> list[Write]:
+            nonlocal is_recent
+            if is_recent:
+                is_recent = False
+                with suppress(InputError):  # the columns may have changed
+                    write = plan(self.view)
+                    if write.is_one_call and write.has_all_columns:
+                        return [replace(write, app=options.app)]
             write = plan(self.refresh().view)
             self.view = write.table  # it may have added columns
             return [replace(write, app=options.app)]

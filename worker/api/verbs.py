@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from protos.laketx.v1 import catalog_pb2
 from worker.api.given_rows import AnyRows, Rows, arrow_rows, arrow_stream, is_spark, key_rows
 from worker.base.errors import InputError
@@ -62,8 +64,18 @@ class Verbs(ABC, Generic[Answer]):
         """The table as it was seen last."""
 
     @abstractmethod
-    def _do(self, plan: Callable[[TableView], Write], options: WriteOptions, *, is_insert: bool = False) -> Answer:
-        """Runs the plan, or keeps it until the transaction ends."""
+    def _do(
+        self,
+        plan: Callable[[TableView], Write],
+        options: WriteOptions,
+        *,
+        is_insert: bool = False,
+        may_be_recent: bool = False,
+    ) -> Answer:
+        """Runs the plan, or keeps it until the transaction ends.
+
+        `may_be_recent`: it can be made for the table as it was a moment ago, since its commit tells whether that fits.
+        """
 
     def insert(
         self,
@@ -109,7 +121,10 @@ class Verbs(ABC, Generic[Answer]):
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(
-            lambda table: arrow_writes.plan_append(table, arrow_stream(rows, table.meta)), options, is_insert=True
+            lambda table: arrow_writes.plan_append(table, arrow_stream(rows, table.meta)),
+            options,
+            is_insert=True,
+            may_be_recent=not isinstance(rows, pa.RecordBatchReader),
         )
 
     def upsert(
@@ -124,7 +139,10 @@ class Verbs(ABC, Generic[Answer]):
         """Inserts rows into a primary-key table without Spark, in the place of those with their keys; see `append`."""
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(
-            lambda table: arrow_writes.plan_upsert(table, arrow_rows(rows, table.meta)), options, is_insert=True
+            lambda table: arrow_writes.plan_upsert(table, arrow_rows(rows, table.meta)),
+            options,
+            is_insert=True,
+            may_be_recent=True,
         )
 
     def overwrite(

@@ -147,7 +147,9 @@ def _oldest_files(client: MetaClient) -> Iterator[str]:
     for table in client.list_tables():
         if table.head_version:
             entries = client.list_files(table.table_id)
-            own = (one.file.path for one in entries if one.HasField("file") and not one.file.external)
+            own = (
+                one.file.path for one in entries if one.HasField("file") and not (one.file.external or one.file.inlined)
+            )
             yield from (f"{table.table_id}/{path}" for path in islice(own, 1))
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, LakeTXError, Transaction
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
 from worker.base.errors import lost_race
+from worker.base.inlined import fetch_entries
 from worker.base.table_view import TableView
 from worker.base.values import moment_of
 from worker.compact import clustering
@@ -258,6 +259,7 @@ def _wire_group(group: Group, outcome: GroupOutcome, *, is_verified: bool) -> co
 
 def input_files(table: TableView, written: WrittenSchemas, group: Group) -> list[InputFile]:
     """Files in the order of their versions, each with the ids of its hidden rows."""
+    fetch_entries(table, group.inputs)
     newest_first = sorted(group.inputs, key=lambda entry: -entry.data_version)
     hidden = hidden_ids(table, [(one.file, one.data_version) for one in newest_first], group.delete_sets)
     return [

@@ -186,10 +186,10 @@ class Fsck:
 
 
 def _expected_of(entry: common_pb2.LiveEntry) -> Expected | None:
-    """The expected file; None for a delete set that is stored in the metadata."""
+    """The expected file; None for what is stored in the metadata."""
     if entry.HasField("file"):
         one = entry.file
-        return Expected(one.path, one.bytes, one.rows, is_delete_set=False)
+        return None if one.inlined else Expected(one.path, one.bytes, one.rows, is_delete_set=False)
     kept = entry.delete_set
     return None if kept.bitmap else Expected(kept.path, kept.bytes, kept.rows, is_delete_set=True)
 

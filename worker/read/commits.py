@@ -8,6 +8,7 @@ from typing import Final
 
 from protos.laketx.v1 import common_pb2, read_pb2
 from worker.base.errors import InputError
+from worker.base.inlined import fetch_rows
 from worker.base.table_view import TableView
 from worker.base.values import PartitionKey, partition_key
 
@@ -47,6 +48,7 @@ def commits_of(table: TableView, begin: int, end: int) -> list[RangeCommit]:
     for commit in found.values():
         commit.files = [one for one in commit.files if (partition_key(one.partition), one.bucket) not in commit.resets]
         commit.sets = [one for one in commit.sets if (partition_key(one.partition), 0) not in commit.resets]
+    fetch_rows(table, [file for commit in found.values() for file in commit.files])
     return list(found.values())
 
 

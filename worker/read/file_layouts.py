@@ -48,6 +48,8 @@ class FileLayouts:
         self.target = columns_schema(list(table.meta.columns), nullable=True)
 
     def layout_of(self, file: common_pb2.DataFile) -> FileLayout:
+        if file.inlined:  # put into the table's shape before Spark sees them
+            return FileLayout(self.target, (), "inlined", is_target=True)
         tag: object = file.schema_version
         if file.external:
             tag = (file.schema_version, partition_key(file.partition))

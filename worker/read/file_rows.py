@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
 from worker.base.arrow_shapes import field_id, in_shape
+from worker.base.inlined import Content, rows_in
 from worker.base.schema import OP, ROW_ID, UPSERT
 from worker.base.storage import in_pages, storage
 from worker.base.table_view import TableView
@@ -44,6 +45,7 @@ class InputFile:
     hidden: BitMap64 | None = None
     names: Mapping[int, str] | None = None
     constants: Mapping[str, Any] = field(default_factory=dict)
+    content: Content = b""  # of an inlined file
 
 
 def input_file(
@@ -61,6 +63,7 @@ def input_file(
         hidden=hidden,
         names=written.names_in(file) if file.external else None,
         constants={one.column: python_value(one.value) for one in file.partition.values} if file.external else {},
+        content=file.content,
     )
 
 
@@ -71,6 +74,9 @@ def read_tables(
 
     `_op` of a base file is UPSERT, `_row_id` never NULL. `may_match` says which row groups are read.
     """
+    if file.content:
+        yield 0, _completed(file, in_shape(rows_in(file.content), wanted), 0, wanted)
+        return
     files, path = storage(file.path)
     with files.open_input_file(path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")

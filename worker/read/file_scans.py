@@ -17,12 +17,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
 from protos.laketx.v1 import common_pb2
+from worker.base.arrow_shapes import arrow_schema, in_shape
+from worker.base.inlined import rows_in
 from worker.base.schema import FILE, OP, ROW_ID, ROW_INDEX, quoted
 from worker.base.session import is_classic, listed_bytes, parquet_at_once, path_prefixes, with_settings
 from worker.base.spark_hash import xxhash64
 from worker.base.table_view import TableView
 from worker.read.file_identity import BY_NAME, ScannedFile, Told, by_path, by_size, is_plain
-from worker.read.file_layouts import FileLayout, FileLayouts
+from worker.read.file_layouts import FileLayout, FileLayouts, plain
 from worker.read.float_conditions import dressed
 
 PATH: Final = "_laketx_path"
@@ -57,6 +59,10 @@ class Part:
         return [sizes[0], sizes[-1]] if sizes else []
 
     @property
+    def is_inlined(self) -> bool:
+        return self.files[0].file.inlined
+
+    @property
     def is_tagged(self) -> bool:
         return self.files[0].tag is not None
 
@@ -78,7 +84,8 @@ class FileScans:
         By its size, if Spark finds the sizes that the entries have; otherwise a hidden row would become visible.
         """
         found = [(part, self._scan(part)) for part in self.parts(by_size(files, self._path_hash))]
-        if not all(self._has_sizes(part, rows) for part, rows in found if part.told is Told.BY_SIZE):
+        scanned = [(part, rows) for part, rows in found if part.told is Told.BY_SIZE and not part.is_inlined]
+        if not all(self._has_sizes(part, rows) for part, rows in scanned):
             found = [(part, self._scan(part)) for part in self.parts(by_path(files, self._path_hash))]
         return [(part, self._with_origins(part, rows)) for part, rows in found]
 
@@ -114,6 +121,8 @@ class FileScans:
         return self._with_origins(part, self._scan(part, with_op=with_op))
 
     def _scan(self, part: Part, *, with_op: bool = False) -> DataFrame:
+        if part.is_inlined:
+            return self._inlined(part, with_op=with_op)
         schema = t.StructType(list(part.layout.schema.fields))
         if part.has_own_ids:
             schema.add(ROW_ID, t.LongType())
@@ -122,6 +131,23 @@ class FileScans:
         if self._places_by_name(part):
             schema.add(ROW_INDEX, t.LongType())
         return read_files(self._spark, schema, [self._table.path(one.file.path) for one in part.files])
+
+    def _inlined(self, part: Part, *, with_op: bool) -> DataFrame:
+        """The rows of inlined files, and the columns that give their origin if they are needed."""
+        shape = arrow_schema(self._meta, with_op=with_op, with_row_id=part.has_own_ids)
+        schema = t.StructType([t.StructField(one.name, plain(one.dataType)) for one in self.target.fields])
+        found = []
+        for one in part.files:
+            rows = in_shape(rows_in(one.file.content), shape)
+            if part.told is not Told.NOT or self._is_shown(part):
+                count = len(rows)
+                rows = rows.append_column(ROW_INDEX, pa.array(range(count), pa.int64()))
+                rows = rows.append_column(SIZE, pa.repeat(pa.scalar(one.file.bytes, pa.int64()), count))
+                rows = rows.append_column(PATH, pa.repeat(one.file.path, count))
+            found.append(rows)
+        for name in found[0].column_names[len(schema) :]:
+            schema.add(name, {OP: t.ByteType(), PATH: t.StringType()}.get(name, t.LongType()))
+        return self._spark.createDataFrame(pa.concat_tables(found).combine_chunks(), schema)
 
     def _is_shown(self, part: Part) -> bool:
         return self._with_origin or part.is_tagged
@@ -140,6 +166,9 @@ class FileScans:
         is_told, is_shown = part.told is not Told.NOT, self._is_shown(part)
         if not (is_told or is_shown):
             return rows
+        needs_first = not self._meta.primary_key and (self._with_origin or (part.has_own_ids and is_told))
+        if part.is_inlined:
+            return self._with_facts(part, rows, needs_first=needs_first)
         wanted = {} if self._places_by_name(part) else {ROW_INDEX: "row_index"}
         if part.told is Told.BY_SIZE:
             wanted[SIZE] = "file_size"
@@ -150,7 +179,6 @@ class FileScans:
             rows = rows.select("*", *[origin.getField(field).alias(name) for name, field in wanted.items()])
         else:
             rows = rows.selectExpr("*", *[f"_metadata.{field} as {name}" for name, field in wanted.items()])
-        needs_first = not self._meta.primary_key and (self._with_origin or (part.has_own_ids and is_told))
         return self._with_facts(part, rows, needs_first=needs_first)
 
     def _with_facts(self, part: Part, rows: DataFrame, *, needs_first: bool) -> DataFrame:
@@ -238,6 +266,8 @@ class FileScans:
 
     def _path_prefix(self, file: common_pb2.DataFile) -> str:
         """The prefix that Spark puts before the path of every file of the table."""
+        if file.inlined:
+            return ""
         known = path_prefixes(self._spark)
         if self._table.folder not in known:
             shown = read_files(self._spark, self.target, [self._table.path(file.path)]).inputFiles()[0]

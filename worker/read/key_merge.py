@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protos.laketx.v1 import common_pb2
+from worker.base.inlined import Content, rows_in
 from worker.base.schema import OP, TOMBSTONE
 from worker.base.storage import storage
 from worker.base.table_view import TableView
@@ -40,6 +41,7 @@ class KeyFile:
     at: int
     key_columns: tuple[str, ...]
     is_delta: bool
+    content: Content = b""  # of an inlined file
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def bucket_to_merge(
         keys = tuple(names[ids[name]] for name in table.meta.primary_key)
         is_delta = one.file.kind == common_pb2.FILE_KIND_DELTA
         path = table.path(one.file.path)
-        found.append(KeyFile(path, one.file.rows, one.data_version, number(one), keys, is_delta))
+        found.append(KeyFile(path, one.file.rows, one.data_version, number(one), keys, is_delta, one.file.content))
     return BucketToMerge(tuple(found))
 
 
@@ -157,9 +159,7 @@ def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]
     tables, gone = [], []
     for file in files:
         names = [*file.key_columns, *([OP] if file.is_delta else [])]
-        lake, path = storage(file.path)
-        opened = pq.ParquetFile(path, filesystem=lake, coerce_int96_timestamp_unit="us", binary_type=pa.binary_view())
-        read = opened.read(columns=names, use_threads=False)  # tasks run side by side as it is
+        read = rows_in(file.content).select(names) if file.content else _read_columns(file.path, names)
         keys = [_plain(read.column(name)) for name in file.key_columns]
         tables.append(pa.table(keys, names=[f"k{at}" for at in range(len(keys))]))
         gone.append(read.column(OP).to_numpy() == TOMBSTONE if file.is_delta else np.zeros(len(read), bool))
@@ -167,6 +167,12 @@ def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]
     if not isinstance(whole, pl.DataFrame):
         raise TypeError("a table of keys")
     return whole, np.concatenate(gone), [len(one) for one in tables]
+
+
+def _read_columns(path: str, names: list[str]) -> pa.Table:
+    lake, path = storage(path)
+    opened = pq.ParquetFile(path, filesystem=lake, coerce_int96_timestamp_unit="us", binary_type=pa.binary_view())
+    return opened.read(columns=names, use_threads=False)  # tasks run side by side as it is
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

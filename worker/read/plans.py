@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from protos.laketx.v1 import common_pb2
+from worker.base.inlined import fetch_entries
 from worker.base.table_view import TableView
 from worker.base.values import partition_key
 
@@ -20,7 +21,7 @@ def entries_of(
 ) -> list[common_pb2.LiveEntry]:
     """The entries that may have rows for which the predicate is true; it is about the columns of that version.
 
-    With partitions those in them, or all where they are many.
+    With partitions those in them, or all where they are many. Inlined files have their rows.
     """
     named = list({partition_key(one): one for one in partitions}.values())
     if len(named) > PARTITIONS_MAX or not table.meta.partition_columns:
@@ -28,4 +29,6 @@ def entries_of(
     parts = table.client.plan_scan(
         table.table_id, version=version, predicate=predicate, partitions=named, without_stats=True
     )
-    return [entry for part in parts for entry in part.entries]
+    found = [entry for part in parts for entry in part.entries]
+    fetch_entries(table, found)
+    return found

@@ -15,6 +15,7 @@ from worker.base.footers import check_required
 from worker.base.parquet_options import options_of, table_with_nan
 from worker.base.schema import OP, PART, ROW_ID
 from worker.base.storage import storage
+from worker.write.inlined_files import CONTENT_BYTES_MAX, are_few, inlined_file
 from worker.write.staged_files import entry_of
 from worker.write.stages import Stage
 
@@ -22,19 +23,29 @@ GROUP_ROWS: Final = 1 << 20
 
 
 def write_parts(
-    stage: Stage, rows: pa.Table, name: str, kind: common_pb2.FileKind.ValueType
+    stage: Stage, rows: pa.Table, name: str, kind: common_pb2.FileKind.ValueType, *, may_inline: bool = False
 ) -> list[common_pb2.DataFile]:
-    """Writes a file for each value of PART, which is a folder or the number of a bucket, sorted by key."""
+    """Writes a file for each value of PART, which is a folder or the number of a bucket, sorted by key.
+
+    Few rows become inlined files, if they may.
+    """
     meta = stage.meta
     schema = arrow_schema(meta, with_op=OP in rows.column_names, with_row_id=ROW_ID in rows.column_names)
     names = {column.column_id: column.name for column in meta.columns}
+    parts = [
+        (f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0", in_shape(found, schema, names))
+        for part, found in by_part(rows, list(meta.primary_key))
+    ]
+    if may_inline and are_few(meta, rows):
+        inlined = [inlined_file(stage, f"{name}/{where}.arrow", found, kind) for where, found in parts]
+        if sum(entry.bytes for entry in inlined) <= CONTENT_BYTES_MAX:
+            check_required(meta, inlined)
+            return inlined
     files, root = storage(stage.table_folder)
     entries = []
-    for part, found in by_part(rows, list(meta.primary_key)):
-        where = f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0"
+    for where, shaped in parts:
         path = f"{name}/{where}.parquet"
         files.create_dir(f"{root}/{path}".rpartition("/")[0], recursive=True)
-        shaped = in_shape(found, schema, names)
         footers: list[Any] = []
         with files.open_output_stream(f"{root}/{path}") as out:
             options = options_of(meta, schema, table_with_nan(shaped))

@@ -25,7 +25,8 @@ from worker.read.version_rows import VersionRows
 from worker.write.arrow_parts import write_parts
 from worker.write.arrow_rows import fitted
 from worker.write.delete_sets import delete_set
-from worker.write.row_level import key_sets
+from worker.write.inlined_files import are_few
+from worker.write.row_level import PROFILE, key_sets
 from worker.write.scopes import Partitions, scope_of
 from worker.write.stages import Stage, Staged
 from worker.write.transaction import Write
@@ -42,7 +43,14 @@ def plan_append(table: TableView, rows: Given) -> Write:
     if meta.primary_key:
         raise InputError("KEY_PRESENT", f"{meta.name} has a primary key: use upsert")
     parts = _Parts(rows, meta)
-    return Write(table, common_pb2.OPERATION_INSERT, lambda stage: _append(stage, parts), needs_spark=False)
+    return Write(
+        table,
+        common_pb2.OPERATION_INSERT,
+        lambda stage: _append(stage, parts),
+        needs_spark=False,
+        is_one_call=isinstance(rows, pa.Table) and are_few(meta, rows),
+        has_all_columns=isinstance(rows, pa.Table) and rows.num_columns == len(meta.columns),
+    )
 
 
 def plan_upsert(table: TableView, rows: pa.Table) -> Write:
@@ -52,7 +60,12 @@ def plan_upsert(table: TableView, rows: pa.Table) -> Write:
     delta = _with_op(fitted(rows, meta), UPSERT)
     _check_keys(delta, meta)
     return Write(
-        table, common_pb2.OPERATION_INSERT, lambda stage: _keyed(stage, delta, is_base=False), needs_spark=False
+        table,
+        common_pb2.OPERATION_INSERT,
+        lambda stage: _keyed(stage, delta, is_base=False),
+        needs_spark=False,
+        is_one_call=meta.profile != PROFILE and are_few(meta, delta),  # one call can't say which keys it writes
+        has_all_columns=rows.num_columns == len(meta.columns),
     )
 
 
@@ -214,7 +227,8 @@ def _append(stage: Stage, parts: _Parts) -> Staged:
     name = stage.next_name()
     for at, part in enumerate(parts):
         placed = part.append_column(PART, pa.array(_groups(part, stage.meta))) if stage.meta.partition_columns else part
-        files += write_parts(stage, placed, f"{name}/{at}", common_pb2.FILE_KIND_UNSPECIFIED)
+        kind = common_pb2.FILE_KIND_UNSPECIFIED
+        files += write_parts(stage, placed, f"{name}/{at}", kind, may_inline=at == 0)  # a small part is the last one
     return Staged(files=files)
 
 
@@ -228,7 +242,7 @@ def _keyed(stage: Stage, rows: pa.Table, *, is_base: bool) -> Staged:
         groups = _groups(rows, meta)
         places = pa.array([f"{bucket}-{group}" for bucket, group in zip(buckets.tolist(), groups, strict=True)])
     kind = common_pb2.FILE_KIND_BASE if is_base else common_pb2.FILE_KIND_DELTA
-    files = write_parts(stage, rows.append_column(PART, places), stage.next_name(), kind)
+    files = write_parts(stage, rows.append_column(PART, places), stage.next_name(), kind, may_inline=not is_base)
     return Staged(files=files, key_sets=[] if is_base else key_sets(meta, stage.table_folder, files))
 
 

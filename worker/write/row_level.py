@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import column_field
+from worker.base.inlined import rows_in
 from worker.base.spark_hash import row_hashes
 from worker.base.storage import storage
 
@@ -35,8 +36,11 @@ def key_sets(
     kinds = {column.name: column_field(column).type for column in meta.columns}
     found: dict[tuple[bytes, int], common_pb2.KeySet] = {}
     for file in files:
-        lake, path = storage(f"{table_folder}/{file.path}")
-        keys = pq.ParquetFile(path, filesystem=lake).read(list(meta.primary_key))
+        if file.content:
+            keys = rows_in(file.content)
+        else:
+            lake, path = storage(f"{table_folder}/{file.path}")
+            keys = pq.ParquetFile(path, filesystem=lake).read(list(meta.primary_key))
         hashes = row_hashes([keys.column(name).cast(kinds[name]) for name in meta.primary_key])
         place = (file.partition.SerializeToString(deterministic=True), file.bucket)
         one = found.setdefault(place, common_pb2.KeySet(partition=file.partition, bucket=file.bucket))

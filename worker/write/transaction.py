@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, StaleError, Transaction
 from metaservice.client.retries import Backoff
+from metaservice.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.connection import Connection
 from worker.base.errors import InputError, lost_race, word
@@ -80,6 +81,8 @@ class Write:
     read_version: int | None = None
     app: common_pb2.AppVersion | None = None
     needs_spark: bool = True
+    is_one_call: bool = False  # a blind INSERT of few rows, which are sent with the commit
+    has_all_columns: bool = False  # its rows need no defaults, which may have changed since the table was looked at
 
     @property
     def meta(self) -> catalog_pb2.Table:
@@ -173,7 +176,13 @@ def run_writes(
             time.sleep(BACKOFF.delay_s(attempt - 2, random.random()))
         try:
             if lost is None:
-                writes, txn = _begun(lake, plan, message, txn_id)
+                writes = plan()
+                if attempt == 1 and txn_id is None and not cursors and len(writes) == 1 and writes[0].is_one_call:
+                    done = _in_one_call(lake, writes[0], message)
+                    if done is not None:
+                        return [done]
+                    writes = plan()
+                writes, txn = _begun(lake, writes, plan, message, txn_id)
                 committed, staged, txn_id = _attempt(lake, writes, txn, policy, cursors)
             else:
                 committed, txn_id = _resubmit(lake, writes, lost, message, cursors)
@@ -189,17 +198,39 @@ def run_writes(
     raise AssertionError("the last attempt raises")
 
 
+def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:
+    """Begins and commits a blind INSERT with the rows in the call; None if it has to begin first."""
+    assert write.stage is not None
+    stage = Stage(write.meta, write.table.folder, uuid7(), write.meta.head_version)
+    staged = write.stage(stage)
+    if not all(file.content for file in staged.files):  # they were too many after all
+        stage.remove()
+        return None
+    try:
+        committed = lake.client.append(
+            write.meta.table_id,
+            staged.files,
+            txn_id=stage.txn_id,
+            schema_version=write.meta.schema_version,
+            commit_message=message,
+            app_versions=[] if write.app is None else [write.app],
+        )
+    except ConflictError:  # the columns changed, and nothing else can be one
+        return None
+    return _commits([write], committed, stage.txn_id, {write.meta.table_id: staged.rows()}, 1)[0]
+
+
 def _begun(
-    lake: Connection, plan: Callable[[], list[Write]], message: str, txn_id: str | None
+    lake: Connection, writes: list[Write], plan: Callable[[], list[Write]], message: str, txn_id: str | None
 ) -> tuple[list[Write], Transaction]:
-    """Plans and begins the write, again if an ALTER came in between.
+    """Begins the write; plans it again if an ALTER came in between.
 
     A write at a fixed version stays at that version.
     """
     left = ATTEMPTS_MAX
     lake.mark_warehouse()
     while True:
-        writes, left = plan(), left - 1
+        left -= 1
         try:
             intents = [write.intent() for write in writes]
             return writes, lake.client.begin(intents, txn_id=txn_id, commit_message=message)
@@ -213,6 +244,7 @@ def _begun(
                     table=write.meta.name,
                     version=write.meta.schema_version,
                 )
+            writes = plan()
 
 
 def _attempt(

@@ -16,6 +16,7 @@ from metaservice.core.compaction.plans import (
     Look,
     PlanFile,
     Wait,
+    due_inlined,
     is_much,
     is_old,
     oldest_of,
@@ -33,7 +34,7 @@ def plan_append(look: Look) -> BucketPlan:
         cluster = _append_cluster(look, waits)
     else:
         cluster = None
-        minor = minor or _append_small(look, waits)
+        minor = minor or _append_small(look, waits) or _append_inlined(look, waits)
         if look.only is CLUSTER and minor is not None:
             minor, cluster = None, minor
     return BucketPlan(major, minor, cluster, look.last_added(), tuple(waits))
@@ -73,8 +74,10 @@ def _append_hidden(look: Look, waits: list[Wait]) -> tuple[GroupPlan | None, Gro
         return None, None
     major = look.group(files, reason, gone) if look.fits(files, whole=look.only is MAJOR) else None
     touched = sorted((file for file in files if file.path in hidden), key=lambda file: -hidden[file.path] / file.rows)
+    if look.only is MINOR:
+        touched += [file for file in files if file.inlined and file.path not in hidden]
     taken = _first_within(look, touched)
-    minor = look.group(taken, reason, int(sum(hidden[file.path] for file in taken))) if taken else None
+    minor = look.group(taken, reason, int(sum(hidden.get(file.path, 0) for file in taken))) if taken else None
     return major, minor
 
 
@@ -110,6 +113,11 @@ def _append_small(look: Look, waits: list[Wait]) -> GroupPlan | None:
         return None
     taken = _first_within(look, chosen)
     return look.group(taken, reason) if len(taken) > look.outputs(size_of(taken)) else None
+
+
+def _append_inlined(look: Look, waits: list[Wait]) -> GroupPlan | None:
+    taken = _first_within(look, due_inlined(look, waits))
+    return look.group(taken, f"{len(taken)} inlined files of age") if taken else None
 
 
 def _widest(small: Sequence[PlanFile], *, settled: bool) -> list[PlanFile]:

@@ -11,6 +11,7 @@ from metaservice.core.compaction.plans import (
     Look,
     PlanFile,
     Wait,
+    due_inlined,
     flat,
     is_much,
     is_old,
@@ -40,7 +41,19 @@ def _keyed_minor(look: Look, waits: list[Wait]) -> GroupPlan | None:
         found = _run_of(look, segment, waits)
         if found is not None and (best is None or found.gain.files_less > best.gain.files_less):
             best = found
-    return best
+    return best or _inlined_run(look, waits)
+
+
+def _inlined_run(look: Look, waits: list[Wait]) -> GroupPlan | None:
+    """The newest inlined files of age, with the deltas between them."""
+    due = {file.path for file in due_inlined(look, waits)}
+    for segment in reversed(segments_of(look, lambda group: all(file.is_delta for file in group))):
+        places = [at for at, group in enumerate(segment) if any(file.path in due for file in group)]
+        if places:
+            files = _within_bounds(look, segment[places[0] : places[-1] + 1])
+            if files:
+                return look.group(files, f"{sum(file.inlined for file in files)} inlined files of age", outputs=1)
+    return None
 
 
 def _run_of(look: Look, segment: list[list[PlanFile]], waits: list[Wait]) -> GroupPlan | None:

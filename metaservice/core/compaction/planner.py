@@ -41,7 +41,8 @@ from metaservice.core.table.model import Operation
 def plan_bucket(policy: Policy, ages: Ages, bucket: Bucket) -> BucketPlan:
     """The groups that the policy asks for in a bucket."""
     files = bucket.files
-    if policy.only is None and not bucket.sets and len(files) < 2 and all(file.ordered for file in files):
+    is_good = not bucket.sets and len(files) < 2 and all(file.ordered and not file.inlined for file in files)
+    if policy.only is None and is_good:
         return BucketPlan(last_added=max((file.added for file in files), default=-1))  # as good as it gets
     look = Look(policy, ages, bucket)
     return plan_keyed(look) if policy.keyed else plan_append(look)

@@ -30,6 +30,7 @@ class PlanFile(NamedTuple):
     data_version: int
     added: int
     ordered: bool = True
+    inlined: bool = False
 
 
 class PlanSet(NamedTuple):
@@ -58,6 +59,7 @@ class Ages(NamedTuple):
     cluster: int = -1
     quiet: int = -1
     settle: int = -1
+    inlined: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,3 +235,12 @@ def rows_of(files: Iterable[PlanFile]) -> int:
 
 def percent(part: int, whole: int) -> int:
     return 100 * part // whole if whole else 1_000_000
+
+
+def due_inlined(look: Look, waits: list[Wait]) -> list[PlanFile]:
+    """Inlined files, if they are to be written out now, however few they are."""
+    inlined = [file for file in look.bucket.files if file.inlined]
+    if inlined and not is_old(look, Age.INLINED, oldest_of(inlined)):
+        waits.append((Age.INLINED, oldest_of(inlined)))
+        return []
+    return inlined

@@ -41,6 +41,7 @@ class Age(IntEnum):
     CLUSTER = 2
     QUIET = 3
     SETTLE = 4
+    INLINED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Policy:
     minor_bytes: int
     major_percent: int
     cluster_files: int
-    ages_us: tuple[int, int, int, int, int]
+    ages_us: tuple[int, int, int, int, int, int]
     options: Options
     task_bytes: int
     task_files: int
@@ -113,6 +114,7 @@ def policy_of(meta: TableMeta) -> Policy:
         number("cluster.age.hours") * HOUR_US,
         number("major.quiet.minutes") * MINUTE_US,
         number("settle.minutes") * MINUTE_US,
+        number("inlined.age.minutes") * MINUTE_US,
     )
     return Policy(
         enabled=text_property(properties, "compaction.enabled") == "true",

@@ -14,7 +14,7 @@ NEVER: Final = 2**62
 class Counts(NamedTuple):
     """Counts of the live entries of a bucket.
 
-    `plain`: no delete sets and no files out of order. Small files are deltas, or files below half the target size.
+    `is_plain`: no delete sets and no files out of order. Small files are deltas, or files below half the target size.
     """
 
     files: int
@@ -24,6 +24,7 @@ class Counts(NamedTuple):
     has_deltas: bool
     last_added: int
     is_plain: bool
+    inlined_oldest: int = NEVER
 
 
 def quiet_waits(policy: Policy, ages: Ages, counts: Counts) -> tuple[Wait, ...] | None:
@@ -31,11 +32,12 @@ def quiet_waits(policy: Policy, ages: Ages, counts: Counts) -> tuple[Wait, ...] 
 
     Of several waits for the same version it returns only the first: the bucket is examined then.
     """
-    files, small, small_bytes, oldest, has_deltas, last_added, is_plain = counts
-    if not is_plain:
+    files, small, small_bytes, oldest, has_deltas, last_added, is_plain, inlined_oldest = counts
+    if not is_plain or inlined_oldest <= ages.inlined:
         return None
+    inlined: tuple[Wait, ...] = () if inlined_oldest == NEVER else ((Age.INLINED, inlined_oldest),)
     if files < 2 or (small < 2 and not has_deltas):
-        return ()
+        return inlined
     settles = small > SETTLE_FILES or (policy.keyed and has_deltas and is_worth_settling(files, small_bytes))
     if (
         small >= policy.minor_files
@@ -49,8 +51,8 @@ def quiet_waits(policy: Policy, ages: Ages, counts: Counts) -> tuple[Wait, ...] 
         return None
     first = policy.first_age
     if settles:
-        return ((first, oldest), (Age.SETTLE, last_added))
-    return ((first, oldest),)
+        return ((first, oldest), (Age.SETTLE, last_added), *inlined)
+    return ((first, oldest), *inlined)
 
 
 def likely_score(counts: Counts) -> float:

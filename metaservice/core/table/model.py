@@ -76,6 +76,7 @@ class Advice(IntEnum):
 class Entry:
     """A data file or a delete set, as staged; it does not depend on the commit that adds it.
 
+    `inlined`: the store keeps its rows. `content` are those rows until they are stored.
     `encoded` belongs to the store: the entry's bytes, cached once encoded. A change of the entry empties it.
     """
 
@@ -94,6 +95,8 @@ class Entry:
     row_id_min: int = -1
     row_id_max: int = -1
     touches: tuple[str, ...] = ()
+    inlined: bool = False
+    content: bytes = field(default=b"", compare=False, repr=False)
     encoded: bytes = field(default=b"", init=False, compare=False, repr=False)
 
     @property

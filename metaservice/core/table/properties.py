@@ -131,6 +131,13 @@ PROPERTIES: Final = (
         high=5_256_000,
     ),
     Property(
+        "compaction.inlined.age.minutes",
+        "60",
+        "Inlined rows of this age are written to files by a minor compaction, however few they are; 0: never.",
+        low=0,
+        high=5_256_000,
+    ),
+    Property(
         "compaction.major.percent",
         "30",
         "A major compaction is planned when deltas reach this percentage of base files, or hidden rows of all rows.",
@@ -219,6 +226,20 @@ PROPERTIES: Final = (
         low=1_024,
         high=1 << 40,
         binds_writers=True,
+    ),
+    Property(
+        "write.inline.rows",
+        "1000",
+        "A write of so few rows without Spark puts them into its commit instead of a file; 0: never.",
+        low=0,
+        high=100_000,
+    ),
+    Property(
+        "write.inline.bytes",
+        "262144",
+        "The bytes that the rows of such a write have at most.",
+        low=0,
+        high=1 << 19,
     ),
     Property(
         "write.compression",

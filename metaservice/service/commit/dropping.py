@@ -19,6 +19,7 @@ def forget_table(state: State, table: TableState, now_us: int) -> None:
     state.batch.put(keys.dropped_key(table.raw_id), keys.encode_version(drop_us))
     del state.names[table.meta.name]
     del state.tables[table_id]
+    state.inlined_bytes -= table.inlined.size_bytes
     state.changed.add(table_id)
 
 

@@ -52,7 +52,7 @@ class Outcomes:
         txn.outcomes = tuple(outcomes)
         end(txn, TxnEvent.WIN, txn.commit_time_us)
         state = self._decider.state
-        state.drop_staged(txn)
+        state.drop_staged(txn, {one.table_id for one in outcomes if not one.already_applied})
         state.put_txn(txn)
 
     def write(self, txn: Txn, commit: TableCommit) -> None:
@@ -92,6 +92,11 @@ class Outcomes:
             batch.put(keys.live_key(raw, entry.partition, entry.bucket, entry.path), encoded)
             if entry.external:
                 put_import(batch, raw, live)
+            if entry.content:
+                state.keep_content(raw, entry)
+        inlined = table.inlined.after(commit.added, commit.removed, commit.time_us)
+        if inlined is not table.inlined:
+            state.count_inlined(table, inlined)
         for app_id, version in commit.change.app_versions:
             batch.put(keys.app_key(raw, app_id), keys.encode_version(version))
         if commit.change.operation is Operation.RESTORE:

@@ -26,6 +26,7 @@ from metaservice.core.commit.transaction import (
 )
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
+from metaservice.core.table.inlined import check_inlined
 from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
@@ -61,6 +62,7 @@ class Transactions:
         keep_ms: int,
         reserve_bytes: int,
         limits_given: Mapping[str, Quota] = quotas.DEFAULTS,
+        inlined_bytes_max: int = limits.INLINED_BYTES_MAX,
     ) -> None:
         self._quotas = limits_given
         self._decider = decider
@@ -69,6 +71,7 @@ class Transactions:
         self.lease_ms = lease_ms
         self._keep_ms = keep_ms
         self._reserve_bytes = reserve_bytes
+        self._inlined_bytes_max = inlined_bytes_max
         self._room_checked_ms = -1
         self._room = True
 
@@ -151,6 +154,7 @@ class Transactions:
                 raise invalid("PATH_REUSED", path=entry.path)
         if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
+        self._check_inlined(table_id, fresh)
         size = check_staged(state, txn, fresh, self._quotas)
         refuse_live(self._state, txn_id, table_id, fresh)
         give_row_ids(self._state, mine.table_id, fresh)
@@ -215,6 +219,7 @@ class Transactions:
                     raise invalid("PATH_TWICE", path=entry.path)
             if own:
                 refuse_live(self._state, txn.txn_id, change.table_id, own)
+                self._check_inlined(change.table_id, own)
             change.operation, change.read_version = mine.operation, mine.read_version
             change.adds = staged + own
             scope = change.scope
@@ -356,6 +361,7 @@ class Transactions:
         table_id = request.table_id
         table = self._state.get_table(table_id)
         refuse_live(self._state, request.txn_id, table_id, request.entries)
+        self._check_inlined(table_id, request.entries)
         meta = table.meta
         if meta.features:
             _check_features(meta.features - request.features)
@@ -428,6 +434,11 @@ class Transactions:
             self._end(state.open[txn_id], TxnEvent.EXPIRE, "LEASE_RAN_OUT")
         if state.unborn:
             forget_abandoned(state, now_ms, self.lease_ms, self._clocks.now_us())
+
+    def _check_inlined(self, table_id: str, entries: Sequence[Entry]) -> None:
+        if any(entry.inlined for entry in entries):
+            table = self._state.get_table(table_id)
+            check_inlined(entries, table.meta.name, table.inlined, self._state.inlined_bytes, self._inlined_bytes_max)
 
     def check_room(self) -> None:
         """Refuses new work before the disk is too full to store decisions."""

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Footprint, Idle, Live
 from metaservice.core.table.rows import Payloads, Written
@@ -34,6 +35,7 @@ class TableState:
     oldest: int = 0
     trimmed: int = 0
     idle: Idle = field(default_factory=Idle)
+    inlined: Inlined = field(default_factory=Inlined)
 
     def view(self) -> TableView:
         """The view for readers, who see it once it is durable; a job's answer can contain it."""

@@ -7,11 +7,12 @@ rebuilds the same state from the store; leases restart then.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Idle, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
@@ -73,6 +74,7 @@ class State:
         self.marks = MarkBook(store.cursor())
         self.tasks = TaskBook(store.cursor(), task_backoff_ms)
         self.usage = Usage()
+        self.inlined_bytes = 0  # of all tables
         for pin in self.pins.pins.values():
             self.usage.pin(pin.principal.name)
         self.ended_now: list[Txn] = []
@@ -94,6 +96,7 @@ class State:
             table = self._load_table(cursor, raw_id)
             self.newest_us = max(self.newest_us, table.last_time_us)
             self.tables[table.meta.table_id] = table
+            self.inlined_bytes += table.inlined.size_bytes
             self.views.publish(table.view())
             self.names[key[len(keys.NAMES) :].decode()] = table.meta.table_id
             if is_unborn(table.meta.name):
@@ -138,6 +141,9 @@ class State:
         raw_idle = cursor.get(keys.idle_key(raw_id, head))
         if raw_idle is not None:
             table.idle = Idle(head, keys.decode_version(raw_idle))
+        raw_inlined = cursor.get(keys.inlined_count_key(raw_id))
+        if raw_inlined is not None:
+            table.inlined = Inlined(*keys.decode_counts(raw_inlined))
         return table
 
     def load_table(self, raw_id: bytes) -> TableState:
@@ -351,8 +357,13 @@ class State:
             if mine.staged:
                 mine.staged, mine.staged_rows, mine.chunks = {}, 0, 0
 
-    def drop_staged(self, txn: Txn) -> None:
+    def drop_staged(self, txn: Txn, committed: Container[str] = ()) -> None:
+        """Forgets what is staged; the rows of inlined files stay in the tables that the transaction changed."""
         for mine in txn.tables.values():
+            if mine.table_id not in committed:
+                for entry in mine.staged.values():
+                    if entry.inlined and not entry.content:
+                        self.batch.delete(keys.inlined_key(keys.uuid_bytes(mine.table_id), entry.path))
             for chunk in range(mine.chunks):
                 self.batch.delete(keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), chunk))
             mine.chunks = 0
@@ -368,6 +379,20 @@ class State:
         key = keys.staged_key(keys.uuid_bytes(txn.txn_id), keys.uuid_bytes(mine.table_id), mine.chunks)
         self.batch.put(key, join_chunk(encode_entry(entry) for entry in entries))
         mine.chunks += 1
+        for entry in entries:
+            if entry.content:
+                self.keep_content(keys.uuid_bytes(mine.table_id), entry)
+
+    def keep_content(self, raw_id: bytes, entry: Entry) -> None:
+        """Stores the rows of an inlined file."""
+        self.batch.put(keys.inlined_key(raw_id, entry.path), entry.content)
+        entry.content = b""
+
+    def count_inlined(self, table: TableState, inlined: Inlined) -> None:
+        self.inlined_bytes += inlined.size_bytes - table.inlined.size_bytes
+        table.inlined = inlined
+        counts = keys.encode_counts(inlined.rows, inlined.size_bytes, inlined.since_us)
+        self.batch.put(keys.inlined_count_key(table.raw_id), counts)
 
     def alterations(self, table: TableState, after: int) -> Iterator[Footprint]:
         """The commits since a version that changed the metadata."""

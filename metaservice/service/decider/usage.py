@@ -87,5 +87,5 @@ def staged_bytes(entries: Sequence[Entry]) -> int:
     """The approximate memory of staged entries."""
     size = 0
     for entry in entries:
-        size += ENTRY_BYTES + 2 * (len(entry.path) + len(entry.payload))
+        size += ENTRY_BYTES + 2 * (len(entry.path) + len(entry.payload)) + len(entry.content)
     return size

@@ -17,6 +17,7 @@ from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import TableMeta
 from metaservice.service.operate.check_imports import check_entry, check_foreign_uses, check_imports
+from metaservice.service.operate.check_inlined import check_inlined
 from metaservice.service.operate.check_marks import check_marks
 from metaservice.service.operate.check_ranges import Beside, Ranges, last_row_id
 from metaservice.service.operate.replay import (
@@ -150,6 +151,7 @@ class StoreCheck:
             yield from self._spans(raw_id, name)
         if self._imports_kept:
             yield from check_imports(self._cursor, raw_id, self._problem, self._count)
+        yield from check_inlined(self._cursor, raw_id, self._problem, self._count)
 
     def _spans(self, raw_id: bytes, name: str) -> Iterator[None]:
         """Checks that removed entries are indexed by the versions that held them, and nothing else is."""
@@ -364,6 +366,8 @@ class StoreCheck:
     def _decoded_txn(self, raw_id: bytes, raw: bytes) -> Txn | None:
         try:
             txn = decode_txn(raw)
+            for outcome in txn.outcomes:
+                keys.uuid_bytes(outcome.table_id)
         except Exception as error:  # noqa: BLE001 - bytes can be wrong in any way
             self._problem("RECORD_UNREADABLE", record="transaction", txn_id=_text(raw_id), error=error)
             return None

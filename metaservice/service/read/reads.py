@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from metaservice.core import limits
@@ -113,3 +113,12 @@ class Reads:
         cursor = self._decider.state.store.cursor()
         self._decider.state.check_readable(table, version)
         return live_entries(cursor, table.raw_id, version)
+
+    def inlined(self, table: TableView, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """The rows of inlined files."""
+        cursor = self._decider.state.store.cursor()
+        for path in paths:
+            content = cursor.get(keys.inlined_key(table.raw_id, path))
+            if content is None:
+                raise MetaError(ErrorKind.GONE, "INLINED_GONE", table=table.meta.name, path=path)
+            yield path, content

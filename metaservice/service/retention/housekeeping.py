@@ -274,7 +274,9 @@ class Housekeeping:
             self._list(raw, entry, now_us)
 
     def _list(self, raw: bytes, entry: Entry, now_us: int) -> None:
-        if not entry.external:
+        if entry.inlined:
+            self._state.batch.delete(keys.inlined_key(raw, entry.path))
+        elif not entry.external:
             self._state.batch.put(keys.purgeable_key(raw, entry.path), keys.encode_version(max(now_us, 0)))
 
     # -- dropped tables ------------------------------------------------------------------------------------------------

@@ -222,6 +222,7 @@ class Catalog:
         state.batch.delete(keys.dropped_key(table.raw_id))
         state.batch.put(keys.name_key(name), table.raw_id)
         state.tables[table_id] = table
+        state.inlined_bytes += table.inlined.size_bytes
         state.names[name] = table_id
         state.changed.add(table_id)
         return table.view()

@@ -627,6 +627,8 @@ class DataFile(_message.Message):
     FIRST_ROW_ID_FIELD_NUMBER: _builtins.int
     ROW_ORDER_FIELD_NUMBER: _builtins.int
     TOMBSTONES_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    INLINED_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Path relative to the table's folder: "<transaction id>/…". The path of an external file is absolute, or a URI."""
     bucket: _builtins.int
@@ -655,6 +657,12 @@ class DataFile(_message.Message):
     """Order of the rows: "sort(a,b)" or "zorder(a,b)" with column names; empty: unknown."""
     tombstones: _builtins.int
     """Delta files: number of rows that are tombstones; 0: none, or unknown."""
+    content: _builtins.bytes
+    """The rows themselves, as an Arrow IPC stream: the service keeps them, and no file is written. Only in requests; its
+    length is `bytes`. ReadInlined answers it.
+    """
+    inlined: _builtins.bool
+    """Set by the server: the service keeps the rows, and nothing is at the path."""
     @_builtins.property
     def partition(self) -> Global___Partition:
         """Its partition."""
@@ -682,10 +690,12 @@ class DataFile(_message.Message):
         first_row_id: _builtins.int | None = ...,
         row_order: _builtins.str = ...,
         tombstones: _builtins.int = ...,
+        content: _builtins.bytes = ...,
+        inlined: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "data_change", b"data_change", "first_row_id", b"first_row_id", "partition", b"partition", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "data_change", b"data_change", "external", b"external", "first_row_id", b"first_row_id", "kind", b"kind", "partition", b"partition", "path", b"path", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "row_order", b"row_order", "rows", b"rows", "schema_version", b"schema_version", "stats", b"stats", "tombstones", b"tombstones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_change", b"_data_change", "_first_row_id", b"_first_row_id", "_row_id_max", b"_row_id_max", "_row_id_min", b"_row_id_min", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "content", b"content", "data_change", b"data_change", "external", b"external", "first_row_id", b"first_row_id", "inlined", b"inlined", "kind", b"kind", "partition", b"partition", "path", b"path", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "row_order", b"row_order", "rows", b"rows", "schema_version", b"schema_version", "stats", b"stats", "tombstones", b"tombstones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_change: _TypeAlias = _typing.Literal["data_change"]  # noqa: Y015
     _WhichOneofArgType__data_change: _TypeAlias = _typing.Literal["_data_change", b"_data_change"]  # noqa: Y015

@@ -637,6 +637,84 @@ class ConjunctExplanation(_message.Message):
 Global___ConjunctExplanation: _TypeAlias = ConjunctExplanation  # noqa: Y015
 
 @_typing.final
+class ReadInlinedRequest(_message.Message):
+    """Request of ReadInlined."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PATHS_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    @_builtins.property
+    def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Paths of inlined files in entries of a version that is kept, at most 10,000."""
+
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        paths: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["paths", b"paths", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadInlinedRequest: _TypeAlias = ReadInlinedRequest  # noqa: Y015
+
+@_typing.final
+class InlinedFile(_message.Message):
+    """The rows of an inlined file."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Its path."""
+    content: _builtins.bytes
+    """An Arrow IPC stream, as its writer sent it."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        content: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InlinedFile: _TypeAlias = InlinedFile  # noqa: Y015
+
+@_typing.final
+class ReadInlinedResponse(_message.Message):
+    """A part of the answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___InlinedFile]:
+        """Files."""
+
+    def __init__(
+        self,
+        *,
+        files: _abc.Iterable[Global___InlinedFile] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadInlinedResponse: _TypeAlias = ReadInlinedResponse  # noqa: Y015
+
+@_typing.final
 class PlanChangesRequest(_message.Message):
     """Request of PlanChanges."""
 

@@ -55,6 +55,11 @@ class ReadServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.PlanScanRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.PlanScanResponse.FromString,
                 _registered_method=True)
+        self.ReadInlined = channel.unary_stream(
+                '/laketx.v1.ReadService/ReadInlined',
+                request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.ReadInlinedRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.ReadInlinedResponse.FromString,
+                _registered_method=True)
         self.PlanChanges = channel.unary_stream(
                 '/laketx.v1.ReadService/PlanChanges',
                 request_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.PlanChangesRequest.SerializeToString,
@@ -144,6 +149,13 @@ class ReadServiceServicer:
 
     def PlanScan(self, request, context):
         """Streams the files that a scan needs, pruned by partition and statistics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadInlined(self, request, context):
+        """Streams the rows of inlined files, in the order of the request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -257,6 +269,11 @@ def add_ReadServiceServicer_to_server(servicer, server):
                     servicer.PlanScan,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.PlanScanRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.PlanScanResponse.SerializeToString,
+            ),
+            'ReadInlined': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadInlined,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_read__pb2.ReadInlinedRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_read__pb2.ReadInlinedResponse.SerializeToString,
             ),
             'PlanChanges': grpc.unary_stream_rpc_method_handler(
                     servicer.PlanChanges,
@@ -428,6 +445,33 @@ class ReadService:
             '/laketx.v1.ReadService/PlanScan',
             protos_dot_laketx_dot_v1_dot_read__pb2.PlanScanRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_read__pb2.PlanScanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadInlined(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/laketx.v1.ReadService/ReadInlined',
+            protos_dot_laketx_dot_v1_dot_read__pb2.ReadInlinedRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_read__pb2.ReadInlinedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,8 @@ class ReadServiceStub:
     """Streams every live entry of a version, unpruned."""
     PlanScan: _grpc.UnaryStreamMultiCallable[_read_pb2.PlanScanRequest, _read_pb2.PlanScanResponse]
     """Streams the files that a scan needs, pruned by partition and statistics."""
+    ReadInlined: _grpc.UnaryStreamMultiCallable[_read_pb2.ReadInlinedRequest, _read_pb2.ReadInlinedResponse]
+    """Streams the rows of inlined files, in the order of the request."""
     PlanChanges: _grpc.UnaryStreamMultiCallable[_read_pb2.PlanChangesRequest, _read_pb2.PlanChangesResponse]
     """Streams the changes in (from, to]."""
     PinVersions: _grpc.UnaryUnaryMultiCallable[_read_pb2.PinVersionsRequest, _read_pb2.PinVersionsResponse]
@@ -82,6 +84,8 @@ class ReadServiceAsyncStub(ReadServiceStub):
     """Streams every live entry of a version, unpruned."""
     PlanScan: _aio.UnaryStreamMultiCallable[_read_pb2.PlanScanRequest, _read_pb2.PlanScanResponse]  # type: ignore[assignment]
     """Streams the files that a scan needs, pruned by partition and statistics."""
+    ReadInlined: _aio.UnaryStreamMultiCallable[_read_pb2.ReadInlinedRequest, _read_pb2.ReadInlinedResponse]  # type: ignore[assignment]
+    """Streams the rows of inlined files, in the order of the request."""
     PlanChanges: _aio.UnaryStreamMultiCallable[_read_pb2.PlanChangesRequest, _read_pb2.PlanChangesResponse]  # type: ignore[assignment]
     """Streams the changes in (from, to]."""
     PinVersions: _aio.UnaryUnaryMultiCallable[_read_pb2.PinVersionsRequest, _read_pb2.PinVersionsResponse]  # type: ignore[assignment]
@@ -144,6 +148,14 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_read_pb2.PlanScanResponse], _abc.AsyncIterator[_read_pb2.PlanScanResponse]]:
         """Streams the files that a scan needs, pruned by partition and statistics."""
+
+    @_abc_1.abstractmethod
+    def ReadInlined(
+        self,
+        request: _read_pb2.ReadInlinedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_read_pb2.ReadInlinedResponse], _abc.AsyncIterator[_read_pb2.ReadInlinedResponse]]:
+        """Streams the rows of inlined files, in the order of the request."""
 
     @_abc_1.abstractmethod
     def PlanChanges(

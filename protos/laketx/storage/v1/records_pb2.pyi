@@ -44,6 +44,7 @@ class EntryRecord(_message.Message):
     TOUCHES_FIELD_NUMBER: _builtins.int
     CARRIES_ROW_IDS_FIELD_NUMBER: _builtins.int
     EXTERNAL_FIELD_NUMBER: _builtins.int
+    INLINED_FIELD_NUMBER: _builtins.int
     payload: _builtins.bytes
     """The wire's message, DataFile or DeleteSet."""
     is_delete_set: _builtins.bool
@@ -78,6 +79,8 @@ class EntryRecord(_message.Message):
     """The file has its own row ids."""
     external: _builtins.bool
     """An external file."""
+    inlined: _builtins.bool
+    """The store keeps its rows."""
     @_builtins.property
     def touches(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Files whose rows a delete set hides."""
@@ -103,10 +106,11 @@ class EntryRecord(_message.Message):
         touches: _abc.Iterable[_builtins.str] | None = ...,
         carries_row_ids: _builtins.bool = ...,
         external: _builtins.bool = ...,
+        inlined: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "data_change", b"data_change", "data_version", b"data_version", "external", b"external", "first_row_id", b"first_row_id", "is_delete_set", b"is_delete_set", "kind", b"kind", "partition", b"partition", "path", b"path", "payload", b"payload", "removed", b"removed", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "rows", b"rows", "touches", b"touches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "bucket", b"bucket", "bytes", b"bytes", "carries_row_ids", b"carries_row_ids", "data_change", b"data_change", "data_version", b"data_version", "external", b"external", "first_row_id", b"first_row_id", "inlined", b"inlined", "is_delete_set", b"is_delete_set", "kind", b"kind", "partition", b"partition", "path", b"path", "payload", b"payload", "removed", b"removed", "row_id_max", b"row_id_max", "row_id_min", b"row_id_min", "rows", b"rows", "touches", b"touches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,5 +1,6 @@
 package io.laketx.spark.changes;
 
+import io.laketx.spark.read.Inlined;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.v1.ChangesMode;
 import io.laketx.v1.DataFile;
@@ -42,15 +43,18 @@ final class Commit {
             .setMode(ChangesMode.CHANGES_MODE_LOG);
     if (condition != null) request.setPredicate(condition);
     PlanChangesRequest asked = request.build();
-    return table
-        .service()
-        .ask(
-            stubs -> {
-              Map<Long, Commit> found = new LinkedHashMap<>();
-              stubs.reads().planChanges(asked).forEachRemaining(part -> add(part, found));
-              found.values().forEach(Commit::close);
-              return new ArrayList<>(found.values());
-            });
+    List<Commit> commits =
+        table
+            .service()
+            .ask(
+                stubs -> {
+                  Map<Long, Commit> found = new LinkedHashMap<>();
+                  stubs.reads().planChanges(asked).forEachRemaining(part -> add(part, found));
+                  found.values().forEach(Commit::close);
+                  return new ArrayList<>(found.values());
+                });
+    for (Commit one : commits) one.fill(table);
+    return commits;
   }
 
   private static void add(PlanChangesResponse part, Map<Long, Commit> found) {
@@ -74,6 +78,13 @@ final class Commit {
     if (resets.isEmpty()) return;
     files.removeIf(one -> resets.containsKey(Bucket.of(one)));
     sets.removeIf(one -> resets.containsKey(Bucket.of(one)));
+  }
+
+  private void fill(Snapshot table) {
+    List<LiveEntry> filled = Inlined.filled(table, files);
+    if (filled == files) return;
+    files.clear();
+    files.addAll(filled);
   }
 
   long version() {

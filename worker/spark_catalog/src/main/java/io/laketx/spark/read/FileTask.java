@@ -10,6 +10,7 @@ import java.io.Serializable;
  * @param hiddenIds the row ids hidden of a file that carries ids of its own, or null
  * @param values what one value says of the whole file
  * @param shownMin at least so many rows are shown
+ * @param content the rows of an inlined file, or null
  */
 public record FileTask(
     int shape,
@@ -21,7 +22,8 @@ public record FileTask(
     byte[] hiddenPositions,
     byte[] hiddenIds,
     Object[] values,
-    long shownMin)
+    long shownMin,
+    byte[] content)
     implements Unit, Serializable {
 
   /** To the end, however large the file is by its entry. */
@@ -29,6 +31,15 @@ public record FileTask(
 
   FileTask part(long from, long count) {
     return new FileTask(
-        shape, path, from, count, Math.min(count, bytes), firstRowId, hiddenPositions, hiddenIds, values, 0);
+        shape, path, from, count, Math.min(count, bytes), firstRowId, hiddenPositions, hiddenIds, values, 0, null);
+  }
+
+  boolean isInlined() {
+    return content != null;
+  }
+
+  @Override
+  public long openCost(long ofFile) {
+    return isInlined() ? 0 : ofFile;
   }
 }

@@ -131,7 +131,7 @@ public final class LakeReader implements PartitionReader<ColumnarBatch> {
     Shape shape = shapes[file.shape()];
     ColumnVector[] keys = new ColumnVector[shape.keys().length];
     int position = 0;
-    try (PartitionReader<ColumnarBatch> reader = shape.parquet().open(file.path(), 0, FileTask.ALL)) {
+    try (PartitionReader<ColumnarBatch> reader = shape.parquet().open(file)) {
       while (reader.next()) {
         ColumnarBatch batch = reader.get();
         for (int at = 0; at < keys.length; at++) keys[at] = batch.column(shape.keys()[at]);

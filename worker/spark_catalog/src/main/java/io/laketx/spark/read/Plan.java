@@ -35,7 +35,7 @@ public final class Plan {
     return one.toBuilder().setFile(one.getFile().toBuilder().clearStats()).build();
   }
 
-  /** The entries of some partitions at a version of the snapshot's table; of all where none is named. */
+  /** The entries of some partitions at a version of the snapshot's table, with inlined rows; of all where none is named. */
   public static List<LiveEntry> of(Snapshot snapshot, long version, Collection<Partition> partitions) {
     PlanScanRequest.Builder request =
         PlanScanRequest.newBuilder()
@@ -43,7 +43,7 @@ public final class Plan {
             .setVersion(version)
             .addAllPartitions(partitions)
             .setWithoutStats(true);
-    return of(snapshot.service(), request.build());
+    return Inlined.filled(snapshot, of(snapshot.service(), request.build()));
   }
 
   private static List<LiveEntry> of(Service service, PlanScanRequest asked) {

@@ -48,8 +48,9 @@ public final class PlannedScan {
     this.snapshot = snapshot;
     this.shapes = shapes;
     this.said = said;
-    if (snapshot.isKeyed()) addBuckets(entries);
-    else addAppended(entries);
+    List<LiveEntry> filled = Inlined.filled(snapshot, entries);
+    if (snapshot.isKeyed()) addBuckets(filled);
+    else addAppended(filled);
   }
 
   /** A unit, the partition that all its rows are of, the path of its newest file, and how many rows its files have. */
@@ -219,6 +220,7 @@ public final class PlannedScan {
         positions,
         ids,
         shapes.valuesOf(file, one.getDataVersion(), said),
-        shownMin);
+        shownMin,
+        file.getInlined() ? file.getContent().toByteArray() : null);
   }
 }

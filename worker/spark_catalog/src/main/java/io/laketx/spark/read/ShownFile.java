@@ -22,7 +22,7 @@ final class ShownFile implements PartitionReader<ColumnarBatch> {
     this.shape = shape;
     this.task = task;
     this.hides = hides;
-    inner = shape.parquet().open(task.path(), task.start(), task.length());
+    inner = shape.parquet().open(task);
   }
 
   @Override

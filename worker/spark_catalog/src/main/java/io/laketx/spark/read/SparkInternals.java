@@ -122,9 +122,12 @@ public final class SparkInternals {
               made.options()));
     }
 
-    PartitionReader<ColumnarBatch> open(String path, long start, long length) {
-      SparkPath spelled = SparkPath.fromPath(new Path(path));
+    PartitionReader<ColumnarBatch> open(FileTask task) {
+      long start = task.start();
+      long length = task.length();
+      SparkPath spelled = SparkPath.fromPath(new Path(task.path()));
       InputFileBlockHolder.set(spelled.urlEncoded(), start, length);
+      if (task.isInlined()) return InlinedRows.open(task.content(), factory.readDataSchema());
       return factory.buildColumnarReader(
           new PartitionedFile(
               InternalRow.empty(), spelled, start, length, new String[0], 0L, length, Map$.MODULE$.empty()));

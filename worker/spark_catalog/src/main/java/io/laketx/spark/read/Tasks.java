@@ -13,7 +13,7 @@ public final class Tasks {
     long each = SparkInternals.splitBytes(bytes, units.size());
     List<Unit> parts = new ArrayList<>();
     for (Unit one : units) {
-      if (one instanceof FileTask file && file.bytes() > each) split(file, each, parts);
+      if (one instanceof FileTask file && !file.isInlined() && file.bytes() > each) split(file, each, parts);
       else parts.add(one);
     }
     parts.sort(Comparator.comparingLong(Unit::bytes).reversed());
@@ -40,7 +40,7 @@ public final class Tasks {
         filled = 0;
       }
       current.add(one);
-      filled += one.bytes() + openCost;
+      filled += one.bytes() + one.openCost(openCost);
     }
     if (!current.isEmpty()) found.add(new LakePartition(List.copyOf(current)));
     return found.toArray(LakePartition[]::new);

@@ -7,4 +7,9 @@ public sealed interface Unit extends Serializable permits FileTask, BucketTask {
   long bytes();
 
   long shownMin();
+
+  /** What opening it costs, where that of a file is known. */
+  default long openCost(long ofFile) {
+    return ofFile;
+  }
 }

@@ -1,0 +1,350 @@
+"""Rows inside commits: the same answers as from files, kept as long as their versions, and bounded."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, date
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laketx import ConflictError, Lake, Table, connect
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
+from tests.conformance.play import new_uuid7
+from tests.conformance.server import stop
+from tests.integration.service import PRINCIPAL, TIMEOUT_S, Service, code_of, data_file, reason_of, service
+from worker.base.arrow_shapes import arrow_schema
+from worker.base.schema import OP
+from worker.write.arrow_parts import write_parts
+from worker.write.stages import Stage
+
+KILLS = 20
+WRITERS = 4
+COLUMNS = (
+    "k bigint not null, b boolean, i tinyint, f float, d double, p decimal(38,10), s string, x binary, day date, "
+    "t timestamp, n timestamp_ntz, a array<string>, m map<string,int>, r struct<q:int>"
+)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with connect(tmp_path_factory.mktemp("inlined")) as made:
+        yield made
+
+
+def data_files(table: Table) -> list[Path]:
+    return [path for path in Path(table.view.folder).rglob("*") if path.is_file()]
+
+
+def live(table: Table, version: int | None = None) -> list[common_pb2.DataFile]:
+    entries = table.lake.client.list_files(table.table_id, version=version)
+    return [one.file for one in entries if one.HasField("file")]
+
+
+# -- what is inlined ---------------------------------------------------------------------------------------------------
+
+
+def test_few_rows_write_no_file(lake: Lake) -> None:
+    table = lake.create_table("few.rows", "id bigint, v string", primary_key=["id"], buckets=2)
+    table.upsert([{"id": 1, "v": "one"}, {"id": 2, "v": "two"}])
+    table.delete(keys=[2])
+    assert data_files(table) == []
+    assert all(one.inlined and not one.content and one.path.endswith(".arrow") for one in live(table))
+    assert sum(one.tombstones for one in live(table)) == 1
+    assert table.to_arrow().to_pylist() == [{"id": 1, "v": "one"}]
+    assert table.to_arrow(version=1, where="id = 2").to_pylist() == [{"id": 2, "v": "two"}]
+
+
+@pytest.mark.parametrize(
+    ("properties", "rows", "is_inlined"),
+    [
+        ({}, 1_000, True),
+        ({}, 1_001, False),
+        ({"write.inline.rows": "0"}, 1, False),
+        ({"write.inline.rows": "5"}, 5, True),
+        ({"write.inline.bytes": "100"}, 100, False),
+    ],
+)
+def test_properties_say_what_few_rows_are(lake: Lake, properties: dict[str, str], rows: int, is_inlined: bool) -> None:
+    table = lake.create_table(f"few.of_{new_uuid7().replace('-', '')}", "id bigint", properties=properties)
+    table.append([{"id": at} for at in range(rows)])
+    assert [one.inlined for one in live(table)] == [is_inlined]
+    assert bool(data_files(table)) is not is_inlined
+    assert table.count() == rows
+
+
+def test_new_base_files_of_a_primary_key_table_are_files(lake: Lake) -> None:
+    table = lake.create_table("few.base", "id bigint", primary_key=["id"])
+    table.overwrite([{"id": 1}])
+    assert [one.inlined for one in live(table)] == [False]
+
+
+# -- the same facts as of a file ---------------------------------------------------------------------------------------
+
+
+def texts() -> st.SearchStrategy[str]:
+    return st.text(max_size=80)
+
+
+ROWS = st.fixed_dictionaries(
+    {
+        "k": st.integers(-5, 5),
+        "b": st.none() | st.booleans(),
+        "i": st.none() | st.integers(-128, 127),
+        "f": st.none() | st.floats(width=32),
+        "d": st.none() | st.floats(),
+        "p": st.none() | st.decimals("-1e27", "1e27", places=10),
+        "s": st.none() | texts(),
+        "x": st.none() | st.binary(max_size=5),
+        "day": st.none() | st.dates(date(1, 1, 1)),
+        "t": st.none() | st.datetimes(timezones=st.just(UTC)),
+        "n": st.none() | st.datetimes(),
+        "a": st.none() | st.lists(st.none() | texts(), max_size=2),
+        "m": st.none() | st.just([("a", 1)]),
+        "r": st.none() | st.just({"q": 1}),
+    }
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=8), st.sampled_from(["", "k", "b", "p", "s", "day", "t", "n"]))
+@settings(max_examples=60, deadline=None)
+def test_entries_say_what_those_of_files_say(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], by: str
+) -> None:
+    columns = [
+        catalog_pb2.Column(name=text.split()[0], type=text.split()[1], column_id=at, nullable="not null" not in text)
+        for at, text in enumerate(COLUMNS.split(", "), start=1)
+    ]
+    meta = catalog_pb2.Table(name="t", columns=columns, schema_version=3)
+    if by:
+        meta.partition_columns.append(by)
+        rows = [{**row, by: rows[0][by]} for row in rows]
+    stored = pa.Table.from_pylist(rows, arrow_schema(meta))
+    stage = Stage(meta, str(tmp_path_factory.getbasetemp() / new_uuid7()), "txn", 0)
+    [filed] = write_parts(stage, stored, "0", common_pb2.FILE_KIND_UNSPECIFIED)
+    [inlined] = write_parts(stage, stored, "0", common_pb2.FILE_KIND_UNSPECIFIED, may_inline=True)
+    assert inlined.bytes == len(inlined.content)
+    for one in (filed, inlined):
+        one.ClearField("path")
+        one.ClearField("bytes")
+        one.ClearField("content")
+    assert inlined == filed
+
+
+def test_entries_count_tombstones() -> None:
+    meta = catalog_pb2.Table(name="t", primary_key=["id"], buckets=2)
+    meta.columns.add(name="id", type="bigint", column_id=1)
+    stored = pa.table({"id": [1, 2, 3], OP: pa.array([1, 0, 1], pa.int8())})
+    stage = Stage(meta, "/nowhere", "txn", 0)
+    [found] = write_parts(stage, stored, "0", common_pb2.FILE_KIND_DELTA, may_inline=True)
+    assert (found.tombstones, found.kind, found.rows) == (2, common_pb2.FILE_KIND_DELTA, 3)
+
+
+def test_plans_leave_inlined_files_out_by_their_bounds(lake: Lake) -> None:
+    table = lake.create_table("few.pruned", "id bigint, v string")
+    for at in range(5):
+        table.append([{"id": at * 10 + each, "v": "x"} for each in range(10)])
+    condition = common_pb2.Predicate(
+        compare=common_pb2.Compare(
+            column="id", comparison=common_pb2.COMPARISON_EQUAL, value=common_pb2.Value(integer=23)
+        )
+    )
+    plan = list(lake.client.plan_scan(table.table_id, predicate=condition))
+    assert sum(len(part.entries) for part in plan) == 1
+    assert table.to_arrow(where="id = 23").to_pylist() == [{"id": 23, "v": "x"}]
+
+
+# -- commits -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_insert_is_resubmitted_with_its_rows(lake: Lake) -> None:
+    table = lake.create_table("few.races", "id bigint", profile="maxcompute")
+    table.append([{"id": 0}])
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"id": [1]})
+        table.overwrite([{"id": 9}])  # the append has begun
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), overtaken())
+    with pytest.raises(ConflictError):
+        table.append(reader)
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), overtaken())
+    done = table.append(reader, on_conflict="resubmit")
+    assert done.attempts == 2
+    assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 9]
+
+
+def test_several_tables_commit_together_or_not_at_all(lake: Lake) -> None:
+    one = lake.create_table("few.one", "id bigint")
+    other = lake.create_table("few.other", "id bigint not null", primary_key=["id"])
+    with lake.transaction() as txn:
+        txn.table("few.one").append([{"id": 1}])
+        txn.table("few.other").upsert([{"id": 1}])
+    with pytest.raises(RuntimeError), lake.transaction() as txn:  # noqa: PT012 - what is raised ends the transaction
+        txn.table("few.one").append([{"id": 2}])
+        raise RuntimeError
+    assert (one.count(), other.count(), data_files(one), data_files(other)) == (1, 1, [], [])
+
+
+def test_an_application_version_is_applied_once(lake: Lake) -> None:
+    table = lake.create_table("few.exactly_once", "id bigint")
+    for _ in range(3):
+        table.append([{"id": 1}], app_id="app", app_version=7)
+    assert table.count() == 1
+
+
+def test_row_level_tables_know_inlined_keys(lake: Lake) -> None:
+    table = lake.create_table(
+        "few.row_level", "id bigint, v string", primary_key=["id"], buckets=1, profile="row_level"
+    )
+    table.upsert([{"id": at, "v": "a"} for at in range(4)])
+
+    def change(key: int, also: int) -> None:
+        with lake.transaction() as txn:
+            inside = txn.table("few.row_level")
+            inside.delete(keys=[key])
+            table.upsert([{"id": also, "v": "c"}])
+
+    change(1, 2)
+    with pytest.raises(ConflictError):
+        change(3, 3)
+    found = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
+    assert found == {0: "a", 2: "c", 3: "c"}
+
+
+# -- as long as their versions -----------------------------------------------------------------------------------------
+
+
+def test_versions_and_increments_survive_overwrites_restores_and_a_restart(tmp_path: Path) -> None:
+    with connect(tmp_path) as lake:
+        table = lake.create_table("kept", "id bigint, v string")
+        for at in range(3):
+            table.append([{"id": at, "v": str(at)}])
+        table.overwrite([{"id": 9, "v": "all"}])
+        table.restore(version=2)
+        lake.drop_table("kept")
+        table = lake.undrop_table("kept")
+    with connect(tmp_path) as lake:
+        table = lake.table("kept")
+        shown = [sorted(table.to_arrow(version=at).column("id").to_pylist()) for at in range(6)]
+        assert shown == [[], [0], [0, 1], [0, 1, 2], [9], [0, 1]]
+        assert table.to_arrow(since=0, until=3).num_rows == 3
+        assert not [one for progress in lake.client.check() for one in progress.problems]
+        assert data_files(table) == []
+
+
+# -- bounds, and what is refused ---------------------------------------------------------------------------------------
+
+
+def inlined(txn_id: str, content: bytes = b"rows", **facts: Any) -> common_pb2.DataFile:
+    file = data_file(txn_id, "inlined")
+    file.content, file.bytes = content, facts.pop("bytes", len(content))
+    for name, value in facts.items():
+        setattr(file, name, value)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("content", "facts", "reason"),
+    [
+        (b"rows", {"bytes": 5}, "INLINED_INVALID"),
+        (b"rows", {"inlined": True}, "INLINED_INVALID"),
+        (b"", {"inlined": True}, "INLINED_INVALID"),
+        (b"rows", {"rows": 0}, "INLINED_INVALID"),
+        (b"rows", {"external": True, "path": "/elsewhere/file.parquet"}, "INLINED_INVALID"),
+        (b"x" * (1 << 20), {}, ""),
+        (b"x" * ((1 << 20) + 1), {}, "INLINED_TOO_LARGE"),
+    ],
+)
+def test_wrong_inlined_files_are_refused(tmp_path: Path, content: bytes, facts: dict[str, Any], reason: str) -> None:
+    with service(tmp_path / "data") as (_, stubs):
+        table_id, txn_id = stubs.create("t", profile="delta_write_serializable"), new_uuid7()
+        request = transaction_pb2.AppendRequest(
+            txn_id=txn_id, table_id=table_id, files=[inlined(txn_id, content, **facts)], principal=PRINCIPAL
+        )
+        if not reason:
+            stubs.txns.Append(request, timeout=TIMEOUT_S)
+            return
+        with pytest.raises(grpc.RpcError) as caught:
+            stubs.txns.Append(request, timeout=TIMEOUT_S)
+        assert reason_of(caught.value) == reason
+        with pytest.raises(grpc.RpcError) as caught:
+            list(stubs.reads.ReadInlined(read_pb2.ReadInlinedRequest(table_id=table_id, paths=[f"{txn_id}/inlined"])))
+        assert reason_of(caught.value) == "INLINED_GONE"
+
+
+def test_writers_wait_while_too_many_bytes_are_inlined(tmp_path: Path) -> None:
+    with service(tmp_path / "data", "--inlined-bytes-max", "100") as (_, stubs):
+        table_id = stubs.create("t", profile="delta_write_serializable")
+
+        def append(size: int) -> str:
+            txn_id = new_uuid7()
+            request = transaction_pb2.AppendRequest(
+                txn_id=txn_id, table_id=table_id, files=[inlined(txn_id, b"x" * size)], principal=PRINCIPAL
+            )
+            try:
+                stubs.txns.Append(request, timeout=TIMEOUT_S)
+            except grpc.RpcError as error:
+                return f"{code_of(error).name} {reason_of(error)}"
+            return ""
+
+        full = "RESOURCE_EXHAUSTED TOO_MANY_INLINED_ROWS"
+        assert [append(60), append(41), append(40), append(1)] == ["", full, "", full]
+        stubs.append(table_id)  # files are not bounded
+        txn_id = stubs.begin(table_id, operation=common_pb2.OPERATION_TRUNCATE)
+        stubs.commit(txn_id, common_pb2.Change(table_id=table_id, scope=common_pb2.Scope(all=True)))
+        assert append(100) == ""
+
+
+# -- kill -9 -----------------------------------------------------------------------------------------------------------
+
+
+def test_kills_lose_and_repeat_no_inlined_row(tmp_path: Path) -> None:
+    server = Service(tmp_path / "data")
+    address = server.start()
+    acked: list[list[int]] = [[] for _ in range(WRITERS)]
+    tried: list[int] = [0] * WRITERS
+    done, failures = threading.Event(), []
+
+    def write(number: int) -> None:
+        try:
+            with connect(f"laketx://{address}", warehouse=str(tmp_path / "lake")) as lake:
+                table = lake.table("t")
+                while not done.is_set():
+                    tried[number] += 1
+                    row = number + WRITERS * tried[number]
+                    table.append([{"id": row}])
+                    acked[number].append(row)
+        except BaseException as error:  # noqa: BLE001 - the test's own thread reports it
+            failures.append(error)
+
+    with connect(f"laketx://{address}", warehouse=str(tmp_path / "lake")) as lake:
+        lake.create_table("t", "id bigint", profile="delta_write_serializable")
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        chance = random.Random(1)
+        for _ in range(KILLS):
+            time.sleep(chance.choice((0.1, 0.3, 0.5)))
+            server.kill()
+            server.start()
+        done.set()
+        for thread in threads:
+            thread.join(120)
+        assert not failures
+        table = lake.table("t")
+        found = table.to_arrow().column("id").to_pylist()
+        assert len(found) == len(set(found))
+        assert set(found) == {row for rows in acked for row in rows}
+        assert len(found) > KILLS
+        assert not [one for progress in lake.client.check() for one in progress.problems]
+        assert all(one.inlined for one in live(table))
+    stop(server.running())

@@ -1,0 +1,40 @@
+"""Rows that MetaService keeps itself: files that are no files yet, each an Arrow stream of a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from protos.laketx.v1 import common_pb2
+from worker.base.table_view import TableView
+
+Content: TypeAlias = bytes  # of an inlined file: a stream of Arrow
+
+
+def fetch_rows(table: TableView, files: Iterable[common_pb2.DataFile]) -> None:
+    """Gives inlined files their rows. Their version must be pinned, or newer than any that is retired."""
+    wanted = {file.path: file for file in files if file.inlined and not file.content}
+    if not wanted:
+        return
+    for one in table.client.read_inlined(table.table_id, list(wanted)):
+        wanted[one.path].content = one.content
+
+
+def fetch_entries(table: TableView, entries: Sequence[common_pb2.LiveEntry]) -> None:
+    """The same for the files among a plan's entries."""
+    fetch_rows(table, [entry.file for entry in entries if entry.file.inlined])
+
+
+def rows_in(content: Content) -> pa.Table:
+    """The rows of an inlined file, in the shape of the file's schema version."""
+    return pa.ipc.open_stream(content).read_all()
+
+
+def content_of(rows: pa.Table) -> Content:
+    """An inlined file with these rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as out:
+        out.write_table(rows.combine_chunks())
+    return bytes(sink.getvalue())
