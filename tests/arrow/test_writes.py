@@ -186,6 +186,32 @@ def test_types_that_hold_the_values_fit(lake: Lake) -> None:
     ]
 
 
+def with_id(name: str, kind: pa.DataType, field_id: int) -> pa.Field:
+    return pa.field(name, kind, True, {b"PARQUET:field_id": str(field_id).encode()})
+
+
+@pytest.mark.parametrize(("number", "names"), [(pa.int32(), "ab"), (pa.int64(), "ba")])
+def test_fields_with_ids_of_another_table_are_matched_by_name(lake: Lake, number: pa.DataType, names: str) -> None:
+    table = lake.create_table(
+        f"ids_{names}", "s struct<a:int,b:int>, l array<struct<a:int,b:int>>, m map<string,struct<a:int,b:int>>"
+    )
+    pair = pa.struct([with_id(name, number, 77 + at) for at, name in enumerate(names)])
+    values = [{"b": 2, "a": 1}, None]
+    rows = pa.table(
+        {
+            "s": pa.array([*values, {"b": 3, "a": None}], pair).slice(0, 2),
+            "l": pa.array([values, None], pa.list_(with_id("element", pair, 79))),
+            "m": pa.array([None, [("x", values[0]), ("y", None)]], pa.map_(pa.string(), pair)),
+        }
+    )
+    table.append(rows)
+    known = {"a": 1, "b": 2}
+    assert table.to_arrow().to_pylist() == [
+        {"s": known, "l": [known, None], "m": None},
+        {"s": None, "l": None, "m": [("x", known), ("y", None)]},
+    ]
+
+
 def test_missing_columns_get_plain_defaults(lake: Lake) -> None:
     table = lake.create_table("defaults", "id bigint, word string, n int")
     lake.client.alter_columns(table.table_id, default_column("word", "'new'"), default_column("n", "1 + 1"))

@@ -87,7 +87,7 @@ def default_of(column: catalog_pb2.Column, kind: pa.DataType) -> pa.Scalar:
 
 
 def _column(column: pa.ChunkedArray, wanted: pa.DataType, path: str, table: str) -> pa.ChunkedArray:
-    if column.type == wanted:
+    if column.type.equals(wanted, check_metadata=True):  # with the table's ids of fields, not another's
         return column
     _check_type(column.type, wanted, path, table)
     try:
@@ -113,6 +113,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.list_(pa.field("element", _plain(kind.value_type)))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(one.name, _plain(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
     if _is_text(kind):
         return pa.string()
     if _is_bytes(kind):
