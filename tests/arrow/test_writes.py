@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 
 from laketx import ConflictError, InputError, Lake, Table, connect
-from metaservice.client import default_column
+from metaservice.client import add_column, default_column
+from worker.write.transaction import OnConflict
 
 NAN = float("nan")
 DAYS = [date(2026, 11, 1), date(2026, 11, 2), None]
@@ -267,6 +268,49 @@ def test_a_write_that_failed_in_between_leaves_no_file(lake: Lake) -> None:
         table.append(pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches()))
     assert table.count() == 0
     assert not list(Path(table.folder).rglob("*.parquet"))
+
+
+def stream(rows: pa.Table, before: Callable[[], Any]) -> pa.RecordBatchReader:
+    """Somebody else does something before the first rows come."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        before()
+        yield from rows.to_batches()
+
+    return pa.RecordBatchReader.from_batches(rows.schema, batches())
+
+
+@pytest.mark.parametrize("policy", ["rerun", None])
+def test_a_stream_that_lost_a_race_is_not_committed_without_its_rows(lake: Lake, policy: OnConflict | None) -> None:
+    table = lake.create_table(f"lost_{policy}", "id bigint", properties={"write.on_conflict": "rerun"})
+    rows = pa.table({"id": [1, 2]})
+    other = lake.table(table.name)
+    with pytest.raises(ConflictError):
+        table.append(stream(rows, lambda: other.overwrite([{"id": 7}])), on_conflict=policy)
+    with pytest.raises(ConflictError):
+        table.overwrite(stream(rows, lambda: altered(table, "v")), on_conflict=policy)
+    assert table.refresh().to_arrow(columns=["id"]).to_pylist() == [{"id": 7}]
+    table.append(stream(rows, lambda: other.overwrite([{"id": 8}])), on_conflict="resubmit")
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 8]
+
+
+def altered(table: Table, name: str) -> None:
+    table.lake.client.alter_columns(table.table_id, add_column(name, "int"))
+
+
+def test_a_stream_whose_rows_are_held_is_written_again(lake: Lake) -> None:
+    table = lake.create_table("held", "id bigint", primary_key=["id"])
+    rows = pa.table({"id": [1, 2]})
+    done = table.upsert(stream(rows, lambda: altered(table, "v")))
+    assert (done.rows_staged, table.count()) == (2, 2)
+    done = table.overwrite(stream(rows, lambda: altered(table, "w")), on_conflict="rerun")
+    assert (done.rows_staged, table.count()) == (2, 2)
+    with lake.transaction() as txn:
+        txn.table("held").upsert(stream(pa.table({"id": [4, 5, 6]}), list))
+    assert table.count() == 5
+    with lake.transaction() as txn:
+        txn.table("held").delete(keys=stream(pa.table({"id": [4, 5]}), list))
+    assert table.count() == 3
 
 
 def test_a_delete_loses_to_one_that_came_first(lake: Lake) -> None:

@@ -62,6 +62,15 @@ def arrow_stream(rows: Any, meta: catalog_pb2.Table) -> pa.Table | pa.RecordBatc
     return rows if isinstance(rows, pa.RecordBatchReader) else arrow_rows(rows, meta)
 
 
+def is_stream(rows: Any) -> bool:
+    return isinstance(rows, pa.RecordBatchReader)
+
+
+def held(rows: Any) -> Any:
+    """Rows that can be read again: a stream becomes a table. A list stays, since the table's columns type it."""
+    return arrow_table(rows) if hasattr(rows, "__arrow_c_stream__") and not is_spark(rows) else rows
+
+
 def key_rows(keys: Any, meta: catalog_pb2.Table) -> pa.Table:
     """Keys as rows; values alone are those of a key of one column."""
     if isinstance(keys, (list, tuple, set, frozenset, range)) and not any(isinstance(one, Mapping) for one in keys):

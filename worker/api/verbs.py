@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import pyarrow as pa
-
 from protos.laketx.v1 import catalog_pb2
-from worker.api.given_rows import AnyRows, Rows, arrow_rows, arrow_stream, is_spark, key_rows
+from worker.api.given_rows import AnyRows, Rows, arrow_rows, arrow_stream, held, is_spark, is_stream, key_rows
 from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
 from worker.read.arrow_conditions import is_plain
 from worker.write.scopes import Partitions
-from worker.write.transaction import OnConflict, Write, WriteOptions, app_version_of
+from worker.write.transaction import OnConflict, Write, WriteOptions, app_version_of, check_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -119,12 +117,14 @@ class Verbs(ABC, Generic[Answer]):
         Columns are matched by name. A value that would change in its column's type is refused. A stream is read once,
         some 256 MB at a time.
         """
-        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        policy = self._policy_of(rows, on_conflict, is_insert=True)
+        options = WriteOptions(policy, message, app_version_of(app_id, app_version))
+        given = rows if is_stream(rows) else held(rows)
         return self._do(
-            lambda table: arrow_writes.plan_append(table, arrow_stream(rows, table.meta)),
+            lambda table: arrow_writes.plan_append(table, arrow_stream(given, table.meta)),
             options,
             is_insert=True,
-            may_be_recent=not isinstance(rows, pa.RecordBatchReader),
+            may_be_recent=not is_stream(rows),
         )
 
     def upsert(
@@ -138,8 +138,9 @@ class Verbs(ABC, Generic[Answer]):
     ) -> Answer:
         """Inserts rows into a primary-key table without Spark, in the place of those with their keys; see `append`."""
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        given = held(rows)
         return self._do(
-            lambda table: arrow_writes.plan_upsert(table, arrow_rows(rows, table.meta)),
+            lambda table: arrow_writes.plan_upsert(table, arrow_rows(given, table.meta)),
             options,
             is_insert=True,
             may_be_recent=True,
@@ -162,11 +163,14 @@ class Verbs(ABC, Generic[Answer]):
         can omit its columns. `partition="dynamic"` replaces the partitions of the given rows. Rows that are no
         DataFrame of Spark are written without Spark, unless `order_by` is given; see `append`.
         """
-        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
+        app = app_version_of(app_id, app_version)
         if not is_spark(rows) and order_by is None:
+            given = rows if is_stream(rows) and not self._meta.primary_key else held(rows)
+            options = WriteOptions(self._policy_of(given, on_conflict, is_insert=False), message, app)
             return self._do(
-                lambda table: arrow_writes.plan_overwrite(table, arrow_stream(rows, table.meta), partition), options
+                lambda table: arrow_writes.plan_overwrite(table, arrow_stream(given, table.meta), partition), options
             )
+        options = WriteOptions(on_conflict, message, app)
         df = spark_rows.of_rows(self._spark, rows)
         return self._do(lambda table: blind_writes.plan_overwrite(table, df, partition, order_by), options)
 
@@ -241,7 +245,8 @@ class Verbs(ABC, Generic[Answer]):
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         if keys is not None and where is None:
-            return self._do(lambda table: arrow_writes.plan_delete_keys(table, key_rows(keys, table.meta)), options)
+            given = held(keys)
+            return self._do(lambda table: arrow_writes.plan_delete_keys(table, key_rows(given, table.meta)), options)
         if where is None or keys is not None:
             raise InputError(
                 "CONDITION_INVALID", "a delete takes a condition, delete('id = 7'), or keys, delete(keys=[7])"
@@ -257,6 +262,12 @@ class Verbs(ABC, Generic[Answer]):
             return self._do(lambda table: merges.plan_merge(table, merge), options)
 
         return MergeBuilder(merges.Merge(spark_rows.of_rows(self._spark, source), on), run)
+
+    def _policy_of(self, rows: AnyRows, policy: OnConflict | None, *, is_insert: bool) -> OnConflict | None:
+        """A stream can't be read again, so its write can't run again."""
+        if is_stream(rows) and check_policy(policy, self._meta, is_insert=is_insert) == "rerun":
+            return "fail"
+        return policy
 
 
 class MergeBuilder(Generic[Answer]):
