@@ -254,6 +254,14 @@ def test_what_is_wrong_is_refused_and_leaves_nothing(lake: Lake, at: int) -> Non
     assert not Path(table.folder).exists()
 
 
+def test_a_partition_is_named_by_its_value(lake: Lake) -> None:
+    table = lake.create_table("prices", "id int, price decimal(5,2)", partition_by=["price"])
+    table.append([{"id": 1, "price": Decimal("1.5")}, {"id": 2, "price": Decimal(2)}])
+    table.overwrite([{"id": 3}], partition={"price": "1.5"})
+    table.overwrite([{"id": 4, "price": Decimal(2)}], partition={"price": 2})
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [3, 4]
+
+
 # -- commits -----------------------------------------------------------------------------------------------------------
 
 

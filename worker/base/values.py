@@ -82,11 +82,13 @@ def _day(value: Any) -> date:
 
 
 def _decimal(value: Any, type_name: str) -> Decimal:
+    """With all digits after the point: 1.5 and 1.50 are one partition."""
     found = Decimal(str(value))
     scale = int(type_name.rstrip(")").partition(",")[2] or 0)
-    if not found.is_finite() or found != found.quantize(Decimal((0, (1,), -scale)), context=EXACT):
+    whole = found.quantize(Decimal((0, (1,), -scale)), context=EXACT)
+    if not found.is_finite() or found != whole:
         raise ValueError(value)
-    return found
+    return whole
 
 
 def _boolean(value: object) -> bool:
