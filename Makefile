@@ -173,6 +173,10 @@ bench-write: $(VENV)/.ready-bench ## measure writes from Spark; JSON and SCALE a
 bench-sql: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure Spark SQL; ARGS="clean no-peers" chooses, JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.sql $(ARGS)
 
+.PHONY: bench-arrow
+bench-arrow: $(VENV)/.ready-bench ## measure reads and writes without Spark; ARGS="clean no-peers" chooses, JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.arrow $(ARGS)
+
 .PHONY: bench-scan
 bench-scan: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure reads with Spark; ROWS="clean ten" for some of them, JSON and SCALE as above
 	@$(PY) -m benchmarks.scan

@@ -19,7 +19,9 @@ from pyspark.sql import DataFrame
 
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_delta_spark, ensure_python, ensure_spark_35, said
-from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, interleaved, over, rows, session
+from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, rows, session
+from benchmarks.spark_data import RUNS as SCANS
+from benchmarks.turns import interleaved, over
 from laketx import Lake, Table, connect
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2, maintenance_pb2
@@ -114,7 +116,7 @@ def add_scan_rows(bench: Benchmark, lake: Lake, table: Table, folder: Path) -> N
 
     for name, work in (("three columns", aggregation), ("all columns", all_columns)):
         ways = {"plain": lambda work=work: work(plain()), "LakeTX": lambda work=work: work(read)}
-        times = interleaved(ways, warm_ups=2)
+        times = interleaved(ways, runs=SCANS, warm_ups=2)
         ratios = over(times["LakeTX"], times["plain"])
         bench.add(f"scan after a major compaction, {name}", ratios, unit="times plain", at_most=1.02)
 

@@ -21,19 +21,9 @@ from pyspark.sql import DataFrame
 
 from benchmarks.frame import ROOT, Benchmark, figure_text, scaled, scratch
 from benchmarks.peers.environment import ensure_delta_spark
-from benchmarks.spark_data import (
-    COLUMNS,
-    FILES,
-    ROWS,
-    RUNS,
-    SCHEMA,
-    aggregation,
-    all_columns,
-    interleaved,
-    over,
-    session,
-)
+from benchmarks.spark_data import COLUMNS, FILES, ROWS, RUNS, SCHEMA, aggregation, all_columns, session
 from benchmarks.spark_data import rows as rows_of
+from benchmarks.turns import interleaved, over
 from laketx import Lake, Table, connect
 from metaservice.client import uuid7
 from protos.laketx.v1 import common_pb2
@@ -164,7 +154,9 @@ def size_of(path: str) -> int:
 def increments(bench: Benchmark, lake: Lake, _peers: dict[str, list[float]]) -> None:
     few, many = (copied_table(lake, f"commits{count}", count) for count in (COMMITS_FEW, COMMITS))
     for mode in ("log", "latest"):
-        times = interleaved({"many": partial(last_change, many, mode), "few": partial(last_change, few, mode)})
+        times = interleaved(
+            {"many": partial(last_change, many, mode), "few": partial(last_change, few, mode)}, runs=RUNS
+        )
         what = f"last of {COMMITS} commits as {mode}, over the last of {COMMITS_FEW}"
         bench.add(what, over(times["many"], times["few"]), unit="times", at_most=1.5)
 

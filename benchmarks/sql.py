@@ -21,7 +21,8 @@ from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_delta_spark, said
 from benchmarks.scan import DELTAS, HUNDREDTH, append_copies, append_table, keyed_table, plain_of, ratios, say, using
 from benchmarks.scan import peer_ratios as scan_ratios
-from benchmarks.spark_data import FILES, ROWS, SCHEMA, aggregation, interleaved, over, rows, session
+from benchmarks.spark_data import FILES, ROWS, SCHEMA, aggregation, rows, session
+from benchmarks.turns import interleaved, over
 from benchmarks.write import bucketed
 from laketx import Lake, Table, connect
 from worker.base.spark_jar import NO_JAR, jar_setting

@@ -23,7 +23,8 @@ from pyspark.sql import functions as sf
 
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_delta_spark, ensure_python, said
-from benchmarks.spark_data import FILES, ROWS, SCHEMA, interleaved, over, rows, session
+from benchmarks.spark_data import FILES, ROWS, SCHEMA, rows, session
+from benchmarks.turns import interleaved, over
 from laketx import Lake, Table, connect
 
 RUNS = 3

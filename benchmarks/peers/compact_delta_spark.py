@@ -14,7 +14,8 @@ from pathlib import Path
 from delta.tables import DeltaTable  # type: ignore[import-not-found, unused-ignore]
 
 from benchmarks.peers.environment import DELTA_SETTINGS
-from benchmarks.spark_data import interleaved, session
+from benchmarks.spark_data import session
+from benchmarks.turns import interleaved
 
 
 def main() -> None:

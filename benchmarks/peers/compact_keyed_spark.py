@@ -17,7 +17,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.peers.environment import HUDI_SETTINGS, PAIMON_SETTINGS
-from benchmarks.spark_data import SCHEMA, interleaved, rows, session
+from benchmarks.spark_data import SCHEMA, rows, session
+from benchmarks.turns import interleaved
 
 
 class Peer(Protocol):

@@ -16,7 +16,8 @@ from delta.tables import DeltaTable  # type: ignore[import-not-found, unused-ign
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.peers.environment import DELTA_SETTINGS
-from benchmarks.spark_data import SCHEMA, aggregation, all_columns, interleaved, over, rows, session
+from benchmarks.spark_data import SCHEMA, aggregation, all_columns, rows, session
+from benchmarks.turns import interleaved, over
 
 WORKS = {"deleted": "append table, 1 % deleted", "one": "keyed, one delta", "ten": "keyed, ten deltas"}
 MERGES = {"deleted": 0, "one": 1, "ten": 10}

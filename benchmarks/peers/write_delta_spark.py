@@ -16,7 +16,8 @@ from delta.tables import DeltaTable  # type: ignore[import-not-found, unused-ign
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.peers.environment import DELTA_SETTINGS
-from benchmarks.spark_data import interleaved, rows, session
+from benchmarks.spark_data import rows, session
+from benchmarks.turns import interleaved
 
 
 def main() -> None:

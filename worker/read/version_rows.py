@@ -19,6 +19,7 @@ import pyarrow as pa
 from protos.laketx.v1 import common_pb2
 from worker.base.arrow_shapes import arrow_schema, column_field
 from worker.base.in_parallel import Source, in_parallel
+from worker.base.inlined import content_of, rows_in
 from worker.base.schema import OP, ROW_ID, TOMBSTONE
 from worker.base.storage import is_local, storage
 from worker.base.table_view import TableView
@@ -33,6 +34,7 @@ from worker.read.written_schemas import WrittenSchemas
 
 REMOTE_THREADS: Final = 16
 ITEMS_AHEAD: Final = 2
+INLINED_AT_ONCE: Final = 1_000
 PLACE: Final = "_laketx_place"
 NOTHING: Final[Positions] = np.empty(0, np.uint64)
 
@@ -95,18 +97,41 @@ class VersionRows:
     # -- what is read
 
     def _sources(self, where: Predicate | None) -> list[Source[FileToRead]]:
-        return self.sources(entries_of(self._table, self._version, where), where)
+        entries = entries_of(self._table, self._version, where)
+        if self._table.meta.primary_key:
+            return self.sources(entries, where)
+        return self._together(self._appended_files(entries))
 
     def sources(
         self, entries: Sequence[common_pb2.LiveEntry], where: Predicate | None = None
     ) -> list[Source[FileToRead]]:
         """The files to read for the entries of a snapshot."""
-        files = [ScannedFile(one.file, one.data_version) for one in entries if one.HasField("file")]
         if self._table.meta.primary_key:
-            return self._keyed(files, where)
+            return self._keyed(_files(entries), where)
+        return [partial(iter, [self._appended(one)]) for one in self._appended_files(entries)]
+
+    def _appended_files(self, entries: Sequence[common_pb2.LiveEntry]) -> list[ScannedFile]:
         sets = [one for one in entries if one.HasField("delete_set")]
-        found = [self._appended(one) for one in with_hidden_ids(self._table, files, sets)]
-        return [partial(iter, [one]) for one in found]
+        return list(with_hidden_ids(self._table, _files(entries), sets))
+
+    def _together(self, files: Sequence[ScannedFile]) -> list[Source[FileToRead]]:
+        """The files to read. Inlined ones with nothing hidden are joined, so where each begins is not known."""
+        alone: list[ScannedFile] = []
+        groups: dict[tuple[int, bool], list[ScannedFile]] = {}
+        for one in files:
+            group = groups.setdefault((one.file.schema_version, one.file.carries_row_ids), [])
+            (group if one.file.inlined and one.hidden is None else alone).append(one)
+        found: list[Source[FileToRead]] = [partial(iter, [self._appended(one)]) for one in alone]
+        return found + [
+            partial(self._joined, group[begin : begin + INLINED_AT_ONCE])
+            for group in groups.values()
+            for begin in range(0, len(group), INLINED_AT_ONCE)
+        ]
+
+    def _joined(self, files: Sequence[ScannedFile]) -> Iterator[FileToRead]:
+        rows = pa.concat_tables([rows_in(one.file.content) for one in files])
+        first = self._appended(files[0])
+        yield replace(first, file=replace(first.file, rows=len(rows), content=content_of(rows)))
 
     def _appended(self, one: ScannedFile) -> FileToRead:
         found = FileToRead(self._input(one), is_current=self._is_current(one))
@@ -179,6 +204,10 @@ class VersionRows:
     def _has_bounds(self, part: Predicate) -> bool:
         kinds = [self._stored.field(name).type for name in columns_in(part)]
         return bool(kinds) and not any(pa.types.is_floating(kind) or pa.types.is_nested(kind) for kind in kinds)
+
+
+def _files(entries: Iterable[common_pb2.LiveEntry]) -> list[ScannedFile]:
+    return [ScannedFile(one.file, one.data_version) for one in entries if one.HasField("file")]
 
 
 def _each(read: Callable[[FileToRead], Iterable[Any]], source: Source[FileToRead]) -> Iterator[Any]:
