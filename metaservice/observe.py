@@ -145,6 +145,9 @@ STALEST_CURSOR_SECONDS = Metric(
     "Time since the last use of the least recently used cursor that still keeps versions; 0: there is none.",
 )
 STORE_BYTES = Metric("laketx_store_bytes", "gauge", "Bytes of the store on disk.")
+INLINED_BYTES = Metric(
+    "laketx_inlined_bytes", "gauge", "Bytes of inlined rows of all tables that no compaction has written out yet."
+)
 LOG_BYTES = Metric("laketx_store_log_bytes", "gauge", "Bytes of the store's write-ahead log.")
 ROOM_BYTES = Metric(
     "laketx_store_room_bytes", "gauge", "Free space until new work is refused; negative: it is refused."
@@ -209,6 +212,7 @@ METRICS: Final = (
     STORE_BYTES,
     LOG_BYTES,
     ROOM_BYTES,
+    INLINED_BYTES,
     READ_ONLY,
     PURGE_HELD,
     CLOCKS_OFF,

@@ -44,6 +44,7 @@ def run(session: Session) -> None:
             ("connected", f"{status.sessions} sessions, {status.watchers} watchers"),
             ("jobs", f"{status.jobs}{per_group}"),
             ("store", f"{size_text(status.store_bytes)}, log {size_text(status.log_bytes)}"),
+            ("inlined", f"{size_text(status.inlined_bytes)} of rows" if status.inlined_bytes else ""),
             ("room", f"{size_text(status.free_bytes)}, {size_text(status.reserve_bytes)} of them kept back"),
             ("READ-ONLY", status.read_only_reason),
             ("PURGE WAITS", status.purge_hold_reason),

@@ -348,3 +348,13 @@ def test_kills_lose_and_repeat_no_inlined_row(tmp_path: Path) -> None:
         assert not [one for progress in lake.client.check() for one in progress.problems]
         assert all(one.inlined for one in live(table))
     stop(server.running())
+
+
+def test_operators_see_how_much_is_inlined(tmp_path: Path) -> None:
+    with connect(tmp_path) as lake:
+        table = lake.create_table("t", "id bigint")
+        assert lake.client.get_status().inlined_bytes == 0
+        table.append([{"id": 1}])
+        assert lake.client.get_status().inlined_bytes == live(table)[0].bytes
+        lake.drop_table("t")
+        assert lake.client.get_status().inlined_bytes == 0

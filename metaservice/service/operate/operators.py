@@ -14,6 +14,7 @@ from metaservice.observe import (
     CLOCK_OFF_SECONDS,
     CLOCKS_OFF,
     CURSORS,
+    INLINED_BYTES,
     LOG_BYTES,
     OLDEST_PIN_SECONDS,
     OLDEST_TASK_SECONDS,
@@ -83,6 +84,7 @@ class Status:
     clock_off_ms: int
     clock_hold_left_ms: int
     commit_times_ahead_ms: int
+    inlined_bytes: int
     quotas: Sequence[QuotaUse]
 
 
@@ -127,6 +129,7 @@ class Operators:
                 STORE_BYTES: lambda: decider.state.store.size_bytes(),  # noqa: PLW0108 - after a failure it is another
                 LOG_BYTES: lambda: decider.state.store.log_bytes(),  # noqa: PLW0108 - likewise
                 ROOM_BYTES: self._room_bytes,
+                INLINED_BYTES: lambda: decider.state.inlined_bytes,
                 READ_ONLY: lambda: int(self._room_bytes() <= 0),
                 PURGE_HELD: lambda: int(bool(read_purge_hold(decider.state.store))),
                 CLOCKS_OFF: lambda: int(guard.held),
@@ -174,6 +177,7 @@ class Operators:
             clock_off_ms=clock.off_ms,
             clock_hold_left_ms=clock.left_ms,
             commit_times_ahead_ms=self._guard.ahead_ms(),
+            inlined_bytes=state.inlined_bytes,
             quotas=self.quotas.list(),
         )
 

@@ -67,6 +67,7 @@ class GetStatusResponse(_message.Message):
     CLOCK_HOLD_LEFT_MS_FIELD_NUMBER: _builtins.int
     COMMIT_TIMES_AHEAD_MS_FIELD_NUMBER: _builtins.int
     QUOTAS_FIELD_NUMBER: _builtins.int
+    INLINED_BYTES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Version of the software."""
     tables: _builtins.int
@@ -119,6 +120,8 @@ class GetStatusResponse(_message.Message):
     """Remaining running time after which the clock is trusted again."""
     commit_times_ahead_ms: _builtins.int
     """How far commit times are ahead of the wall clock; they never go back."""
+    inlined_bytes: _builtins.int
+    """Bytes of the inlined rows of all tables that no compaction has written to files yet."""
     @_builtins.property
     def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]:
         """The quotas and their use."""
@@ -151,10 +154,11 @@ class GetStatusResponse(_message.Message):
         clock_hold_left_ms: _builtins.int = ...,
         commit_times_ahead_ms: _builtins.int = ...,
         quotas: _abc.Iterable[Global___QuotaUse] | None = ...,
+        inlined_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
