@@ -9,7 +9,14 @@ import click
 from metaservice.cli.command import command, group
 from metaservice.cli.kinds import FILE, TABLE, OneOf, whole
 from metaservice.cli.output import Session
-from metaservice.cli.parameters import asks, message_option, table_argument, version_options, warehouse_option
+from metaservice.cli.parameters import (
+    asks,
+    dry_run_option,
+    message_option,
+    table_argument,
+    version_options,
+    warehouse_option,
+)
 from metaservice.cli.plugins import later
 
 FILE_JOBS: Final = "worker.files.commands"
@@ -125,6 +132,43 @@ def run_export(session: Session, **options: object) -> object:
     return later("worker.shell.one_file", "run_export", extra="arrow")(session, **options)
 
 
+@command("load")
+@table_argument
+@click.argument("files", nargs=-1, required=True, type=FILE, help="Files on this machine; - is standard input.")
+@click.option(
+    "--format",
+    "form",
+    type=OneOf(["csv", "json", "parquet", "arrow"]),
+    help="Default: by each file's name: .csv, .json, .jsonl, .ndjson, .parquet, .arrow, .arrows, .feather or .ipc.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace all rows of the table, or those of --partition.")
+@click.option("--partition", metavar="PARTITION", help="The partition to replace, such as day=2026-11-01.")
+@click.option(
+    "--create", is_flag=True, help="Make a missing table, with the columns of the first Parquet or Arrow file."
+)
+@click.option(
+    "--on-conflict",
+    type=OneOf(["fail", "resubmit", "rerun"]),
+    help="After a lost race: fail, commit the same files anew, or read the rows again (default: the table's property).",
+)
+@click.option("--app-id", metavar="NAME", help="With --app-version: load once, however often it is repeated.")
+@click.option("--app-version", type=whole(0, (1 << 63) - 1), help="A number that grows with each load of --app-id.")
+@message_option
+@dry_run_option
+@warehouse_option
+def run_load(session: Session, **options: object) -> object:
+    """Put the rows of files into a table: CSV with a line of names, lines of JSON, Parquet or Arrow.
+
+    laketx --folder lake load shop.orders orders.csv more.csv
+    laketx load shop.orders - --format json --app-id nightly --app-version 20261101 < orders.json
+    laketx load shop.orders day.parquet --overwrite --partition day=2026-11-01 --dry-run
+    It needs no Spark. An append table gets the rows, a primary-key table upserts them. All files are one commit: what
+    doesn't fit is refused with its line and column, and nothing is written. Cells are typed by the table's columns;
+    docs/arrow.md says how values look. Appended rows are read part by part; upserts are held in memory.
+    """
+    return later("worker.shell.load", "run_load", extra="arrow")(session, **options)
+
+
 @command("spark-jar")
 @click.option("--name", metavar="NAME", default="lake", help="What SQL calls the lake (default lake).")
 @warehouse_option
@@ -197,4 +241,15 @@ def run_fsck(session: Session, **options: object) -> object:
     return later(FILE_JOBS, "run_fsck", extra="arrow")(session, **options)
 
 
-COMMANDS: Final = (PURGE, WAREHOUSE, run_head, run_count, run_export, run_spark_jar, run_sql, run_import, run_fsck)
+COMMANDS: Final = (
+    PURGE,
+    WAREHOUSE,
+    run_head,
+    run_count,
+    run_export,
+    run_load,
+    run_spark_jar,
+    run_sql,
+    run_import,
+    run_fsck,
+)
