@@ -77,7 +77,7 @@ def row_of(number: int, values_of: int, mark: int = 0) -> Row:
     return {"id": number, "mark": mark, **values}
 
 
-def frame(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
+def arrow(rows: Iterable[Row]) -> pa.Table:
     listed = list(rows)
     kinds = {"id": pa.int64(), "mark": pa.int32()} | {name: kind for name, (_, kind, _) in TYPES.items()}
     columns = {}
@@ -86,7 +86,11 @@ def frame(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
             list(one[name].items()) if pa.types.is_map(kind) and one[name] is not None else one[name] for one in listed
         ]
         columns[name] = pa.array(values, kind)
-    return spark.createDataFrame(pa.table(columns))
+    return pa.table(columns)
+
+
+def frame(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
+    return spark.createDataFrame(arrow(rows))
 
 
 def text_of(value: Any) -> str:

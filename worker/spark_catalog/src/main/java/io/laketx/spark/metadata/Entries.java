@@ -39,7 +39,8 @@ final class Entries {
                 file.hasFirstRowId() ? file.getFirstRowId() : null,
                 file.getTombstones(),
                 file.getExternal(),
-                Rows.orNull(file.getRowOrder())));
+                Rows.orNull(file.getRowOrder()),
+                file.getInlined()));
       } else {
         DeleteSet set = one.getDeleteSet();
         found.add(
@@ -57,7 +58,8 @@ final class Entries {
                 null,
                 null,
                 false,
-                null));
+                null,
+                false));
       }
     }
     return found;

@@ -25,7 +25,7 @@ public enum MetadataKind {
   FILES(
       "content string, path string, partition map<string,string>, bucket int, kind string, rows bigint, bytes bigint,"
           + " data_version bigint, added_version bigint, schema_version bigint, first_row_id bigint,"
-          + " tombstones bigint, external boolean, row_order string",
+          + " tombstones bigint, external boolean, row_order string, inlined boolean",
       Entries::files),
   PARTITIONS(
       "partition map<string,string>, files bigint, rows bigint, bytes bigint, delete_sets bigint,"

@@ -118,6 +118,11 @@ final class WarehouseMark {
     return looked > 0;
   }
 
+  /** Whether it is a file of the table's own. */
+  private static boolean isStored(DataFile file) {
+    return !file.getExternal() && !file.getInlined();
+  }
+
   private static Optional<DataFile> ownFile(Service service, Table table) {
     ListFilesRequest request =
         ListFilesRequest.newBuilder().setTableId(table.getTableId()).setVersion(table.getHeadVersion()).build();
@@ -128,7 +133,7 @@ final class WarehouseMark {
             var parts = stubs.reads().listFiles(request);
             while (parts.hasNext()) {
               for (LiveEntry one : parts.next().getEntriesList()) {
-                if (found.isEmpty() && one.hasFile() && !one.getFile().getExternal()) found = Optional.of(one.getFile());
+                if (found.isEmpty() && one.hasFile() && isStored(one.getFile())) found = Optional.of(one.getFile());
               }
             }
             return found;
