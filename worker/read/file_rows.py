@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final
@@ -17,15 +18,16 @@ from protos.laketx.v1 import common_pb2
 from worker.base.arrow_shapes import field_id, in_shape
 from worker.base.inlined import Content, rows_in
 from worker.base.schema import OP, ROW_ID, UPSERT
-from worker.base.storage import in_pages, storage
+from worker.base.storage import in_pages, is_local, storage
 from worker.base.table_view import TableView
 from worker.base.values import python_value
+from worker.read.position_blocks import Numbers
 from worker.read.written_schemas import WrittenSchemas
 
 ROWS_AT_LEAST: Final = 1 << 10
 SMALL_BYTES: Final = 4 << 20
 
-RowGroups = Callable[[Any], list[int]]  # of an opened file: the row groups to read
+RowGroups = Callable[[Any, Any], list[int]]  # of a stream, and the file opened on it: the row groups to read
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,41 @@ def read_tables(
     `_op` of a base file is UPSERT, `_row_id` never NULL. `may_match` says which row groups are read.
     """
     if file.content:
-        yield 0, _completed(file, in_shape(rows_in(file.content), wanted), 0, wanted)
+        yield 0, completed(file, in_shape(rows_in(file.content), wanted), 0, wanted)
         return
+    with opened_file(file, wanted, memory_bytes) as opened:
+        yield from opened.tables(wanted, opened.groups(may_match))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A file while it is read, its footer, and how many of its rows are in memory at once."""
+
+    file: InputFile
+    stream: Any
+    parquet: Any
+    rows_at_once: int
+    is_local: bool
+
+    def groups(self, may_match: RowGroups | None) -> list[int]:
+        """The row groups to read."""
+        return list(range(self.parquet.num_row_groups)) if may_match is None else may_match(self.stream, self.parquet)
+
+    def tables(self, wanted: pa.Schema, groups: list[int]) -> Iterator[tuple[int, pa.Table]]:
+        """The rows of these row groups, as `read_tables` has them."""
+        names = self.stored_names(wanted)
+        for at, table in _tables(self.stream, self.parquet, names, self.rows_at_once, groups):
+            if len(table):
+                yield at, completed(self.file, in_shape(table, wanted, self.file.names), at, wanted)
+
+    def stored_names(self, wanted: pa.Schema) -> list[str]:
+        """The file's names of the columns that it has."""
+        return _stored_names(self.parquet.schema_arrow, wanted, self.file.names)
+
+
+@contextmanager
+def opened_file(file: InputFile, wanted: pa.Schema, memory_bytes: float) -> Iterator[OpenedFile]:
+    """The file, for parts of about that size with these columns. It is opened once, and so is its footer."""
     files, path = storage(file.path)
     with files.open_input_file(path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
@@ -85,16 +120,13 @@ def read_tables(
         names = _stored_names(opened.schema_arrow, wanted, file.names)
         whole = opened.metadata.num_rows * (1 if memory_bytes == float("inf") else _row_bytes(stream, opened, names))
         rows_at_once = max(ROWS_AT_LEAST, int(min(file.rows, memory_bytes * file.rows / max(whole, 1))))
-        for at, table in _tables(stream, opened, names, rows_at_once, may_match):
-            if len(table):
-                yield at, _completed(file, in_shape(table, wanted, file.names), at, wanted)
+        yield OpenedFile(file, stream, opened, rows_at_once, is_local(files))
 
 
 def _tables(
-    stream: Any, opened: Any, names: list[str], rows_at_once: int, may_match: RowGroups | None
+    stream: Any, opened: Any, names: list[str], rows_at_once: int, chosen: list[int]
 ) -> Iterator[tuple[int, pa.Table]]:
     groups = list(range(opened.metadata.num_row_groups))
-    chosen = groups if may_match is None else may_match(opened)
     if chosen == groups and opened.metadata.num_rows <= rows_at_once:
         yield 0, opened.read(names)
         return
@@ -122,7 +154,7 @@ def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
 
 
 def _stored_names(stored: pa.Schema, wanted: pa.Schema, names: Mapping[int, str] | None) -> list[str]:
-    ids = {field_id(one) for one in wanted}
+    ids = {field_id(one) for one in wanted} - {None}
     extra = {one.name for one in wanted if field_id(one) is None}
     by_name = {name for column_id, name in (names or {}).items() if column_id in ids}
     return [
@@ -132,8 +164,8 @@ def _stored_names(stored: pa.Schema, wanted: pa.Schema, names: Mapping[int, str]
     ]
 
 
-def _completed(file: InputFile, rows: pa.Table, at: int, wanted: pa.Schema) -> pa.Table:
-    """With the values that the file itself lacks."""
+def completed(file: InputFile, rows: pa.Table, at: int | Numbers, wanted: pa.Schema) -> pa.Table:
+    """With the values that the file itself lacks; `at` is the position of the first row, or those of all."""
     for name, value in file.constants.items():
         place = wanted.get_field_index(name)
         if place >= 0:
@@ -143,8 +175,8 @@ def _completed(file: InputFile, rows: pa.Table, at: int, wanted: pa.Schema) -> p
         rows = rows.set_column(place, wanted.field(place), _repeated(UPSERT, pa.int8(), len(rows)))
     place = wanted.get_field_index(ROW_ID)
     if place >= 0:
-        first = file.first_row_id + at
-        by_place = pa.array(np.arange(first, first + len(rows), dtype=np.int64))
+        places = np.arange(at, at + len(rows), dtype=np.int64) if isinstance(at, int) else at
+        by_place = pa.array(places + file.first_row_id)
         rows = rows.set_column(place, wanted.field(place), pc.coalesce(rows.column(place), by_place))
     return rows
 

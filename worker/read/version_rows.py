@@ -28,8 +28,9 @@ from worker.read.file_identity import ScannedFile
 from worker.read.file_rows import InputFile, RowGroups, input_file, read_tables
 from worker.read.hidden_ids import with_hidden_ids
 from worker.read.key_buckets import buckets_of
+from worker.read.late_columns import read_chosen
 from worker.read.plans import entries_of
-from worker.read.position_blocks import Positions, positions_of
+from worker.read.position_blocks import Numbers, Positions, positions_of
 from worker.read.written_schemas import WrittenSchemas
 
 REMOTE_THREADS: Final = 16
@@ -179,10 +180,19 @@ class VersionRows:
         names = dict.fromkeys([*columns, *(columns_in(where) if where is not None else ())])
         names |= dict.fromkeys([OP] if one.has_tombstones else []) | dict.fromkeys([ROW_ID] if one.file.hidden else [])
         wanted = pa.schema([self._stored.field(name) for name in names])
-        condition = None if where is None else expression(where, wanted)
         groups = self._row_groups(one, where)
-        for at, rows in read_tables(one.file, wanted, memory_bytes, groups):
-            yield _chosen(rows, _hidden_flags(one, rows, at), condition)
+        if where is None:
+            for at, rows in read_tables(one.file, wanted, memory_bytes, groups):
+                hidden = _hidden_flags(one, rows, at)
+                yield rows if hidden is None else rows.filter(pa.array(~hidden))
+            return
+        first = {*columns_in(where), *([OP] if one.has_tombstones else []), *([ROW_ID] if one.file.hidden else [])}
+        condition = expression(where, wanted)
+
+        def chosen(rows: pa.Table, at: int) -> Numbers:
+            return _chosen(rows, _hidden_flags(one, rows, at), condition)
+
+        yield from read_chosen(one.file, wanted, first, chosen, memory_bytes, groups)
 
     def _row_groups(self, one: FileToRead, where: Predicate | None) -> RowGroups | None:
         """Excludes row groups by their bounds. Those of floats say nothing of NaN."""
@@ -192,11 +202,12 @@ class VersionRows:
         if not parts:
             return None
         condition = expression(common_pb2.Predicate(all_of=common_pb2.PredicateList(operands=parts)), self._stored)
-        files, path = storage(one.file.path)
         from pyarrow import dataset  # noqa: PLC0415 - it loads pandas
 
-        def may_match(_: Any) -> list[int]:
-            fragment = dataset.ParquetFileFormat().make_fragment(path, files)
+        def may_match(stream: Any, opened: Any) -> list[int]:
+            if opened.num_row_groups == 1:  # its bounds are the file's, which the service knows
+                return [0]
+            fragment = dataset.ParquetFileFormat().make_fragment(stream)
             return [group.id for group in fragment.subset(condition, schema=self.schema).row_groups]
 
         return may_match
@@ -232,16 +243,11 @@ def _hidden_flags(one: FileToRead, rows: pa.Table, at: int) -> Any:
     return found if found is not None and found.any() else None
 
 
-def _chosen(rows: pa.Table, hidden: Any, condition: Any) -> pa.Table:
-    if condition is None:
-        return rows if hidden is None else rows.filter(pa.array(~hidden))
+def _chosen(rows: pa.Table, hidden: Any, condition: Any) -> Numbers:
+    """The places of the visible rows for which the condition is true."""
     placed = rows.append_column(PLACE, pa.array(np.arange(len(rows))))
-    places = placed.filter(condition).column(PLACE).to_numpy()
-    if hidden is not None:
-        places = places[~hidden[places]]
-    if len(places) == len(rows):
-        return rows
-    return rows.take(pa.array(places))
+    places: Numbers = placed.filter(condition).column(PLACE).to_numpy()
+    return places if hidden is None else places[~hidden[places]]
 
 
 def shown_schema(table: TableView) -> pa.Schema:
