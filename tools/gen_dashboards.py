@@ -139,7 +139,11 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "Bytes",
-                ((observe.STORE_BYTES.name, "store"), (observe.LOG_BYTES.name, "write-ahead log")),
+                (
+                    (observe.STORE_BYTES.name, "store"),
+                    (observe.LOG_BYTES.name, "write-ahead log"),
+                    (observe.INLINED_BYTES.name, "inlined rows"),
+                ),
                 observe.STORE_BYTES.says,
                 "bytes",
             ),

@@ -111,7 +111,7 @@ class OpenedFile:
 
 @contextmanager
 def opened_file(file: InputFile, wanted: pa.Schema, memory_bytes: float) -> Iterator[OpenedFile]:
-    """The file, for parts of about that size with these columns. It is opened once, and so is its footer."""
+    """The file, opened once, for parts of about that size with these columns."""
     files, path = storage(file.path)
     with files.open_input_file(path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")

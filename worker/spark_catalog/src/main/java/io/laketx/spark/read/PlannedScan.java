@@ -38,6 +38,7 @@ public final class PlannedScan {
   private final Shapes shapes;
   private final Map<String, Object> said;
   private final List<Placed> units = new ArrayList<>();
+  private final Map<String, byte[]> contents = new HashMap<>();
 
   PlannedScan(Snapshot snapshot, StructType required, Filter[] filters, List<LiveEntry> entries) {
     this(snapshot, new Shapes(snapshot, required, filters), entries, Map.of());
@@ -208,6 +209,11 @@ public final class PlannedScan {
     return task(one, beside, null, null, one.getFile().getRows());
   }
 
+  /** The same bytes for each task of a file: a bucket's tasks travel together, and then they are sent once. */
+  private byte[] contentOf(DataFile file) {
+    return contents.computeIfAbsent(file.getPath(), path -> file.getContent().toByteArray());
+  }
+
   private FileTask task(LiveEntry one, Set<Beside> beside, byte[] positions, byte[] ids, long shownMin) {
     DataFile file = one.getFile();
     return new FileTask(
@@ -221,6 +227,6 @@ public final class PlannedScan {
         ids,
         shapes.valuesOf(file, one.getDataVersion(), said),
         shownMin,
-        file.getInlined() ? file.getContent().toByteArray() : null);
+        file.getInlined() ? contentOf(file) : null);
   }
 }

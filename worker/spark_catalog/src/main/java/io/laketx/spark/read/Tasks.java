@@ -10,7 +10,8 @@ public final class Tasks {
 
   public static LakePartition[] of(List<Unit> units) {
     long bytes = units.stream().mapToLong(Unit::bytes).sum();
-    long each = SparkInternals.splitBytes(bytes, units.size());
+    long files = units.stream().filter(one -> one.openCost(1) > 0).count();
+    long each = SparkInternals.splitBytes(bytes, files);
     List<Unit> parts = new ArrayList<>();
     for (Unit one : units) {
       if (one instanceof FileTask file && !file.isInlined() && file.bytes() > each) split(file, each, parts);
