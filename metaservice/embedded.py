@@ -29,7 +29,6 @@ import re
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import asdict, dataclass
@@ -249,6 +248,8 @@ def _socket_path(home: Path) -> Path:
     if _suits_every_client(path):
         return path
     name = f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:32]}.sock"
+    import tempfile  # noqa: PLC0415 - slow, and seldom needed
+
     folder = Path(tempfile.gettempdir()) / f"laketx-{os.getuid()}"
     if not _suits_every_client(folder / name):
         folder = Path("/tmp") / folder.name  # noqa: S108 - looked at below

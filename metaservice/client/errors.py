@@ -20,13 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import grpc
-from google.rpc import error_details_pb2, status_pb2
-from grpc_status import rpc_status
 
 from protos.laketx.v1 import common_pb2
+
+if TYPE_CHECKING:
+    from google.rpc import status_pb2
 
 DOMAIN: Final = "laketx"
 
@@ -173,6 +174,8 @@ def decode_status(status: status_pb2.Status) -> MetaServiceError:
     Without LakeTX's details the error is the transport's: its reason is `RPC_` and the code's name.
     """
     kind = KIND_OF_CODE.get(status.code, ErrorKind.UNAVAILABLE)
+    from google.rpc import error_details_pb2  # noqa: PLC0415 - slow, and only needed where a call fails
+
     info = error_details_pb2.ErrorInfo()
     for detail in status.details:
         if detail.Unpack(info) and info.domain == DOMAIN:
@@ -188,6 +191,9 @@ def decode_rpc_error(error: grpc.RpcError) -> MetaServiceError:
     call = cast(grpc.Call, error)
     if not callable(getattr(call, "code", None)):
         return build_error(ErrorKind.UNAVAILABLE, "RPC_UNKNOWN", str(error))
+    from google.rpc import status_pb2  # noqa: PLC0415 - likewise
+    from grpc_status import rpc_status  # noqa: PLC0415 - likewise
+
     try:
         status = rpc_status.from_call(call)
     except ValueError:  # the details contradict the code: the code stands

@@ -43,3 +43,12 @@ def test_an_empty_table_is_read_without_loading_polars(tmp_path: Path) -> None:
     look = "import sys; print([name for name in ('pyspark', 'polars') if name in sys.modules])"
     story = f"import laketx; laketx.connect('lake').create_table('t', 'id bigint').to_arrow(); {look}"
     assert run(story, tmp_path) == (0, "[]", "")
+
+
+def test_a_few_rows_are_read_without_loading_what_is_slow(tmp_path: Path) -> None:
+    made = "import laketx; laketx.connect('lake').create_table('t', 'id bigint, v string').append([{'id': 1}])"
+    assert run(made, tmp_path) == (0, "", "")
+    slow = ["pyspark", "polars", "pandas", "pyarrow.compute", "pyarrow.dataset", "google.rpc.error_details_pb2"]
+    look = f"import sys; print(count, [name for name in {slow} if name in sys.modules])"
+    story = f"import laketx; count = laketx.connect('lake').table('t').to_arrow(limit=1).num_rows; {look}"
+    assert run(story, tmp_path) == (0, "1 []", "")

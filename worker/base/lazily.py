@@ -1,12 +1,13 @@
-"""Modules that need Spark, named where they are used and loaded with the first use.
+"""Modules that need Spark or take long to load, named where they are used and loaded with the first use.
 
     if TYPE_CHECKING:
         from worker.read import scan
     else:
         scan = LazyModule("worker.read.scan")
 
-Tables are read and written without Spark, and a program that does only this shouldn't load it, nor need it. The import
-for types keeps the types and the import contracts true.
+Tables are read and written without Spark, and a program that does only this shouldn't load it, nor need it. Nor should
+one that reads a few rows wait for pyarrow.compute, which takes longer to load than they take to read. The import for
+types keeps the types and the import contracts true.
 """
 
 from __future__ import annotations

@@ -11,14 +11,21 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from metaservice.client.conditions import ConditionError, parse_condition
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
+from worker.base.lazily import LazyModule
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+    from metaservice.client import conditions
+else:
+    pc = LazyModule("pyarrow.compute")
+    conditions = LazyModule("metaservice.client.conditions")
 
 DIGITS_MAX: Final = 38  # of decimal128
 COMPARED: Final[Mapping[common_pb2.Comparison.ValueType, Callable[[Any, Any], Any]]] = {
@@ -37,16 +44,16 @@ Predicate = common_pb2.Predicate
 def parsed(text: str, meta: catalog_pb2.Table) -> Predicate:
     """The condition, typed by the table's columns; times say their zone."""
     try:
-        return parse_condition(text, meta.columns)
-    except ConditionError as error:
+        return conditions.parse_condition(text, meta.columns)
+    except conditions.ConditionError as error:
         raise InputError("CONDITION_INVALID", f"{error.message}\n{error.pointed()}") from error
 
 
 def is_plain(text: str, meta: catalog_pb2.Table) -> bool:
     """Whether the condition is one of these, and doesn't need Spark."""
     try:
-        parse_condition(text, meta.columns)
-    except ConditionError:
+        conditions.parse_condition(text, meta.columns)
+    except conditions.ConditionError:
         return False
     return True
 

@@ -6,23 +6,28 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
 from worker.base.arrow_shapes import field_id, in_shape
 from worker.base.inlined import Content, rows_in
+from worker.base.lazily import LazyModule
 from worker.base.schema import OP, ROW_ID, UPSERT
 from worker.base.storage import in_pages, is_local, storage
 from worker.base.table_view import TableView
 from worker.base.values import python_value
 from worker.read.position_blocks import Numbers
 from worker.read.written_schemas import WrittenSchemas
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = LazyModule("pyarrow.compute")
 
 ROWS_AT_LEAST: Final = 1 << 10
 SMALL_BYTES: Final = 4 << 20

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import column_field
-from worker.base.spark_hash import row_buckets
+from worker.base.lazily import LazyModule
 from worker.read.arrow_conditions import Predicate, conjuncts, value_of
+
+if TYPE_CHECKING:
+    from worker.base import spark_hash
+else:
+    spark_hash = LazyModule("worker.base.spark_hash")
 
 KEYS_MAX: Final = 4_096
 
@@ -42,4 +47,4 @@ def buckets_of(meta: catalog_pb2.Table, where: Predicate) -> set[int] | None:
         arrays = [pa.array([key[at] for key in keys], kind) for at, kind in enumerate(kinds)]
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return None  # a value that the column's type can't hold
-    return set(row_buckets(arrays, meta.buckets).tolist())
+    return set(spark_hash.row_buckets(arrays, meta.buckets).tolist())

@@ -66,7 +66,7 @@ class VersionRows:
 
         def read(one: FileToRead) -> Iterator[pa.Table]:
             for rows in self.visible(one, columns, where, memory_bytes):
-                yield rows.select(list(columns)).cast(shown)
+                yield _as_shown(rows.select(list(columns)), shown)
 
         sources = [partial(_each, read, source) for source in self._sources(where)]
         return in_parallel(sources, self._threads(), ITEMS_AHEAD if memory_bytes < float("inf") else 0)
@@ -224,6 +224,15 @@ def _files(entries: Iterable[common_pb2.LiveEntry]) -> list[ScannedFile]:
 def _each(read: Callable[[FileToRead], Iterable[Any]], source: Source[FileToRead]) -> Iterator[Any]:
     for one in source():
         yield from read(one)
+
+
+def _as_shown(rows: pa.Table, shown: pa.Schema) -> pa.Table:
+    """The rows in the schema that readers see. A cast loads pyarrow.compute, also where there is nothing to do."""
+    fits = all(
+        column.type.equals(field.type, check_metadata=True) and (field.nullable or not column.null_count)
+        for column, field in zip(rows.columns, shown, strict=True)
+    )
+    return pa.table(rows.columns, schema=shown) if fits else rows.cast(shown)
 
 
 def _hidden_flags(one: FileToRead, rows: pa.Table, at: int) -> Any:
