@@ -24,6 +24,7 @@ from worker.base.schema import OP, ROW_ID
 from worker.read import late_columns
 from worker.read.file_rows import InputFile, OpenedFile, read_tables
 from worker.read.late_columns import chosen_in, read_chosen
+from worker.read.parquet_pages import PagedFile
 from worker.read.position_blocks import Numbers
 
 WHOLE = float("inf")
@@ -136,6 +137,22 @@ class Counting:
 
     def close(self) -> None:
         self.closed = True
+
+
+def test_pages_come_without_a_dictionary_that_they_do_not_need(tmp_path: Path) -> None:
+    path = str(tmp_path / "f.parquet")
+    rows = pa.table({"word": [f"word {number:05}" for number in range(20_000)]})
+    pq.write_table(rows, path, dictionary_pagesize_limit=1 << 14, data_page_size=1 << 12, write_batch_size=100)
+    with pa.OSFile(path) as stream:
+        paged = PagedFile(stream, pq.read_metadata(path))
+        first, last = (paged.pages(0, 0, np.array([position])) for position in (0, 19_999))
+        chunks = [
+            pq.ParquetFile(pa.BufferReader(found.file())).metadata.row_group(0).column(0) for found in (first, last)
+        ]
+        assert [one.has_dictionary_page for one in chunks] == [True, False]
+        for found, number in ((first, 0), (last, 19_999)):
+            read = pq.read_table(pa.BufferReader(found.file())).take(pa.array(found.places))
+            assert read.column(0).to_pylist() == [f"word {number:05}"]
 
 
 def some_rows(chance: random.Random, count: int) -> pa.Table:

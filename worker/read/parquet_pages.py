@@ -2,8 +2,8 @@
 
 pyarrow reads a column of a row group from its first page on. A look-up wants a page from the middle. So the column's
 pages are found by their headers, which say how long they are and how many values they have, and those that are wanted
-become a small file in memory: the column's dictionary, the pages as they are, and a footer. pyarrow reads that file,
-so the values are decoded by the same code as always.
+become a small file in memory: the column's dictionary if they need it, the pages as they are, and a footer. pyarrow
+reads that file, so the values are decoded by the same code as always.
 
 Only columns without nesting are read this way, where a value is a row. See https://parquet.apache.org/docs/file-format
 for the bytes, and https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md for their encoding.
@@ -28,6 +28,7 @@ TYPES: Final = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_A
 CODECS: Final = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6}  # "LZ4" is one of two
 REPEATED: Final = 2
 DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
+WITHOUT_DICTIONARY: Final = frozenset([0, 3, 5, 6, 7, 9])  # encodings
 TRUE, FALSE, I32, I64, BINARY, LIST, STRUCT = 1, 2, 5, 6, 8, 9, 12
 
 
@@ -56,6 +57,7 @@ class _Page:
     size: int  # with the header
     unpacked_size: int
     values: int
+    encoding: int
 
 
 class PagedFile:
@@ -89,6 +91,8 @@ class PagedFile:
         numbers = np.searchsorted(np.array([*begins[1:], begin]), positions, "right")
         wanted = np.unique(numbers)
         chosen = [found[at] for at in wanted.tolist()]
+        if all(page.encoding in WITHOUT_DICTIONARY for page in chosen):
+            dictionary = []
         counts = np.array([page.values for page in chosen])
         shifts = np.array(begins)[wanted] - (np.cumsum(counts) - counts)
         parts = [*dictionary, *chosen]
@@ -118,10 +122,11 @@ class PagedFile:
             except IndexError:  # it is longer
                 size *= 32
                 continue
-            about = header.get(5) or header.get(8) or {}
-            if header.keys() < {1, 2, 3} or header[2] < 0 or header[3] < 0 or about.get(1, 0) < 0:
+            about, encoding = (header[8], 4) if 8 in header else (header.get(5, {}), 2)
+            if not header.keys() >= {1, 2, 3} or header[2] < 0 or header[3] < 0 or about.get(1, 0) < 0:
                 break
-            return _Page(header[1], offset, reader.at + header[3], reader.at + header[2], about.get(1, 0))
+            unpacked = reader.at + header[2]
+            return _Page(header[1], offset, reader.at + header[3], unpacked, about.get(1, 0), about.get(encoding, -1))
         raise UnknownBytesError(f"no page begins at {offset}")
 
     def _file(self, chunk: Any, element: bytes, dictionary: list[_Page], pages: list[_Page]) -> bytes:
