@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -53,8 +53,14 @@ def arrow_schema(meta: catalog_pb2.Table, *, with_op: bool = False, with_row_id:
 
 def column_field(column: catalog_pb2.Column) -> pa.Field:
     """A column as its files have it: with its id, nullable."""
-    nested = {one.path: one.field_id for one in column.nested}
-    return _field(column.name, _arrow_type(read_type(column.type), "", nested), column.column_id)
+    return _column_field(
+        column.name, column.type, column.column_id, tuple((one.path, one.field_id) for one in column.nested)
+    )
+
+
+@lru_cache(maxsize=1 << 14)  # a small write asks several times for the same columns
+def _column_field(name: str, type_name: str, column_id: int, nested: tuple[tuple[str, int], ...]) -> pa.Field:
+    return _field(name, _arrow_type(read_type(type_name), "", dict(nested)), column_id)
 
 
 def _field(name: str, kind: pa.DataType, field_id: int | None) -> pa.Field:
