@@ -52,7 +52,7 @@ def arrow_rows(rows: Any, meta: catalog_pb2.Table) -> pa.Table:
     """Rows for a table, as Arrow; those of a list of dicts are typed by its columns."""
     if is_spark(rows):
         raise InputError("ROWS_INVALID", "this is a DataFrame of Spark: use insert")
-    if isinstance(rows, (list, tuple)) and all(isinstance(one, Mapping) for one in rows):
+    if isinstance(rows, (list, tuple)) and all(_is_dict(one) for one in rows):
         return of_dicts(rows, meta)
     return arrow_table(rows)
 
@@ -69,6 +69,10 @@ def is_stream(rows: Any) -> bool:
 def held(rows: Any) -> Any:
     """Rows that can be read again: a stream becomes a table. A list stays, since the table's columns type it."""
     return arrow_table(rows) if hasattr(rows, "__arrow_c_stream__") and not is_spark(rows) else rows
+
+
+def _is_dict(row: Any) -> bool:
+    return type(row) is dict or isinstance(row, Mapping)  # the second takes far longer, and there may be many
 
 
 def key_rows(keys: Any, meta: catalog_pb2.Table) -> pa.Table:
