@@ -40,7 +40,7 @@ WRITERS: Final = 16
 PROCESSES: Final = 8
 FEW: Final = 10
 COMMITS: Final = 10_000
-NO_FILES: Final = {"compaction.enabled": "false"}
+UNCOMPACTED: Final = {"compaction.enabled": "false"}
 
 
 def say(text: str) -> None:
@@ -51,13 +51,13 @@ def say(text: str) -> None:
 
 
 def append_table(lake: Lake, name: str) -> Table:
-    table = lake.create_table(f"bench.{name}", SCHEMA, properties=NO_FILES)
+    table = lake.create_table(f"bench.{name}", SCHEMA, properties=UNCOMPACTED)
     table.append(pa.RecordBatchReader.from_batches(ARROW, batches(scaled(ROWS))))
     return table
 
 
 def keyed_table(lake: Lake, name: str, deltas: int) -> Table:
-    table = lake.create_table(f"bench.{name}", SCHEMA, primary_key=["id"], buckets=BUCKETS, properties=NO_FILES)
+    table = lake.create_table(f"bench.{name}", SCHEMA, primary_key=["id"], buckets=BUCKETS, properties=UNCOMPACTED)
     table.upsert(pa.Table.from_batches(batches(scaled(ROWS))))
     for number in range(deltas):
         say(f"{name}: upsert {number + 1} of {deltas}")
@@ -248,7 +248,7 @@ def in_threads(jobs: Sequence[Callable[[], None]]) -> None:
 
 
 def inlined(bench: Benchmark, lake: Lake, *, peers: bool) -> None:  # noqa: ARG001 - they inline nothing
-    many, few = (lake.create_table(f"bench.{name}", SCHEMA, properties=NO_FILES) for name in ("many", "few"))
+    many, few = (lake.create_table(f"bench.{name}", SCHEMA, properties=UNCOMPACTED) for name in ("many", "few"))
     count = scaled(COMMITS)
     say(f"inlined: {count} commits")
     for at in range(count):
@@ -287,5 +287,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("LAKETX_BENCHMARK", "arrow")
     main()

@@ -202,9 +202,15 @@ def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:
     """Begins and commits a blind INSERT with the rows in the call; None if it has to begin first."""
     assert write.stage is not None
     stage = Stage(write.meta, write.table.folder, uuid7(), write.meta.head_version)
-    staged = write.stage(stage)
-    if not all(file.content for file in staged.files):  # they were too many after all
-        stage.remove()
+    is_inlined = False
+    try:
+        staged = write.stage(stage)
+        is_inlined = all(file.content for file in staged.files)
+    finally:
+        if not is_inlined:
+            with suppress(OSError):
+                stage.remove()
+    if not is_inlined:  # the rows took more bytes than they seemed to
         return None
     try:
         committed = lake.client.append(

@@ -1,4 +1,4 @@
-"""Checks and ids of files as they are registered: they must be new, and get their row ids."""
+"""Checks and ids of files as they are registered: they must be new, have room if inlined, and get row ids."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.table.inlined import check_inlined
 from metaservice.core.table.model import Entry
 from metaservice.service.decider.state import State, rows_of
 from metaservice.store import keys
@@ -31,6 +32,13 @@ def refuse_live(state: State, txn_id: str, table_id: str, entries: Sequence[Entr
             raise invalid(
                 "PATH_LIVE", "the file is already in the table: its transaction committed earlier", path=entry.path
             )
+
+
+def refuse_inlined(state: State, table_id: str, entries: Sequence[Entry], most_bytes: int) -> None:
+    """Refuses inlined files while too many wait for a compaction; `most_bytes` bounds those of all tables."""
+    if any(entry.inlined for entry in entries):
+        table = state.get_table(table_id)
+        check_inlined(entries, table.meta.name, table.inlined, state.inlined_bytes, most_bytes)
 
 
 def give_row_ids(state: State, table_id: str, entries: Sequence[Entry]) -> None:

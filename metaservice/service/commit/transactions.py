@@ -26,12 +26,11 @@ from metaservice.core.commit.transaction import (
 )
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
-from metaservice.core.table.inlined import check_inlined
 from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
 from metaservice.service.commit.judging import check_cost, judge_commit, look
-from metaservice.service.commit.new_files import give_row_ids, refuse_live
+from metaservice.service.commit.new_files import give_row_ids, refuse_inlined, refuse_live
 from metaservice.service.commit.outcomes import Outcomes, nothing_new
 from metaservice.service.commit.requests import Append, Begin, CommitProgress, CommitRequest, Intent
 from metaservice.service.decider.clocks import Clocks
@@ -154,7 +153,7 @@ class Transactions:
                 raise invalid("PATH_REUSED", path=entry.path)
         if txn.files + len(fresh) > limits.FILES_PER_TRANSACTION_MAX:
             raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_FILES", most=limits.FILES_PER_TRANSACTION_MAX)
-        self._check_inlined(table_id, fresh)
+        refuse_inlined(state, table_id, fresh, self._inlined_bytes_max)
         size = check_staged(state, txn, fresh, self._quotas)
         refuse_live(self._state, txn_id, table_id, fresh)
         give_row_ids(self._state, mine.table_id, fresh)
@@ -219,7 +218,7 @@ class Transactions:
                     raise invalid("PATH_TWICE", path=entry.path)
             if own:
                 refuse_live(self._state, txn.txn_id, change.table_id, own)
-                self._check_inlined(change.table_id, own)
+                refuse_inlined(self._state, change.table_id, own, self._inlined_bytes_max)
             change.operation, change.read_version = mine.operation, mine.read_version
             change.adds = staged + own
             scope = change.scope
@@ -361,7 +360,7 @@ class Transactions:
         table_id = request.table_id
         table = self._state.get_table(table_id)
         refuse_live(self._state, request.txn_id, table_id, request.entries)
-        self._check_inlined(table_id, request.entries)
+        refuse_inlined(self._state, table_id, request.entries, self._inlined_bytes_max)
         meta = table.meta
         if meta.features:
             _check_features(meta.features - request.features)
@@ -434,11 +433,6 @@ class Transactions:
             self._end(state.open[txn_id], TxnEvent.EXPIRE, "LEASE_RAN_OUT")
         if state.unborn:
             forget_abandoned(state, now_ms, self.lease_ms, self._clocks.now_us())
-
-    def _check_inlined(self, table_id: str, entries: Sequence[Entry]) -> None:
-        if any(entry.inlined for entry in entries):
-            table = self._state.get_table(table_id)
-            check_inlined(entries, table.meta.name, table.inlined, self._state.inlined_bytes, self._inlined_bytes_max)
 
     def check_room(self) -> None:
         """Refuses new work before the disk is too full to store decisions."""
