@@ -15,8 +15,9 @@ from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.api.arrow_reads import ArrowReads
 from worker.api.cursors import Cursor, cursor_of
+from worker.api.pending_rows import Row
 from worker.api.verbs import Verbs
-from worker.api.writer import FLUSH_MS, FLUSH_ROWS, ROWS_MAX, Row, TableWriter, latest_rows
+from worker.api.writer import FLUSH_MS, FLUSH_ROWS, ROWS_MAX, TableWriter, latest_rows
 from worker.base.connection import Connection
 from worker.base.errors import InputError, word
 from worker.base.lazily import LazyModule

@@ -13,16 +13,15 @@ same commit. A writer that begins anew leaves out rows up to it: read the source
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
 from protos.laketx.v1 import catalog_pb2
+from worker.api.pending_rows import APPLIED, Group, PendingRow, Row
 from worker.base.errors import InputError
 from worker.write.transaction import Commit
 
@@ -30,21 +29,7 @@ FLUSH_ROWS: Final = 1_000
 FLUSH_MS: Final = 20.0
 ROWS_MAX: Final = 100_000
 
-Row = Mapping[str, Any]
 Send = Callable[[Sequence[Row], int | None], Commit]  # commits the rows, with the sequence number of the last one
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A row on its way; its future gets the commit, or None if an earlier run had committed it."""
-
-    row: Row
-    sequence: int | None
-    since: float
-    done: Future[Commit | None] = field(default_factory=Future)
-
-    def __post_init__(self) -> None:
-        self.done.set_running_or_notify_cancel()  # a row that was taken is not taken back
 
 
 class TableWriter:
@@ -72,8 +57,9 @@ class TableWriter:
         self._rows_max = rows_max
         self._is_numbered = is_numbered
         self._last = resume_after  # the sequence number of the last row that was taken
-        self._rows: list[_Waiting] = []
-        self._group: list[_Waiting] = []  # the rows that commit now
+        self._groups: deque[Group] = deque()  # those that wait; the last one may have room
+        self._waiting = 0  # their rows
+        self._committing: Group | None = None
         self._changed = threading.Condition()
         self._flushes = 0  # how many callers wait for everything
         self._is_closed = False
@@ -81,31 +67,30 @@ class TableWriter:
         self._thread = threading.Thread(target=self._run, name="laketx-writer", daemon=True)
         self._thread.start()
 
-    def write(self, row: Row, *, sequence: int | None = None) -> Future[Commit | None]:
-        """Takes a row, and returns a future of its commit. Waits while too many rows are waiting."""
-        while True:
+    def write(self, row: Row, *, sequence: int | None = None) -> PendingRow:
+        """Takes a row, and returns what becomes its commit. Returns later while too many rows are waiting."""
+        with self._changed:
             taken = self._take(row, sequence)
-            if taken is not None:
-                return taken
-            with self._changed:
-                self._changed.wait_for(lambda: not self._is_full() or self._is_closed)
+            # The row is in the queue before its thread waits: threads that wait are not overtaken by others.
+            self._changed.wait_for(lambda: self._waiting <= self._rows_max or taken.done())
+        return taken
 
     async def write_async(self, row: Row, *, sequence: int | None = None) -> Commit | None:
         """Takes a row, and waits until it is durable; other coroutines run meanwhile."""
-        taken = self._take(row, sequence)
-        if taken is None:
-            taken = await asyncio.to_thread(self.write, row, sequence=sequence)
-        return await asyncio.wrap_future(taken)
+        with self._changed:
+            taken = self._take(row, sequence)
+        return await taken
 
     def flush(self) -> None:
         """Commits what waits, and returns when it is durable; raises what failed."""
         with self._changed:
-            pending = [one.done for one in (*self._group, *self._rows)]
+            committing = [] if self._committing is None else [self._committing]
+            pending = [row for group in (*committing, *self._groups) for row in group.rows]
             self._flushes += 1
             self._changed.notify_all()
         try:
-            for done in pending:
-                done.result()
+            for row in pending:
+                row.result()
         finally:
             with self._changed:
                 self._flushes -= 1
@@ -127,27 +112,23 @@ class TableWriter:
     ) -> None:
         self.close()
 
-    def _take(self, row: Row, sequence: int | None) -> Future[Commit | None] | None:
-        """None while too many rows are waiting."""
-        one = _Waiting(dict(row), sequence, time.monotonic())
-        with self._changed:
-            self._check(sequence)
-            if self._is_full():
-                return None
-            if sequence is not None:
-                if self.resume_after is not None and sequence <= self.resume_after:
-                    one.done.set_result(None)
-                    return one.done
-                if self._last is not None and sequence <= self._last:
-                    raise InputError("SEQUENCE_INVALID", f"{sequence} comes after {self._last}: numbers grow")
-                self._last = sequence
-            self._rows.append(one)
-            if len(self._rows) in (1, self._flush_rows):
-                self._changed.notify_all()
-        return one.done
-
-    def _is_full(self) -> bool:
-        return len(self._rows) >= self._rows_max and self._broken is None
+    def _take(self, row: Row, sequence: int | None) -> PendingRow:
+        self._check(sequence)
+        if sequence is not None:
+            if self.resume_after is not None and sequence <= self.resume_after:
+                return PendingRow(APPLIED, row, sequence)
+            if self._last is not None and sequence <= self._last:
+                raise InputError("SEQUENCE_INVALID", f"{sequence} comes after {self._last}: numbers grow")
+            self._last = sequence
+        if not self._groups or len(self._groups[-1].rows) == self._flush_rows:
+            self._groups.append(Group(time.monotonic()))
+        group = self._groups[-1]
+        taken = PendingRow(group, dict(row), sequence)
+        group.rows.append(taken)
+        self._waiting += 1
+        if self._waiting in (1, self._flush_rows):
+            self._changed.notify_all()
+        return taken
 
     def _check(self, sequence: int | None) -> None:
         if self._broken is not None:
@@ -168,48 +149,52 @@ class TableWriter:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._rows or self._is_closed)
-                if not self._rows:
+                self._changed.wait_for(lambda: self._groups or self._is_closed)
+                if not self._groups:
                     return
                 self._wait_for_more()
-                self._group, self._rows = self._rows[: self._flush_rows], self._rows[self._flush_rows :]
+                group = self._committing = self._groups.popleft()
+                self._waiting -= len(group.rows)
                 self._changed.notify_all()
-            self._commit(self._group)
+            self._commit(group.rows)
+            group.finish()
             with self._changed:
-                self._group = []
+                self._committing = None
                 if self._broken is None:
                     continue
-                left, self._rows = self._rows, []
+                left, self._waiting = list(self._groups), 0
+                self._groups.clear()
                 self._changed.notify_all()
-            for one in left:
-                one.done.set_exception(self._breakage())
+            for group in left:
+                for row in group.rows:
+                    row.become(error=self._breakage())
+                group.finish()
             return
 
     def _wait_for_more(self) -> None:
-        while len(self._rows) < self._flush_rows and not self._is_closed and not self._flushes:
-            left_s = self._rows[0].since + self._flush_s - time.monotonic()
+        while self._waiting < self._flush_rows and not self._is_closed and not self._flushes:
+            left_s = self._groups[0].since + self._flush_s - time.monotonic()
             if left_s <= 0:
                 return
             self._changed.wait(left_s)
 
-    def _commit(self, group: list[_Waiting]) -> None:
+    def _commit(self, rows: list[PendingRow]) -> None:
+        commit = failed = None
         try:
-            commit = self._send([one.row for one in group], group[-1].sequence)
+            commit = self._send([one.row for one in rows], rows[-1].sequence)
         except BaseException as error:  # noqa: BLE001 - told to those who wait
-            if isinstance(error, InputError) and len(group) > 1 and not self._is_numbered:
+            if isinstance(error, InputError) and len(rows) > 1 and not self._is_numbered:
                 # Only the wrong rows fail. Rows with numbers stay together: a later commit would say that all are
                 # there.
-                half = len(group) // 2
-                self._commit(group[:half])
-                self._commit(group[half:])
+                half = len(rows) // 2
+                self._commit(rows[:half])
+                self._commit(rows[half:])
                 return
             if self._is_numbered:
                 self._broken = error
-            for one in group:
-                one.done.set_exception(error)
-        else:
-            for one in group:
-                one.done.set_result(commit)
+            failed = error
+        for row in rows:
+            row.become(commit, failed)
 
 
 def latest_rows(rows: Sequence[Row], meta: catalog_pb2.Table) -> Iterable[Row]:
