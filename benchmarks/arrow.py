@@ -37,7 +37,7 @@ LOOKUPS: Final = 100
 STARTS: Final = 7
 WINDOW_S: Final = 5.0
 WRITERS: Final = 16
-PROCESSES: Final = 8
+PROCESSES: Final = 2  # as many as cores
 FEW: Final = 10
 COMMITS: Final = 10_000
 SAMPLED: Final = 10  # every tenth row: callbacks of all would measure the garbage that they make
@@ -174,7 +174,7 @@ def peak_of_batches(warehouse: str, name: str) -> float:
 
 
 def commits(bench: Benchmark, lake: Lake, *, peers: bool) -> None:
-    """Writers in processes of two threads each."""
+    """Writers in two processes of eight threads each."""
     figures = []
     for run in range(4):
         name = f"bench.commits{run}"

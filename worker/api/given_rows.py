@@ -30,6 +30,8 @@ AnyRows: TypeAlias = "DataFrame | ArrowStream | Sequence[Mapping[str, Any]]"
 
 def arrow_table(rows: Any) -> pa.Table:
     """Rows that are not a Spark DataFrame, as Arrow; refused if they don't support it. A NaN of pandas becomes NULL."""
+    if isinstance(rows, pa.Table):
+        return rows
     if not hasattr(rows, "__arrow_c_stream__"):
         raise InputError(
             "ROWS_INVALID",
