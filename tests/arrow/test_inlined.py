@@ -22,6 +22,7 @@ from tests.conformance.play import new_uuid7
 from tests.conformance.server import stop
 from tests.integration.service import PRINCIPAL, TIMEOUT_S, Service, code_of, data_file, reason_of, service
 from worker.base.arrow_shapes import arrow_schema
+from worker.base.inlined import content_of, joined, rows_in
 from worker.base.schema import OP
 from worker.write.arrow_parts import write_parts
 from worker.write.stages import Stage
@@ -47,6 +48,28 @@ def data_files(table: Table) -> list[Path]:
 def live(table: Table, version: int | None = None) -> list[common_pb2.DataFile]:
     entries = table.lake.client.list_files(table.table_id, version=version)
     return [one.file for one in entries if one.HasField("file")]
+
+
+# -- streams put together ----------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(st.tuples(st.none() | st.integers(0, 99), st.text(max_size=3)), max_size=4), min_size=1))
+def test_joined_contents_are_their_rows(parts: list[list[tuple[int | None, str]]]) -> None:
+    schema = pa.schema({"k": pa.int64(), "s": pa.string()})
+    tables = [pa.Table.from_pylist([{"k": k, "s": s} for k, s in rows], schema) for rows in parts]
+    assert rows_in(joined([content_of(one) for one in tables])).equals(pa.concat_tables(tables).combine_chunks())
+
+
+def test_contents_of_other_writers_are_joined_row_by_row() -> None:
+    table = pa.table({"k": [1, 2]})
+    with_metadata = table.replace_schema_metadata({"by": "another writer"})
+    old = pa.BufferOutputStream()
+    with pa.ipc.new_stream(old, table.schema, options=pa.ipc.IpcWriteOptions(use_legacy_format=True)) as out:
+        out.write_table(table)
+    contents = [content_of(table), content_of(with_metadata), bytes(old.getvalue())]
+    for first in range(3):
+        found = rows_in(joined([*contents[first:], *contents[:first]]))
+        assert found.column("k").to_pylist() == [1, 2] * 3
 
 
 # -- what is inlined ---------------------------------------------------------------------------------------------------

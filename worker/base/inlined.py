@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -11,6 +11,8 @@ from protos.laketx.v1 import common_pb2
 from worker.base.table_view import TableView
 
 Content: TypeAlias = bytes  # of an inlined file: a stream of Arrow
+CONTINUES: Final = b"\xff\xff\xff\xff"  # before the size of each part of a stream
+END: Final = CONTINUES + bytes(4)
 
 
 def fetch_rows(table: TableView, files: Iterable[common_pb2.DataFile]) -> None:
@@ -29,7 +31,19 @@ def fetch_entries(table: TableView, entries: Sequence[common_pb2.LiveEntry]) -> 
 
 def rows_in(content: Content) -> pa.Table:
     """The rows of an inlined file, in the shape of the file's schema version."""
-    return pa.ipc.open_stream(content).read_all()
+    return pa.ipc.open_stream(content).read_all().combine_chunks()
+
+
+def joined(contents: Sequence[Content]) -> Content:
+    """The rows of several inlined files of a schema version, as those of one.
+
+    A stream is its schema, batches, and an end. Where the schemas are the same bytes, as those of one kind of writer
+    are, only the batches are put together: reading the schemas is most of the time that small streams take.
+    """
+    head = contents[0][: 8 + int.from_bytes(contents[0][4:8], "little")]
+    if head.startswith(CONTINUES) and all(one.startswith(head) and one.endswith(END) for one in contents):
+        return b"".join([head, *(one[len(head) : -len(END)] for one in contents), END])
+    return content_of(pa.concat_tables(map(rows_in, contents)))
 
 
 def content_of(rows: pa.Table) -> Content:

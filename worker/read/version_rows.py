@@ -19,7 +19,7 @@ import pyarrow as pa
 from protos.laketx.v1 import common_pb2
 from worker.base.arrow_shapes import arrow_schema, column_field
 from worker.base.in_parallel import Source, in_parallel
-from worker.base.inlined import content_of, rows_in
+from worker.base.inlined import joined
 from worker.base.schema import OP, ROW_ID, TOMBSTONE
 from worker.base.storage import is_local, storage
 from worker.base.table_view import TableView
@@ -130,9 +130,9 @@ class VersionRows:
         ]
 
     def _joined(self, files: Sequence[ScannedFile]) -> Iterator[FileToRead]:
-        rows = pa.concat_tables([rows_in(one.file.content) for one in files])
         first = self._appended(files[0])
-        yield replace(first, file=replace(first.file, rows=len(rows), content=content_of(rows)))
+        content = joined([one.file.content for one in files])
+        yield replace(first, file=replace(first.file, rows=sum(one.file.rows for one in files), content=content))
 
     def _appended(self, one: ScannedFile) -> FileToRead:
         found = FileToRead(self._input(one), is_current=self._is_current(one))
