@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metaservice.core import limits, quotas
+from metaservice.core.access import grantee_of
 from metaservice.core.errors import MetaError
 from metaservice.core.quotas import Quota
 from metaservice.core.table.external import Location, locate
@@ -49,6 +50,13 @@ class Settings:
     log_bytes_max: int
     log_files_max: int
     external_locations: str
+    tokens: bool
+    oidc_issuer: str
+    oidc_audience: str
+    oidc_ca: str
+    oidc_name_claim: str
+    oidc_groups_claim: str
+    admins: str
     quotas: Mapping[str, Quota]
 
     @property
@@ -58,6 +66,11 @@ class Settings:
     @property
     def patience(self) -> StreamLimits:
         return StreamLimits(self.stream_idle_s, self.stream_deadline_s)
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether callers have to say who they are."""
+        return self.tokens or bool(self.oidc_issuer)
 
     @property
     def external_places(self) -> tuple[Location, ...]:
@@ -90,6 +103,11 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         parser.error("--schedule-ms must not be negative, --tasks-max and --task-backoff-ms must be positive")
     if found.metrics_listen and not found.metrics_listen.rpartition(":")[2].isdecimal():
         parser.error("--metrics-listen must be host:port")
+    if bool(found.oidc_issuer) != bool(found.oidc_audience):
+        parser.error("--oidc-issuer and --oidc-audience belong together")
+    wrong = [one for one in found.admins.split(",") if one.strip() and grantee_of(one.strip()) is None]
+    if wrong:
+        parser.error(f"--admins: {wrong[0]!r} is neither a user nor group:NAME")
     settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
     try:
         _ = settings.external_places
@@ -154,5 +172,12 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         quota = quotas.DEFAULTS[name]
         add(f"{quotas.flag(name)}-max", quota.most, int, f"{quotas.SAYS[name]}, for all principals together")
         add(f"{quotas.flag(name)}-each", quota.each, int, f"{quotas.SAYS[name]}, for each principal")
+    add("--tokens", "false", _switch, "true: callers show service tokens (laketx token create); see docs/security.md")
+    add("--oidc-issuer", "", str, "OpenID Connect provider whose tokens callers show")
+    add("--oidc-audience", "", str, "audience that its tokens must name")
+    add("--oidc-ca", "", str, "certificates, in a PEM file, that the provider's may be signed by; empty: the system's")
+    add("--oidc-name-claim", "sub", str, "claim with the principal")
+    add("--oidc-groups-claim", "groups", str, "claim with the groups")
+    add("--admins", "", str, "users and groups (group:NAME), separated by commas, that are admins of the service")
     add("--external-locations", "", str, "folders and URIs, separated by commas, that imports may read; empty: any")
     return parser

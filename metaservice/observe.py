@@ -22,6 +22,7 @@ from metaservice.terminal import LineFormatter
 STARTED = "started"
 STOPPED = "stopped"
 IDLE = "idle"
+OWNER_SOCKET_LEFT_OUT = "owner_socket_left_out"
 SOCKET_GONE = "socket_gone"
 BROKEN = "broken_invariant"
 REFUSED = "refused"
@@ -52,6 +53,7 @@ EVENTS: Final[Mapping[str, str]] = {
     RESTORED: "A data folder was restored from a backup: both paths, the epoch before and after.",
     IDLE: "No client has needed the service for --idle-exit-s: it stops.",
     SOCKET_GONE: "The service's socket was removed, as cleaners of /tmp do: it stops; the next call starts another.",
+    OWNER_SOCKET_LEFT_OUT: "The data folder's path is too long for a socket: its owner needs a token, as others do.",
     CLOCKS_DISAGREE: "The wall clock jumped, since the last run or in this one: by how much. Nothing is forgotten, "
     "retired or purged until it is back or confirmed. Repeated every hour.",
     CLOCKS_AGREE: "The clock is back.",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import getpass
 import logging
 import os
 import resource
+import secrets
 import signal
 import sys
 import threading
@@ -25,6 +27,7 @@ from metaservice.observe import (
     BROKEN,
     IDLE,
     METRICS_LISTEN,
+    OWNER_SOCKET_LEFT_OUT,
     REOPEN_FAILED,
     SOCKET_GONE,
     STARTED,
@@ -32,7 +35,9 @@ from metaservice.observe import (
     event,
     set_up_logging,
 )
+from metaservice.rpc.access import no_secret
 from metaservice.rpc.calls import Calls
+from metaservice.rpc.identity import Identities, admins_named
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.service.commit.importing import Imports
@@ -46,6 +51,7 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.pauses import Pauses
 from metaservice.service.decider.state import State
+from metaservice.service.operate.access import Access
 from metaservice.service.operate.backup import BackupPlace
 from metaservice.service.operate.operators import Operators
 from metaservice.service.operate.warehouse import Warehouses
@@ -73,6 +79,8 @@ REOPEN_TRIES_MAX = 600
 CONNECTIONS_MAX = 10_000
 DESCRIPTORS_MAX = 65_536
 CHECK_PAUSE_S = 0.002
+OWNER_SOCKET = "owner.sock"
+SOCKET_PATH_BYTES_MAX = 100  # the kernel takes 107
 _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -179,6 +187,7 @@ def build_service(
         compactions=Compactions(decider, layouts, maintenance.queue, clocks),
         imports=Imports(decider, settings.external_places),
         warehouses=Warehouses(decider),
+        access=Access(decider, clocks, transactions.check_room),
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
     return Service(decider, calls, operators, scheduler)
@@ -285,9 +294,11 @@ def serve(settings: Settings) -> int:
         settings.patience,
         reflection=settings.reflection,
         connections_max=connections_max,
+        owner_socket=_owner_socket(settings),
     )
     try:
-        server = Server(service.calls, service.operators, edge, lambda: uuid.uuid4().hex, fail_stop)
+        who, secret = _identities(settings, service), new_secret if settings.tokens else no_secret
+        server = Server(service.calls, service.operators, edge, lambda: uuid.uuid4().hex, fail_stop, who, secret)
     except RuntimeError as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
@@ -306,6 +317,46 @@ def serve(settings: Settings) -> int:
     service.decider.stop()
     event(STOPPED)
     return 0
+
+
+def new_secret() -> tuple[str, str]:
+    """The id of a service token, and its secret."""
+    return secrets.token_hex(6), secrets.token_urlsafe(32)
+
+
+def _identities(settings: Settings, service: Service) -> Identities | None:
+    """How callers are known; None: everybody may do everything, as on the socket of a folder."""
+    if not settings.has_identity:
+        return None
+    oidc = None
+    if settings.oidc_issuer:
+        try:
+            from metaservice.rpc.oidc import Oidc, Provider  # noqa: PLC0415 - its library is optional
+        except ImportError as error:
+            raise RuntimeError("--oidc-issuer needs PyJWT: pip install 'laketx[oidc]'") from error
+        claims = settings.oidc_name_claim, settings.oidc_groups_claim
+        oidc = Oidc(Provider(settings.oidc_issuer, settings.oidc_audience, settings.oidc_ca, *claims))
+    decider = service.decider
+    return Identities(
+        (lambda: decider.state.access.tokens) if settings.tokens else None,
+        oidc,
+        by_certificate=False,
+        admins=admins_named(settings.admins),
+        owner=getpass.getuser(),
+        now_us=RealClocks().now_us,
+    )
+
+
+def _owner_socket(settings: Settings) -> Path | None:
+    """Where the owner of the data folder is an admin without a token, such as to make the first one."""
+    if not settings.has_identity or settings.listen.startswith("unix:"):
+        return None
+    path = settings.data.resolve() / OWNER_SOCKET
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        event(OWNER_SOCKET_LEFT_OUT, path=path)
+        return None
+    path.unlink(missing_ok=True)
+    return path
 
 
 def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:

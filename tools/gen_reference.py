@@ -1,4 +1,4 @@
-"""Generates docs/settings.md and docs/metrics.md from the code that they describe. `--check` compares instead."""
+"""Generates docs/settings.md, docs/metrics.md and docs/rights.md from the code. `--check` compares instead."""
 
 import argparse
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from metaservice.config import build_parser
 from metaservice.observe import EVENTS, METRICS
+from metaservice.rpc.rights import RIGHTS
 from tools.wire import ROOT
 
 SETTINGS_INTRO = """\
@@ -40,6 +41,17 @@ One line each on stderr: time, level, and a JSON object whose `event` is one of 
 """
 
 
+RIGHTS_INTRO = """\
+# Rights
+
+Generated from the code by `make docs`. What each call needs where the service asks who calls. Roles include the smaller
+ones: reader, writer, maintainer, admin. How to grant them: [security](security.md).
+
+| call | needs |
+| --- | --- |
+"""
+
+
 def settings_document() -> str:
     rows = []
     for action in build_parser({})._actions:
@@ -49,6 +61,12 @@ def settings_document() -> str:
             default = f"`{action.default}`" if str(action.default) else "none"
             rows.append(f"| `{action.option_strings[0]}` | `{variable}` | {default} | {_sentence(said)} |\n")
     return SETTINGS_INTRO + "".join(rows)
+
+
+def rights_document() -> str:
+    named = {name.rpartition(".")[2]: one.says for name, one in RIGHTS.items() if name.startswith("/laketx.")}
+    rows = [f"| `{name.replace('/', '.')}` | {says} |\n" for name, says in sorted(named.items())]
+    return RIGHTS_INTRO + "".join(rows)
 
 
 def metrics_document() -> str:
@@ -63,6 +81,7 @@ def metrics_document() -> str:
 DOCUMENTS: Mapping[str, Callable[[], str]] = {
     "docs/settings.md": settings_document,
     "docs/metrics.md": metrics_document,
+    "docs/rights.md": rights_document,
 }
 
 

@@ -15,8 +15,9 @@ from metaservice.cli.settings import version
 NAMES: Final = (
     "serve", "ping", "health", "status", "namespace", "table", "view", "versions", "show", "files", "changes", "diff",
     "watch", "txn", "why", "explain", "pins", "tag", "cursor", "compaction", "worker", "purge", "clock", "backup",
-    "restore", "check", "bench", "completion", "help",
+    "restore", "check", "whoami", "can", "grant", "revoke", "grants", "token", "bench", "completion", "help",
 )  # fmt: skip
+IN_ACCESS: Final = ("whoami", "can", "grant", "revoke", "grants")  # one module has them all
 COMPLETE: Final = "__complete"
 
 
@@ -39,6 +40,9 @@ class Root(Group):
 def own_command(name: str) -> click.Command | None:
     if name not in NAMES and name != COMPLETE:
         return None
+    if name in IN_ACCESS:
+        one: click.Command = getattr(import_module("metaservice.cli.access"), name)
+        return one
     module = import_module(f"metaservice.cli.{name.removeprefix('__')}")
     found: click.Command = module.GROUP if hasattr(module, "GROUP") else module.run
     return found

@@ -14,6 +14,7 @@ from typing import Final, Self, cast
 
 import grpc
 
+from metaservice.client.access import AccessCalls
 from metaservice.client.admin import AdminCalls
 from metaservice.client.calling import PAGE_SIZE, open_channel, principal_metadata
 from metaservice.client.catalog import CatalogCalls
@@ -36,6 +37,7 @@ from metaservice.client.session import Session
 from metaservice.client.transaction import Transaction
 from metaservice.ids import uuid7
 from protos.laketx.v1 import (
+    access_pb2_grpc,
     admin_pb2_grpc,
     catalog_pb2_grpc,
     common_pb2,
@@ -60,7 +62,7 @@ SCHEME: Final = "laketx://"
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
 
-class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCalls):
+class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCalls, AccessCalls):
     """A connection to MetaService.
 
     With `expected_epoch`, a service with another history (after a restore from a backup) refuses every call with
@@ -110,6 +112,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         self._reads = read_pb2_grpc.ReadServiceStub(self._channel)
         self._maintenance = maintenance_pb2_grpc.MaintenanceServiceStub(self._channel)
         self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)
+        self._access = access_pb2_grpc.AccessServiceStub(self._channel)
         self._session: Session | None = None
         self._session_lock = threading.Lock()
         self._no_session_until_s = 0.0 if use_session else float("inf")

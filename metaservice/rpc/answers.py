@@ -32,6 +32,7 @@ CODES: Final = {
     ErrorKind.UNAVAILABLE: code_pb2.UNAVAILABLE,
     ErrorKind.CORRUPT: code_pb2.DATA_LOSS,
 }
+UNKNOWN_CALLER: Final = {"IDENTITY_MISSING", "TOKEN_INVALID", "TOKEN_EXPIRED"}
 RULE_SAYS: Final = {
     Rule.OUTCOME_TABLE: "{mine} after {winner} in the same partition conflicts (outcome table)",
     Rule.LINEAGE: "a file that the compaction read is gone",
@@ -60,7 +61,8 @@ def _status(error: MetaError, chars: int) -> status_pb2.Status:
         error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata={**facts, "kind": error.kind.name})
     )
     message = f"{error.reason}: {error.message[:FACT_CHARS_MAX]}"
-    return status_pb2.Status(code=CODES[error.kind], message=message, details=[details])
+    code = code_pb2.UNAUTHENTICATED if error.reason in UNKNOWN_CALLER else CODES[error.kind]
+    return status_pb2.Status(code=code, message=message, details=[details])
 
 
 def principal(one: Principal) -> common_pb2.Principal:

@@ -25,6 +25,7 @@ from metaservice.service.commit.transactions import Transactions
 from metaservice.service.compaction.compactions import Compactions
 from metaservice.service.compaction.maintenance import Maintenance
 from metaservice.service.decider.decider import Again, Decider
+from metaservice.service.operate.access import Access
 from metaservice.service.operate.warehouse import Warehouses
 from metaservice.service.read.planning import Planning
 from metaservice.service.read.reads import Reads
@@ -62,6 +63,7 @@ class Calls:
     compactions: Compactions
     imports: Imports
     warehouses: Warehouses
+    access: Access
 
     def meta(self, table_id: str) -> TableMeta:
         return self.decider.state.get_table(wire.table_id(table_id)).meta

@@ -16,11 +16,13 @@ from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 
 from metaservice.core import quotas
+from metaservice.core.access import Identity
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
 from metaservice.observe import CallMetrics
 from metaservice.rpc import answers
 from metaservice.rpc.activity import Activity
+from metaservice.rpc.gate import Gate
 from metaservice.rpc.handlers import Call, Continuation, Handler, call_of
 from metaservice.rpc.lanes import Lane, Seat
 from metaservice.rpc.rates import Rates
@@ -148,7 +150,9 @@ class Edge(grpc.ServerInterceptor):
         streams: Streams,
         metrics: CallMetrics,
         rates: Rates,
+        gate: Gate,
     ) -> None:
+        self._gate = gate
         self._rates = rates
         self._log = RefusalLog()
         self._activity = activity
@@ -164,7 +168,7 @@ class Edge(grpc.ServerInterceptor):
             return None
         method: str = details.method
         given = dict(details.invocation_metadata or ())
-        principal = principal_of(given)
+        principal = self._gate.peek(given) or principal_of(given)
         call_id = CallId(str(given.get("x-request-id", ""))[:64] or self._next_id(), principal)
         lane = self._lanes.find(method)
         try:
@@ -184,8 +188,7 @@ class Edge(grpc.ServerInterceptor):
         take = self._many(parse) if handler.request_streaming else self._one(parse, lane)
         seat = lane.seat(principal)
         if not handler.response_streaming:
-            received = self._received(call, take, lane)
-            routed = Routed(self._single(received, lambda requests, _: requests, method, call_id), seat)
+            routed = Routed(self._received(call, take, lane, method, call_id), seat)
             return grpc.stream_unary_rpc_method_handler(routed, None, encode)
         routed = Routed(self._sent(call, take, lane, method, call_id), seat)
         return grpc.stream_stream_rpc_method_handler(routed, None, None if method in RAW_ANSWERS else encode)
@@ -197,42 +200,61 @@ class Edge(grpc.ServerInterceptor):
         return refused
 
     def _single(self, call: Call, take: Call, method: str, call_id: CallId) -> Call:
-        activity = self._activity_of(method)
+        activity, gate = self._activity_of(method), self._gate
 
         def single(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+            who = None
             try:
                 activity.begin()
                 try:
-                    return call(take(requests, context), context)
+                    who = gate.identify(method, context)
+                    request = take(requests, context)
+                    gate.check(who, method, request)
+                    return gate.answered(who, method, request, call(request, context))
                 finally:
                     activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
-                self._refuse(error, context, method, call_id)
+                self._refuse(error, context, method, call_id, who)
 
         return single
 
-    def _received(self, call: Call, take: Call, lane: Lane) -> Call:
+    def _received(self, call: Call, take: Call, lane: Lane, method: str, call_id: CallId) -> Call:
         """A stream of requests with one answer."""
+        activity, gate = self._activity_of(method), self._gate
 
         def received(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
-            self._streams.open(context, lane)
+            who = None
             try:
-                return call(take(requests, context), context)
-            finally:
-                self._streams.close(context)
+                activity.begin()
+                try:
+                    who = gate.identify(method, context)
+                    self._streams.open(context, lane)
+                    try:
+                        return call(gate.checked(who, method, take(requests, context)), context)
+                    finally:
+                        self._streams.close(context)
+                finally:
+                    activity.end()
+            except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
+                self._refuse(error, context, method, call_id, who)
 
         return received
 
     def _sent(self, call: Call, take: Call, lane: Lane, method: str, call_id: CallId) -> Call:
         """A stream of answers: it is active when the client's side takes one."""
-        activity = self._activity_of(method)
+        activity, gate = self._activity_of(method), self._gate
 
         def sent(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+            who = None
             try:
                 activity.begin()
+                who = gate.identify(method, context)
                 stream = self._streams.open(context, lane)
                 try:
-                    for answer in call(take(requests, context), context):
+                    request = take(requests, context)
+                    gate.check(who, method, request)
+                    for answer in call(request, context):
+                        gate.still(who)
                         stream.touch()
                         yield answer
                         stream.touch()
@@ -240,7 +262,7 @@ class Edge(grpc.ServerInterceptor):
                     self._streams.close(context)
                     activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
-                self._refuse(error, context, method, call_id)
+                self._refuse(error, context, method, call_id, who)
 
         return sent
 
@@ -264,7 +286,14 @@ class Edge(grpc.ServerInterceptor):
         """The activity of a call; probes don't keep a service alive."""
         return Activity() if method.startswith("/grpc.") else self._activity
 
-    def _refuse(self, error: Exception, context: grpc.ServicerContext, method: str, call_id: CallId) -> None:
+    def _refuse(
+        self,
+        error: Exception,
+        context: grpc.ServicerContext,
+        method: str,
+        call_id: CallId,
+        who: Identity | None = None,
+    ) -> None:
         if isinstance(error, NotImplementedError):
             context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error) or "not built yet")
         if isinstance(error, grpc.RpcError) or not context.is_active():
@@ -275,6 +304,7 @@ class Edge(grpc.ServerInterceptor):
         if not isinstance(error, MetaError):
             self._fail_stop(error)
             return
-        self._log.say(error, method, call_id.request_id, call_id.principal)
+        self._log.say(error, method, call_id.request_id, who.principal if who else call_id.principal)
+        error = self._gate.told(who, error)
         context.set_trailing_metadata((("x-request-id", call_id.request_id),))
         context.abort_with_status(rpc_status.to_status(answers.status(error)))

@@ -13,12 +13,15 @@ from grpc_reflection.v1alpha import reflection
 
 from metaservice.core import quotas
 from metaservice.core.quotas import Quota
+from metaservice.rpc.access import AccessServicer, NewSecret, no_secret
 from metaservice.rpc.activity import Activity
 from metaservice.rpc.admin import AdminServicer
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.catalog import CatalogServicer
 from metaservice.rpc.edge import Edge, Lanes
 from metaservice.rpc.epochs import Epochs
+from metaservice.rpc.gate import Gate
+from metaservice.rpc.identity import Identities
 from metaservice.rpc.measuring import Measuring
 from metaservice.rpc.probes import Health
 from metaservice.rpc.rates import Rates
@@ -33,6 +36,8 @@ from metaservice.rpc.watching import Watches
 from metaservice.service.decider.liveness import Liveness
 from metaservice.service.operate.operators import Operators
 from protos.laketx.v1 import (
+    access_pb2,
+    access_pb2_grpc,
     admin_pb2,
     admin_pb2_grpc,
     catalog_pb2,
@@ -51,6 +56,7 @@ SERVICES = [
     read_pb2.DESCRIPTOR.services_by_name["ReadService"].full_name,
     maintenance_pb2.DESCRIPTOR.services_by_name["MaintenanceService"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+    access_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name,
 ]
 
 SENT_BYTES_MAX = 64 << 20  # what clients take: an older release may have stored items beyond today's bounds
@@ -70,6 +76,7 @@ class ServerSettings:
     reflection: bool = False
     connections_max: int = 10_000
     message_bytes_max: int = 16 * 1024 * 1024
+    owner_socket: Path | None = None  # on which the service's owner needs no token
 
 
 class Server:
@@ -82,7 +89,10 @@ class Server:
         settings: ServerSettings,
         next_id: Callable[[], str],
         fail_stop: Callable[[BaseException], None],
+        identities: Identities | None = None,
+        new_secret: NewSecret = no_secret,
     ) -> None:
+        """`identities`: who may call; None: everybody may do everything."""
         self.activity = Activity()
         metrics = operators.metrics.calls
         self._lanes = lanes = Lanes.build(settings.threads, settings.quotas)
@@ -90,6 +100,7 @@ class Server:
         operators.quotas.add(
             settings.quotas, {quotas.REQUESTS: rates.use, **{name: lane.use for name, lane in lanes.streams.items()}}
         )
+        gate = Gate(identities, calls.decider, calls.access)
         self._streams = Streams(settings.patience, metrics.count_end)
         most = settings.message_bytes_max
         self._server = grpc.server(
@@ -103,6 +114,7 @@ class Server:
                     streams=self._streams,
                     metrics=metrics,
                     rates=rates,
+                    gate=gate,
                 ),
                 Measuring(metrics),
                 Epochs(operators.epoch),
@@ -119,7 +131,7 @@ class Server:
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # or clients that are quiet are cut off
             ],
         )
-        sessions = Sessions(calls, self._streams, rates, metrics, settings.quotas[quotas.SESSIONS].most)
+        sessions = Sessions(calls, gate, self._streams, rates, metrics, settings.quotas[quotas.SESSIONS].most)
         self._watches = Watches(calls, self._streams)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, sessions), self._server
@@ -128,11 +140,15 @@ class Server:
         read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), self._server)
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls, operators), self._server)
+        access_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(calls, gate, new_secret), self._server)
         self._health = Health(SERVICES, Liveness(calls.decider), self._streams)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if settings.reflection:
             reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], self._server)
         port = self._server.add_insecure_port(settings.listen)
+        if settings.owner_socket is not None:
+            self._server.add_insecure_port(f"unix:{settings.owner_socket}")
+            settings.owner_socket.chmod(0o600)
         is_socket = settings.listen.startswith("unix:")
         self.address = settings.listen if is_socket else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
         self.socket = Path(settings.listen.removeprefix("unix:")) if is_socket else None

@@ -16,15 +16,18 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from metaservice.core import limits
+from metaservice.core.access import Identity
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.observe import CallMetrics
 from metaservice.rpc import answers
 from metaservice.rpc.calls import CONVERTED_IN_TURN_MAX, Calls
 from metaservice.rpc.edge import SESSION, principal_of
+from metaservice.rpc.gate import Gate
 from metaservice.rpc.lanes import Lane
 from metaservice.rpc.paging import in_parts
 from metaservice.rpc.rates import Rates
+from metaservice.rpc.rights import SESSION_CALLS
 from metaservice.rpc.streams import Streams
 from metaservice.service.decider.decider import Answer, Job, Mailbox, Sink
 from protos.laketx.v1 import transaction_pb2 as pb
@@ -38,8 +41,11 @@ _NONE: Final[dict[str, Prepare]] = {}
 class Sessions:
     """Opens session streams."""
 
-    def __init__(self, calls: Calls, streams: Streams, rates: Rates, metrics: CallMetrics, sessions_max: int) -> None:
+    def __init__(
+        self, calls: Calls, gate: Gate, streams: Streams, rates: Rates, metrics: CallMetrics, sessions_max: int
+    ) -> None:
         self._calls = calls
+        self._gate = gate
         self._streams = streams
         self._rates = rates
         self._metrics = metrics
@@ -65,7 +71,9 @@ class Sessions:
         self._readers.stop()
 
     def open(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        talk = _Talk(self, frames, principal_of(dict(context.invocation_metadata() or ())))
+        who = self._gate.identify(SESSION, context)
+        name = who.principal or principal_of(dict(context.invocation_metadata() or ()))
+        talk = _Talk(self, frames, name, who)
         stream = self._streams.of(context)
         stream.ring = talk.outbox.ring
         with self._starting:
@@ -90,7 +98,7 @@ class Sessions:
     def submit(self, talk: _Talk, raw: bytes) -> None:
         calls = pb.SessionRequest.FromString(raw).calls
         prepare = self._prepare if len(raw) > CONVERTED_IN_TURN_MAX else _NONE
-        jobs = self._jobs(talk.outbox.put, calls, prepare)
+        jobs = self._jobs(talk.outbox.put, self._checked(talk, calls), prepare)
         talk.open += len(jobs)
         try:
             self._rates.take(talk.principal, len(calls))
@@ -100,12 +108,42 @@ class Sessions:
             return
         self._calls.decider.submit(jobs)
 
-    def _jobs(self, sink: Sink, calls: Iterable[pb.SessionCall], prepare: Mapping[str, Prepare]) -> list[Job]:
+    def _checked(
+        self, talk: _Talk, calls: Iterable[pb.SessionCall]
+    ) -> Iterator[tuple[pb.SessionCall, MetaError | None]]:
+        """The calls with what refuses them: the caller's rights, as things stand."""
+        if self._gate.is_open:
+            yield from ((call, None) for call in calls)
+            return
+        for call in calls:
+            kind = call.WhichOneof("call") or ""
+            try:
+                self._gate.still(talk.who)
+                method = SESSION_CALLS.get(kind)
+                if method is not None:
+                    self._gate.check(talk.who, method, getattr(call, kind))
+            except MetaError as refusal:
+                yield call, refusal
+            else:
+                yield call, None
+
+    def _jobs(
+        self,
+        sink: Sink,
+        calls: Iterable[tuple[pb.SessionCall, MetaError | None]],
+        prepare: Mapping[str, Prepare],
+    ) -> list[Job]:
         """The calls in order; consecutive appends are one job."""
         jobs: list[Job] = []
         appends: list[pb.SessionCall] = []
-        for call in calls:
+        for call, refusal in calls:
             kind = call.WhichOneof("call")
+            if refusal is not None:
+                if appends:
+                    jobs.append(self._appends(sink, appends))
+                    appends = []
+                jobs.append((sink, (call.call_id, "error"), partial(_raise, refusal)))
+                continue
             if kind == "append":
                 appends.append(call)
                 continue
@@ -131,12 +169,13 @@ class Sessions:
 class _Talk:
     """One session: calls read and answers sent, counted in jobs."""
 
-    def __init__(self, sessions: Sessions, frames: Iterator[bytes], principal: str) -> None:
+    def __init__(self, sessions: Sessions, frames: Iterator[bytes], principal: str, who: Identity) -> None:
         self.outbox: Mailbox[Answer] = Mailbox()
         self.open = 0
         self.closed = False
         self.unreadable: list[DecodeError] = []
         self.principal = principal
+        self.who = who
         self._sessions = sessions
         self._frames = frames
         self._answered = 0
@@ -185,6 +224,10 @@ class _Talk:
         finally:
             self.closed = True
             self.outbox.ring()
+
+
+def _raise(refusal: MetaError) -> object:
+    raise refusal
 
 
 def _refuse() -> object:

@@ -33,6 +33,8 @@ p task                     task that has not ended
 q time task                task that ended then
 r table                    until when the table's schedule was looked at
 n table path               rows of an inlined file, as its writer sent them
+w place 0 grantee          role of a user or a group there
+k token                    service token, without its secret
 i table                    live inlined rows: how many, their bytes, and since when there are any
 x table file partition bucket path     live entry of an external file, by what tells the file from others
 e table path 0 table partition bucket path added   kept entry of an external file in the first table's folder
@@ -71,6 +73,8 @@ CLOCK = b"!clock"
 WAREHOUSE = b"!warehouse"
 TASKS = b"p"
 ENDED_TASKS = b"q"
+GRANTS = b"w"
+TOKENS = b"k"
 
 _Q = struct.Struct(">Q")
 _QQQ = struct.Struct(">QQQ")
@@ -314,6 +318,19 @@ def path_of_purgeable(key: bytes) -> str:
 
 def drop_begun_key(table: bytes) -> bytes:
     return b"G" + table
+
+
+def grant_key(place: str, grantee: str) -> bytes:
+    return GRANTS + place.encode() + b"\0" + grantee.encode()
+
+
+def split_grant_key(key: bytes) -> tuple[str, str]:
+    place, _, grantee = key[len(GRANTS) :].partition(b"\0")
+    return place.decode(), grantee.decode()
+
+
+def token_key(token_id: str) -> bytes:
+    return TOKENS + token_id.encode()
 
 
 def tag_key(table: bytes, name: str) -> bytes:

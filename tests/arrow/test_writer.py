@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from laketx import InputError, Lake, connect
-from worker.api.writer import Row, TableWriter
+from worker.api.pending_rows import Row
+from worker.api.writer import TableWriter
 from worker.write.transaction import Commit
 
 ROOT = Path(__file__).parents[2]

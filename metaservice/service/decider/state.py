@@ -17,6 +17,7 @@ from metaservice.core.table.meta import Namespace, TableMeta, View
 from metaservice.core.table.model import Entry, Footprint, Idle, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.unborn import is_unborn
+from metaservice.service.decider.accessbook import AccessBook
 from metaservice.service.decider.markbook import MarkBook
 from metaservice.service.decider.names import AnyCase
 from metaservice.service.decider.pinbook import PinBook
@@ -72,6 +73,7 @@ class State:
         self.written = WrittenKept(store, payloads)
         self.pins = PinBook(store.cursor())
         self.marks = MarkBook(store.cursor())
+        self.access = AccessBook(store.cursor())
         self.tasks = TaskBook(store.cursor(), task_backoff_ms)
         self.usage = Usage()
         self.inlined_bytes = 0  # of all tables

@@ -1279,3 +1279,77 @@ class CursorRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CursorRecord: _TypeAlias = CursorRecord  # noqa: Y015
+
+@_typing.final
+class GrantRecord(_message.Message):
+    """A role of somebody, at w PLACE 0 GRANTEE."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    CREATE_US_FIELD_NUMBER: _builtins.int
+    role: _builtins.int
+    """The role."""
+    by: _builtins.str
+    """Who granted it."""
+    create_us: _builtins.int
+    """When."""
+    def __init__(
+        self,
+        *,
+        role: _builtins.int = ...,
+        by: _builtins.str = ...,
+        create_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "create_us", b"create_us", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GrantRecord: _TypeAlias = GrantRecord  # noqa: Y015
+
+@_typing.final
+class TokenRecord(_message.Message):
+    """A service token, at k ID."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    CREATE_US_FIELD_NUMBER: _builtins.int
+    EXPIRES_US_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    """SHA-256 of its secret."""
+    principal: _builtins.str
+    """The name that it proves."""
+    by: _builtins.str
+    """Who made it."""
+    create_us: _builtins.int
+    """When."""
+    expires_us: _builtins.int
+    """When it expires; 0: never."""
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The groups."""
+
+    def __init__(
+        self,
+        *,
+        digest: _builtins.bytes = ...,
+        principal: _builtins.str = ...,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+        by: _builtins.str = ...,
+        create_us: _builtins.int = ...,
+        expires_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "create_us", b"create_us", "digest", b"digest", "expires_us", b"expires_us", "groups", b"groups", "principal", b"principal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenRecord: _TypeAlias = TokenRecord  # noqa: Y015

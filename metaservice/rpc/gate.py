@@ -1,0 +1,130 @@
+"""The gate: every call is somebody's, and has the right to be made. Without identities it lets everything through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import Message
+
+from metaservice.core.access import Grant, Identity, Place, Role
+from metaservice.core.errors import MetaError
+from metaservice.rpc import rights
+from metaservice.rpc.identity import Identities, Metadata
+from metaservice.rpc.rights import OPEN_TO_ALL, RIGHTS, Caller
+from metaservice.service.decider.decider import Decider
+from metaservice.service.operate.access import Access
+from protos.laketx.v1 import common_pb2
+
+ANYBODY: Final = Identity("", role=Role.ADMIN)
+HINT: Final = "did_you_mean"
+OWNED: Final = {  # what belongs to whoever made it
+    "/laketx.v1.CatalogService/CreateTable": lambda answer: Place(table_id=answer.table.table_id),
+    "/laketx.v1.CatalogService/CreateNamespace": lambda answer: Place(namespace=answer.namespace.name),
+}
+BATCH: Final = "/laketx.v1.TransactionService/CommitBatch"
+
+
+class Gate:
+    """Knows callers and checks their rights."""
+
+    def __init__(self, identities: Identities | None, decider: Decider, access: Access) -> None:
+        self._identities = identities
+        self._decider = decider
+        self._access = access
+
+    @property
+    def is_open(self) -> bool:
+        """Nobody has to say who they are, and everybody may do everything."""
+        return self._identities is None
+
+    def caller(self, who: Identity) -> Caller:
+        state = self._decider.state
+        return Caller(who, state.access.grants, state)
+
+    def peek(self, metadata: Metadata) -> str | None:
+        """The principal for quotas; None: not known yet."""
+        return None if self._identities is None else self._identities.peek(metadata)
+
+    def identify(self, method: str, context: grpc.ServicerContext) -> Identity:
+        if self._identities is None or method in OPEN_TO_ALL:
+            return ANYBODY
+        return self._identities.of_call(context, dict(context.invocation_metadata() or ()))
+
+    def still(self, who: Identity) -> None:
+        """Refuses what has expired since: for streams."""
+        if self._identities is not None and who is not ANYBODY:
+            self._identities.still(who)
+
+    def check(self, who: Identity, method: str, request: Any) -> None:
+        """Refuses a request that its caller may not make, and puts the caller's name into it."""
+        if who is ANYBODY:
+            return
+        rights.check(self.caller(who), method, request)
+        if method == BATCH:
+            for one in request.appends:
+                sign(one, who)
+        elif isinstance(request, Message):
+            sign(request, who)
+
+    def checked(self, who: Identity, method: str, requests: Iterable[Any]) -> Iterator[Any]:
+        """Each part of a stream of requests."""
+        for one in requests:
+            self.still(who)
+            self.check(who, method, one)
+            yield one
+
+    def answered(self, who: Identity, method: str, request: Any, answer: Any) -> Any:
+        """The answer as the caller may see it; what was made belongs to who made it."""
+        if who is ANYBODY:
+            return answer
+        shown = RIGHTS[method].shown
+        if shown is not None:
+            shown(self.caller(who), answer)
+        owned = OWNED.get(method)
+        if owned is not None and answer.created and not getattr(request, "validate_only", False):
+            self._own(who, owned(answer))
+        return answer
+
+    def told(self, who: Identity | None, error: MetaError) -> MetaError:
+        """The refusal without the names of others."""
+        if who is ANYBODY or HINT not in error.facts:
+            return error
+        if who is not None and self.caller(who).on_service() >= Role.READER:
+            return error
+        facts = {name: value for name, value in error.facts.items() if name != HINT}
+        return MetaError(error.kind, error.reason, **facts)
+
+    def _own(self, who: Identity, place: Place) -> None:
+        namespace = ""
+        if place.table_id:
+            table = self._decider.state.views.find(place.table_id)
+            namespace = rights.namespace_of(table.meta.name) if table is not None else ""
+        if self.caller(who).on_namespace(namespace) >= Role.ADMIN:
+            return
+        grant = Grant(place, who.grantees[0], Role.ADMIN, who.principal)
+        self._decider.call(lambda: self._access.grant(grant))
+
+
+def sign(request: Message, who: Identity) -> None:
+    """Puts the caller's name where the request says who sends it; a name that was declared stays beside it."""
+    for field in _signed(request):
+        given: common_pb2.Principal = getattr(request, field)
+        if given.name and given.name != who.principal:
+            given.client = f"{given.client} as {given.name}".strip()[:256]
+        given.name = who.principal
+
+
+_FIELDS: Final[dict[str, tuple[str, ...]]] = {}
+
+
+def _signed(request: Message) -> tuple[str, ...]:
+    """The fields of a message that say who sends it."""
+    kind = request.DESCRIPTOR.full_name
+    found = _FIELDS.get(kind)
+    if found is None:
+        wanted = common_pb2.Principal.DESCRIPTOR
+        fields = [one.name for one in request.DESCRIPTOR.fields if one.message_type is wanted]
+        found = _FIELDS[kind] = tuple(fields)
+    return found

@@ -1,0 +1,18 @@
+"""The grants and service tokens of a state. The decider's thread changes it; any thread can read it."""
+
+from __future__ import annotations
+
+from metaservice.core.access import Grants, Token
+from metaservice.store import keys
+from metaservice.store.access_records import decode_grant, decode_token
+from metaservice.store.port import StoreCursor, prefix_end
+
+
+class AccessBook:
+    """Who has which role, and the tokens by id."""
+
+    def __init__(self, store: StoreCursor) -> None:
+        found = store.scan(keys.GRANTS, prefix_end(keys.GRANTS))
+        self.grants = Grants(decode_grant(key, raw) for key, raw in found)
+        kept = store.scan(keys.TOKENS, prefix_end(keys.TOKENS))
+        self.tokens: dict[str, Token] = {one.token_id: one for one in (decode_token(key, raw) for key, raw in kept)}

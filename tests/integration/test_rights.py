@@ -1,0 +1,330 @@
+"""Every call with every role: what is allowed, what is refused, and what is as if it weren't there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+import pytest
+
+from metaservice.core.access import Role
+from metaservice.rpc.rights import RIGHTS, SESSION_CALLS
+from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
+from tests.conformance.play import new_uuid7
+from tests.integration.callers import METHODS, Caller, Guarded, guarded
+from tests.integration.service import data_file, facts_of
+
+STRANGER, READER, WRITER, MAINTAINER, ADMIN = "stranger", "reader", "writer", "maintainer", "admin"
+ROLES: Final = (STRANGER, READER, WRITER, MAINTAINER, ADMIN)
+COLUMNS: Final = [catalog_pb2.Column(name="id", type="bigint"), catalog_pb2.Column(name="day", type="string")]
+FOUND: Final = {grpc.StatusCode.PERMISSION_DENIED: "denied", grpc.StatusCode.NOT_FOUND: "unknown"}
+NOBODY: Final = "nobody"  # no role on a table is enough
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded(tmp_path_factory.mktemp("rights") / "data") as made:
+        made.owner.call("CatalogService/CreateNamespace", name="shop", request_id=new_uuid7())
+        yield made
+
+
+@dataclass(frozen=True)
+class World:
+    """A table of the owner with all that calls name."""
+
+    table_id: str
+    name: str
+    txn_id: str
+    pin_id: str
+    task_id: str
+
+
+def create(caller: Caller, name: str) -> str:
+    table = catalog_pb2.Table(name=name, columns=COLUMNS, partition_columns=["day"])
+    answer = caller.call("CatalogService/CreateTable", request_id=new_uuid7(), table=table)
+    return str(answer.table.table_id)
+
+
+def begin(
+    caller: Caller, table_id: str, operation: common_pb2.Operation.ValueType = common_pb2.OPERATION_INSERT
+) -> str:
+    txn_id = new_uuid7()
+    intents = [transaction_pb2.TableIntent(table_id=table_id, operation=operation)]
+    caller.call("TransactionService/BeginTransaction", txn_id=txn_id, tables=intents)
+    return txn_id
+
+
+def append(caller: Caller, table_id: str) -> str:
+    txn_id = new_uuid7()
+    caller.call("TransactionService/Append", txn_id=txn_id, table_id=table_id, files=[data_file(txn_id)])
+    return txn_id
+
+
+def world(lake: Guarded, name: str) -> World:
+    owner = lake.owner
+    table_id = create(owner, name)
+    for _ in range(2):
+        append(owner, table_id)
+    pin_id = new_uuid7()
+    owner.call("ReadService/PinVersions", pin_id=pin_id, tables=[{"table_id": table_id, "version": 1}])
+    owner.call("ReadService/CreateTag", table_id=table_id, name="t", version=1)
+    owner.call("ReadService/CreateCursor", table_id=table_id, name="c", version=1)
+    asked = owner.call(
+        "MaintenanceService/RequestTask",
+        request_id=new_uuid7(),
+        table_id=table_id,
+        operation=common_pb2.OPERATION_MAJOR_COMPACT,
+    )
+    return World(table_id, name, begin(owner, table_id), pin_id, asked.tasks[0].task_id)
+
+
+def requests(at: World) -> dict[str, tuple[str, dict[str, Any]]]:
+    """For each method the smallest role on the table that may call it, and a request; what destroys comes last."""
+    on = {"table_id": at.table_id}
+    txn = {"txn_id": at.txn_id}
+    intents = [transaction_pb2.TableIntent(table_id=at.table_id, operation=common_pb2.OPERATION_INSERT)]
+    mine = new_uuid7()
+    file = {"txn_id": mine, "table_id": at.table_id, "files": [data_file(mine)]}
+    new = catalog_pb2.Table(name="shop.new", columns=COLUMNS)
+    place = access_pb2.Place(table_id=at.table_id)
+    grant = access_pb2.Grant(place=place, grantee="user:somebody", role=access_pb2.ROLE_READER)
+    return {
+        "ReadService/ResolveVersion": (READER, on),
+        "ReadService/ListVersions": (READER, on),
+        "ReadService/ListFiles": (READER, on),
+        "ReadService/PlanScan": (READER, on),
+        "ReadService/ReadInlined": (READER, {**on, "paths": []}),
+        "ReadService/PlanChanges": (READER, {**on, "from_version": 1, "to_version": 2}),
+        "ReadService/PinVersions": (READER, {"pin_id": new_uuid7(), "tables": [{**on, "version": 1}]}),
+        "ReadService/RenewPin": (MAINTAINER, {"pin_id": at.pin_id}),
+        "ReadService/ListTags": (READER, on),
+        "ReadService/ListCursors": (READER, on),
+        "ReadService/CreateCursor": (READER, {**on, "name": "c", "version": 1}),
+        "ReadService/AdvanceCursor": (WRITER, {**on, "name": "c", "expected_version": 1, "version": 2}),
+        "ReadService/CreateTag": (MAINTAINER, {**on, "name": "t", "version": 2, "move": True}),
+        "TransactionService/BeginTransaction": (WRITER, {"txn_id": new_uuid7(), "tables": intents}),
+        "TransactionService/Append": (WRITER, file),
+        "TransactionService/CommitBatch": (WRITER, {"appends": [{**file, "txn_id": mine}]}),
+        "TransactionService/GetTransaction": (READER, txn),
+        "TransactionService/RegisterFiles": (NOBODY, {**txn, **on, "files": []}),
+        "TransactionService/RenewTransaction": (NOBODY, txn),
+        "TransactionService/ExplainTransaction": (NOBODY, {**txn, "changes": [on]}),
+        "TransactionService/CommitTransaction": (NOBODY, {**txn, "changes": [on]}),
+        "CatalogService/GetTable": (READER, {"name": at.name}),
+        "CatalogService/ListSchemas": (READER, on),
+        "CatalogService/AlterTable": (
+            MAINTAINER,
+            {"txn_id": new_uuid7(), **on, "alteration": {"comment": "x"}, "validate_only": True},
+        ),
+        "CatalogService/CreateTable": (NOBODY, {"request_id": new_uuid7(), "table": new}),
+        "CatalogService/CreateNamespace": (NOBODY, {"name": "new", "request_id": new_uuid7()}),
+        "CatalogService/DropNamespace": (NOBODY, {"name": "shop", "validate_only": True}),
+        "CatalogService/PutView": (
+            NOBODY,
+            {"request_id": new_uuid7(), "view": {"name": "shop.v", "text": "SELECT 1"}},
+        ),
+        "MaintenanceService/PlanMaintenance": (READER, {**on, "operation": common_pb2.OPERATION_MINOR_COMPACT}),
+        "MaintenanceService/RequestTask": (
+            MAINTAINER,
+            {"request_id": new_uuid7(), **on, "operation": common_pb2.OPERATION_MAJOR_COMPACT},
+        ),
+        "MaintenanceService/GetTask": (READER, {"task_id": at.task_id}),
+        "MaintenanceService/RenewTask": (MAINTAINER, {"task_id": at.task_id, "fence": 1}),
+        "MaintenanceService/FinishTask": (MAINTAINER, {"task_id": at.task_id, "fence": 99, "give_back": True}),
+        "MaintenanceService/ClaimTask": (MAINTAINER, {"request_id": new_uuid7(), "table_ids": [at.table_id]}),
+        "MaintenanceService/CancelTask": (MAINTAINER, {"task_id": at.task_id}),
+        "MaintenanceService/ListPurgeable": (MAINTAINER, on),
+        "MaintenanceService/ConfirmPurged": (MAINTAINER, {**on, "paths": []}),
+        "MaintenanceService/CheckPaths": (MAINTAINER, {**on, "paths": []}),
+        "MaintenanceService/ListSweepable": (NOBODY, {}),
+        "MaintenanceService/ConfirmSwept": (NOBODY, {}),
+        "MaintenanceService/SetWarehouse": (NOBODY, {"location": "/nowhere"}),
+        "AdminService/Backup": (NOBODY, {"path": "b", "validate_only": True}),
+        "AdminService/Check": (NOBODY, {}),
+        "AdminService/ReleasePurge": (NOBODY, {"validate_only": True}),
+        "AdminService/ConfirmClock": (NOBODY, {"validate_only": True}),
+        "AccessService/Can": (ADMIN, {"grantee": "user:other", "role": access_pb2.ROLE_READER, "place": place}),
+        "AccessService/ListGrants": (ADMIN, {"place": place}),
+        "AccessService/Grant": (ADMIN, {"grant": grant}),
+        "AccessService/Revoke": (ADMIN, {"place": place, "grantee": "user:somebody"}),
+        "AccessService/CreateToken": (NOBODY, {"principal": "x"}),
+        "AccessService/ListTokens": (NOBODY, {}),
+        "AccessService/RevokeToken": (NOBODY, {"token_id": "x"}),
+        "ReadService/Unpin": (MAINTAINER, {"pin_id": at.pin_id}),
+        "ReadService/DropCursor": (WRITER, {**on, "name": "c"}),
+        "ReadService/DropTag": (MAINTAINER, {**on, "name": "t"}),
+        "TransactionService/AbortTransaction": (MAINTAINER, {**txn, "reason": "test"}),
+        "CatalogService/UndropTable": (ADMIN, on),
+        "CatalogService/DropTable": (ADMIN, on),
+    }
+
+
+ELSEWHERE: Final = {  # what needs no role on a table, and what other tests look at
+    "ReadService/Watch", "TransactionService/ListTransactions", "TransactionService/Session",
+    "CatalogService/ListTables", "CatalogService/GetNamespace", "CatalogService/ListNamespaces",
+    "CatalogService/GetView", "CatalogService/ListViews", "CatalogService/RenameView", "CatalogService/DropView",
+    "MaintenanceService/ListTasks", "MaintenanceService/GetWarehouse", "AdminService/GetStatus",
+    "AdminService/ListPins", "AccessService/WhoAmI",
+}  # fmt: skip
+
+
+def test_every_method_has_a_right() -> None:
+    assert {name for name in RIGHTS if name.startswith("/laketx.")} == set(METHODS)
+    calls = transaction_pb2.SessionCall.DESCRIPTOR.oneofs_by_name["call"].fields
+    assert set(SESSION_CALLS) == {one.name for one in calls}
+
+
+def test_the_table_below_has_every_method() -> None:
+    listed = set(requests(World("", "", "", "", ""))) | ELSEWHERE
+    assert {name.removeprefix("/laketx.v1.") for name in METHODS} == listed
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_allows_what_it_says(lake: Guarded, role: str) -> None:
+    at = world(lake, f"shop.of_{role}")
+    caller = lake.named(role)
+    if role != STRANGER:
+        lake.grant(f"user:{role}", role, table_id=at.table_id)
+    wrong = []
+    for name, (needed, fields) in requests(at).items():
+        try:
+            caller.call(name, **fields)
+            found = "allowed"
+        except grpc.RpcError as error:
+            found = FOUND.get(error.code(), "allowed")
+        may = needed != NOBODY and ROLES.index(role) >= ROLES.index(needed)
+        expected = {"allowed"} if may else {"denied"} if role != STRANGER else {"denied", "unknown"}
+        if found not in expected:
+            wrong.append(f"{name}: {found}, not {' or '.join(expected)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_a_stranger_asks_for_seems_not_to_be_there(lake: Guarded) -> None:
+    at = world(lake, "shop.hidden")
+    stranger = lake.named("stranger")
+
+    def told(name: str, /, **fields: Any) -> tuple[object, ...]:
+        with pytest.raises(grpc.RpcError) as caught:
+            stranger.call(name, **fields)
+        facts = facts_of(caught.value)
+        return caught.value.code(), {key: value for key, value in facts.items() if key == "did_you_mean"}
+
+    nowhere = new_uuid7()
+    pairs: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("CatalogService/GetTable", {"name": at.name}, {"name": "shop.hiddex"}),
+        ("CatalogService/GetTable", {"table_id": at.table_id}, {"table_id": nowhere}),
+        ("ReadService/ListVersions", {"table_id": at.table_id}, {"table_id": nowhere}),
+        ("TransactionService/GetTransaction", {"txn_id": at.txn_id}, {"txn_id": nowhere}),
+        ("TransactionService/AbortTransaction", {"txn_id": at.txn_id}, {"txn_id": nowhere}),
+        ("MaintenanceService/GetTask", {"task_id": at.task_id}, {"task_id": nowhere}),
+        ("ReadService/Unpin", {"pin_id": at.pin_id}, {"pin_id": nowhere}),
+        ("CatalogService/GetNamespace", {"name": "shop"}, {"name": "shup"}),
+        ("CatalogService/ListTables", {"namespace": "shop"}, {"namespace": "shup"}),
+        ("CatalogService/GetView", {"name": "shop.v"}, {"name": "shop.w"}),
+    ]
+    for name, hidden, missing in pairs:
+        if name == "ReadService/Unpin":
+            assert stranger.outcome(name, **missing) == "ok"  # a repeat
+            continue
+        assert told(name, **hidden) == told(name, **missing), name
+    assert not stranger.call("CatalogService/ListTables").tables
+    assert not stranger.call("CatalogService/ListNamespaces").names
+    assert not stranger.call("TransactionService/ListTransactions").transactions
+    assert not stranger.call("MaintenanceService/ListTasks").tasks
+    assert not stranger.call("AdminService/ListPins").pins
+    assert not stranger.call("ReadService/ListTags").tags
+    assert not stranger.call("AdminService/GetStatus").quotas
+
+
+def test_roles_are_inherited_downwards(lake: Guarded) -> None:
+    at = world(lake, "shop.below")
+    lake.owner.call("CatalogService/CreateNamespace", name="other", request_id=new_uuid7())
+    elsewhere = create(lake.owner, "other.t")
+    lake.grant("group:analysts", "reader", namespace="shop")
+    analyst = lake.named("ana", "analysts")
+    assert analyst.outcome("ReadService/ListVersions", table_id=at.table_id) == "ok"
+    assert analyst.outcome("ReadService/ListVersions", table_id=elsewhere) == "TABLE_UNKNOWN"
+    assert [one.name for one in analyst.call("CatalogService/ListNamespaces").namespaces] == ["shop"]
+    lake.grant("user:ana", "reader", table_id=elsewhere)
+    assert [one.name for one in analyst.call("CatalogService/ListNamespaces").namespaces] == ["other", "shop"]
+    listed = {one.name for one in analyst.call("CatalogService/ListTables").tables}
+    assert {"shop.below", "other.t"} <= listed
+    lake.grant("group:everyone", "reader")
+    assert lake.named("anybody").outcome("ReadService/ListVersions", table_id=elsewhere) == "ok"
+    lake.owner.call("AccessService/Revoke", grantee="group:everyone")
+    assert lake.named("anybody").outcome("ReadService/ListVersions", table_id=elsewhere) == "TABLE_UNKNOWN"
+
+
+def test_a_table_belongs_to_who_made_it(lake: Guarded) -> None:
+    lake.grant("user:maker", "writer", namespace="shop")
+    maker, other = lake.named("maker"), lake.named("fellow")
+    lake.grant("user:fellow", "writer", namespace="shop")
+    mine = create(maker, "shop.made")
+    assert other.outcome("CatalogService/DropTable", table_id=mine) == "ROLE_MISSING"
+    assert (
+        maker.outcome("AccessService/Grant", grant={"place": {"table_id": mine}, "grantee": "user:fellow", "role": 4})
+        == "ok"
+    )
+    assert other.outcome("CatalogService/DropTable", table_id=mine) == "ok"
+
+
+def test_the_name_is_that_of_the_identity(lake: Guarded) -> None:
+    at = world(lake, "shop.signed")
+    lake.grant("user:real", "writer", table_id=at.table_id)
+    real = lake.caller(lake.token("real"), metadata=(("x-laketx-principal", "boss"),))
+    declared = common_pb2.Principal(name="boss", client="nightly 1.4")
+    txn_id = new_uuid7()
+    real.call(
+        "TransactionService/Append", txn_id=txn_id, table_id=at.table_id, files=[data_file(txn_id)], principal=declared
+    )
+    version = real.call("ReadService/ListVersions", table_id=at.table_id).versions[0]
+    assert (version.principal.name, version.principal.client) == ("real", "nightly 1.4 as boss")
+
+
+def test_calls_of_a_session_are_checked_one_by_one(lake: Guarded) -> None:
+    at = world(lake, "shop.session")
+    lake.grant("user:half", "writer", table_id=at.table_id)
+    half = lake.named("half")
+    hidden = create(lake.owner, "shop.session_hidden")
+    mine, other = new_uuid7(), new_uuid7()
+    frame = transaction_pb2.SessionRequest()
+    for number, (txn_id, table_id) in enumerate([(mine, at.table_id), (other, hidden)], 1):
+        call = frame.calls.add(call_id=number)
+        call.append.CopyFrom(transaction_pb2.AppendRequest(txn_id=txn_id, table_id=table_id, files=[data_file(txn_id)]))
+    frame.calls.add(call_id=3).abort.CopyFrom(transaction_pb2.AbortTransactionRequest(txn_id=at.txn_id))
+    answers = [reply for one in half.call("TransactionService/Session", frame) for reply in one.replies]
+    told = {one.call_id: one.error.message.partition(":")[0] for one in answers}
+    assert told == {1: "", 2: "TABLE_UNKNOWN", 3: "ROLE_MISSING"}
+    assert lake.owner.call("TransactionService/GetTransaction", txn_id=mine).transaction.principal.name == "half"
+    assert lake.owner.outcome("TransactionService/GetTransaction", txn_id=other) == "TRANSACTION_UNKNOWN"
+
+
+def test_services_need_a_maintainer(lake: Guarded) -> None:
+    at = world(lake, "shop.services")
+    lake.grant("user:w", "writer", table_id=at.table_id)
+    writer = lake.named("w")
+    for operation in (common_pb2.OPERATION_RESTORE, common_pb2.OPERATION_MINOR_COMPACT, common_pb2.OPERATION_CLUSTER):
+        intents = [transaction_pb2.TableIntent(table_id=at.table_id, operation=operation)]
+        said = writer.outcome("TransactionService/BeginTransaction", txn_id=new_uuid7(), tables=intents)
+        assert said == "ROLE_MISSING"
+    claim = maintenance_pb2.TaskClaim(task_id=at.task_id, fence=1)
+    intents = [transaction_pb2.TableIntent(table_id=at.table_id, operation=common_pb2.OPERATION_INSERT)]
+    said = writer.outcome("TransactionService/BeginTransaction", txn_id=new_uuid7(), tables=intents, task=claim)
+    assert said == "ROLE_MISSING"
+
+
+def test_grants_and_tokens_outlive_a_restart(lake: Guarded) -> None:
+    at = world(lake, "shop.kept")
+    token = lake.token("kept", "keepers")
+    lake.grant("group:keepers", "maintainer", table_id=at.table_id)
+    lake.service.kill()
+    lake.service.start()
+    kept = lake.caller(token)
+    found = kept.call("AccessService/WhoAmI")
+    assert (found.principal, list(found.groups), found.how) == ("kept", ["keepers"], "token")
+    asked = {"role": access_pb2.ROLE_MAINTAINER, "place": access_pb2.Place(table_id=at.table_id)}
+    assert kept.call("AccessService/Can", **asked).grant.grantee == "group:keepers"
+    grants = lake.owner.call("AccessService/ListGrants", grantee="group:keepers").grants
+    assert [(one.table_name, one.role) for one in grants] == [("shop.kept", Role.MAINTAINER)]
