@@ -17,6 +17,7 @@ from metaservice.core.table.external import Location, locate
 from metaservice.observe import Logging
 from metaservice.rpc.streams import StreamLimits
 from metaservice.service.retention.housekeeping import Keeping
+from metaservice.store.formats import FIRST, NEWEST
 
 SET_QUOTAS: Final = tuple(name for name in quotas.DEFAULTS if name != quotas.CHECKS)
 
@@ -30,6 +31,7 @@ class Settings:
     lease_ms: int
     outcome_keep_ms: int
     store_bytes_max: int
+    store_format: int
     reserve_bytes: int
     inlined_bytes_max: int
     grace_s: float
@@ -87,6 +89,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     found = parser.parse_args(arguments)
     given = vars(found)
     limits_given = {name: _quota(parser, given, name) for name in SET_QUOTAS}
+    if not FIRST <= found.store_format <= NEWEST:
+        parser.error(f"--store-format must be {FIRST} to {NEWEST}")
     if found.threads < 1:
         parser.error("--threads must be positive")
     if found.log_bytes_max < 1024 or found.log_files_max < 2:
@@ -144,6 +148,12 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--lease-ms", limits.LEASE_MS, int, "how long a transaction lives without renewal")
     add("--outcome-keep-ms", limits.OUTCOME_KEEP_MS, int, "how long outcomes are kept")
     add("--store-bytes-max", 0, int, "maximum size of the store in bytes; 0: limited only by the disk")
+    add(
+        "--store-format",
+        NEWEST,
+        int,
+        "highest format that the store may get; a lower one lets an earlier release open it",
+    )
     add("--reserve-bytes", 96 * 1024 * 1024, int, "free space in bytes below which new work is refused")
     add("--inlined-bytes-max", limits.INLINED_BYTES_MAX, int, "bytes of inlined rows that wait for compactions")
     add("--grace-s", 10.0, float, "how long a stop waits for calls under way")

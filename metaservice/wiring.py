@@ -68,7 +68,7 @@ from metaservice.service.table.waiting import Bells
 from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
 from metaservice.store.port import STORE_IS_BACKUP, StoreFailed, StoreUnusable
-from metaservice.store.rocks import FORMAT_SUPPORTED, RocksStore
+from metaservice.store.rocks import RocksStore
 from metaservice.terminal import printable
 
 EXIT_BROKEN = 70
@@ -196,7 +196,7 @@ def build_service(
 def _place(settings: Settings) -> BackupPlace:
     data = settings.data.resolve()
     root = Path(settings.backup_root) if settings.backup_root else data.with_name(f"{data.name}-backups")
-    return BackupPlace(data, root, product_version(), FORMAT_SUPPORTED, settings.reserve_bytes)
+    return BackupPlace(data, root, product_version(), settings.reserve_bytes)
 
 
 def product_version() -> str:
@@ -238,7 +238,8 @@ class OpenState:
         self._store = RocksStore(self._settings.data, bytes_max=most or None, must_exist=must_exist)
         try:
             ensure_history(self._store, fresh_history_id())
-            return State(self._store, WirePayloads(), self._settings.task_backoff_ms)
+            settings = self._settings
+            return State(self._store, WirePayloads(), settings.task_backoff_ms, settings.store_format)
         except BaseException:
             self._store.close()
             raise

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import grpc
 
 from metaservice.client.errors import decode_rpc_error
+from metaservice.client.features import not_offered
 from metaservice.client.retries import Retries
 from protos.laketx.v1 import common_pb2
 
@@ -58,6 +59,20 @@ class Caller:
     _retries: Retries
     _principal: common_pb2.Principal
     _metadata: Metadata
+    _ask_features: Callable[[], Iterable[str]]
+    _offered: frozenset[str] | None = None  # None: not asked yet, or of a session before
+
+    def offers(self, feature: str) -> bool:
+        """Whether the service has a feature that earlier releases lack; asked once for each session."""
+        offered = self._offered
+        if offered is None:
+            offered = self._offered = frozenset(self._ask_features())
+        return feature in offered
+
+    def _need(self, feature: str) -> None:
+        """Refuses a call of which an older service would leave something out."""
+        if not self.offers(feature):
+            raise not_offered(feature)
 
     def _call(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from metaservice.client import features
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, catalog_pb2_grpc, common_pb2
@@ -67,6 +68,7 @@ class CatalogCalls(Caller):
             mode = catalog_pb2.CREATE_MODE_IF_NOT_EXISTS
         elif or_replace or must_exist:
             mode = catalog_pb2.CREATE_MODE_OR_REPLACE
+        self._need(features.VIEWS)
         request = catalog_pb2.PutViewRequest(
             view=view,
             request_id=request_id or uuid7(),
@@ -113,6 +115,8 @@ class CatalogCalls(Caller):
         """
         if if_not_exists and or_replace:
             raise ValueError("give only one of if_not_exists and or_replace")
+        if any(column.default_sql for column in table.columns):
+            self._need(features.COLUMN_DEFAULTS)
         mode = catalog_pb2.CREATE_MODE_UNSPECIFIED
         if if_not_exists:
             mode = catalog_pb2.CREATE_MODE_IF_NOT_EXISTS
@@ -162,6 +166,8 @@ class CatalogCalls(Caller):
         validate_only: bool = False,
     ) -> catalog_pb2.AlterTableResponse:
         """The table after the change, and its version; with validate_only the table as it would be."""
+        if any(change.HasField("default") for change in alteration.schema_changes):
+            self._need(features.COLUMN_DEFAULTS)
         request = catalog_pb2.AlterTableRequest(
             txn_id=txn_id or uuid7(),
             table_id=table_id,

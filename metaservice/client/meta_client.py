@@ -14,6 +14,7 @@ from typing import Final, Self, cast
 
 import grpc
 
+from metaservice.client import features
 from metaservice.client.access import AccessCalls
 from metaservice.client.admin import AdminCalls
 from metaservice.client.calling import PAGE_SIZE, open_channel, principal_metadata
@@ -84,8 +85,9 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
     ) -> None:
         """Makes a client. `revive` is called before a failed call is repeated: it may restart the service."""
         self._principal = common_pb2.Principal(name=principal, client=client_name)
-        self._metadata = principal_metadata(principal)
-        self._client_features = list(client_features)
+        self._metadata = (*principal_metadata(principal), *features.METADATA)
+        self._client_features = [*features.WRITTEN, *client_features]
+        self._ask_features = lambda: self.get_status().features
         self._timeout_s = call_timeout_s
         self._retries = Retries(retry_budget_s, revive=revive, contact=self._contact if revive is None else _no_contact)
         self._closed = False
@@ -372,6 +374,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
             if time.monotonic() < self._no_session_until_s:
                 return None
             self._session = Session(self._channel, self._metadata)
+            self._offered = None  # this may be another release
             return self._session
 
     def _unary_call(self, call: wire.SessionCall) -> wire.SessionReply:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from metaservice.client.calling import PAGE_SIZE, Caller
+from metaservice.client.features import VERSION_CONDITIONS
 from metaservice.client.watching import watch
 from metaservice.ids import uuid7
 from protos.laketx.v1 import common_pb2, read_pb2, read_pb2_grpc
@@ -86,7 +87,7 @@ class ReadCalls(Caller):
         request = read_pb2.PlanScanRequest(
             table_id=table_id,
             version=version,
-            predicate=predicate,
+            predicate=predicate if version is None else self._understood(predicate),
             partitions=partitions,
             without_stats=without_stats,
             explain=explain,
@@ -106,9 +107,20 @@ class ReadCalls(Caller):
         `to`: the head.
         """
         request = read_pb2.PlanChangesRequest(
-            table_id=table_id, from_version=from_version, to_version=to_version, predicate=predicate, mode=mode
+            table_id=table_id,
+            from_version=from_version,
+            to_version=to_version,
+            predicate=self._understood(predicate),
+            mode=mode,
         )
         return self._stream(self._reads.PlanChanges, request)
+
+    def _understood(self, predicate: common_pb2.Predicate | None) -> common_pb2.Predicate | None:
+        """The condition; none if an older service would look up its names among the newest columns.
+
+        Then the answer has more entries, which a plan may always have.
+        """
+        return predicate if predicate is None or self.offers(VERSION_CONDITIONS) else None
 
     def read_inlined(self, table_id: str, paths: Sequence[str]) -> Iterator[read_pb2.InlinedFile]:
         """The rows of inlined files, of a version that is kept."""

@@ -13,6 +13,7 @@ from metaservice.rpc import answers, wire, wire_tasks
 from metaservice.rpc.calls import Servicer
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import bound_start, bound_token, fitting, page_size
+from metaservice.rpc.reader import Reader
 from metaservice.service.compaction.maintenance import Claim, Inputs
 from metaservice.service.compaction.taskqueue import Wish
 from metaservice.service.decider.views import TableView
@@ -85,6 +86,7 @@ class TaskMethods(Servicer):
             wire.principal(request.worker),
             frozenset(wire_tasks.compaction(number) for number in request.operations),
             frozenset(wire.table_id(one) for one in request.table_ids),
+            knows_inlined=Reader.of(context).knows_inlined,
         )
 
         def job() -> tuple[Task, Inputs] | None:

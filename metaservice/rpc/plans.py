@@ -21,6 +21,7 @@ from metaservice.core.table.rows import ColumnType
 from metaservice.core.varint import varint
 from metaservice.rpc import answers, wire
 from metaservice.rpc.paging import FRAME_BYTES, Room
+from metaservice.rpc.reader import ANY, Reader
 from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import Increment
 from metaservice.service.read.planning import Planning
@@ -53,16 +54,20 @@ class PlannedEntry(Protocol):
     @property
     def added(self) -> int: ...
 
+    @property
+    def inlined(self) -> bool: ...
+
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-def scan(planning: Planning, reads: Reads, request: read_pb2.PlanScanRequest) -> Iterator[bytes]:
+def scan(planning: Planning, reads: Reads, request: read_pb2.PlanScanRequest, reader: Reader = ANY) -> Iterator[bytes]:
     table = reads.get_table(table_id=wire.table_id(request.table_id))
     version = reads.check_version(table, request.version if request.HasField("version") else None)
-    meta = reads.meta_at(table, version) if request.HasField("predicate") else table.meta
+    has_names = request.HasField("predicate") and reader.names_versions
+    meta = reads.meta_at(table, version) if has_names else table.meta
     found = planning.scan(table, wanted(request, meta, version))
-    return scan_answers(found, without_stats=request.without_stats, explain=request.explain)
+    return scan_answers(found, reader, without_stats=request.without_stats, explain=request.explain)
 
 
 def wanted(request: read_pb2.PlanScanRequest, meta: TableMeta, version: int) -> Wanted:
@@ -140,10 +145,11 @@ def inlined(reads: Reads, request: read_pb2.ReadInlinedRequest) -> Iterator[read
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def scan_answers(found: Scan, *, without_stats: bool, explain: bool) -> Iterator[bytes]:
+def scan_answers(found: Scan, reader: Reader, *, without_stats: bool, explain: bool) -> Iterator[bytes]:
     """PlanScanResponse, as bytes."""
     frame = _frame_without_stats if without_stats else live_entry
-    yield from entry_answers(found.version, map(frame, found.entries()), lambda: _told(found) if explain else b"")
+    entries = map(frame, reader.shown(found.entries()))
+    yield from entry_answers(found.version, entries, lambda: _told(found) if explain else b"")
 
 
 def _told(found: Scan) -> bytes:
@@ -213,7 +219,7 @@ def explanation(found: Explanation) -> read_pb2.PlanExplanation:
 
 
 def changes(
-    planning: Planning, reads: Reads, request: read_pb2.PlanChangesRequest
+    planning: Planning, reads: Reads, request: read_pb2.PlanChangesRequest, reader: Reader = ANY
 ) -> Iterator[read_pb2.PlanChangesResponse]:
     table = reads.get_table(table_id=wire.table_id(request.table_id))
     after = reads.check_version(table, wire.version(request.from_version, "from_version"))
@@ -222,12 +228,12 @@ def changes(
         raise invalid("CHANGES_MODE_INVALID", mode=request.mode)
     if after > to:
         raise invalid("RANGE_INVALID", "the range ends before it begins: swap its ends", after=after, to=to)
-    on_partitions = _on_partitions(request, reads, table, to)
+    on_partitions = _on_partitions(request, reads, table, to if reader.names_versions else table.head)
     if request.mode == read_pb2.CHANGES_MODE_DIFFERENCE:
         found: Iterable[Increment] = [planning.difference(table, after, to, on_partitions)]
     else:
         found = planning.log(table, after, to, on_partitions)
-    return _changes(found, to)
+    return _changes(found, to, reader)
 
 
 def _on_partitions(request: read_pb2.PlanChangesRequest, reads: Reads, table: TableView, to: int) -> Predicate:
@@ -237,20 +243,20 @@ def _on_partitions(request: read_pb2.PlanChangesRequest, reads: Reads, table: Ta
     return partition_part(wire.predicate(request.predicate, meta), meta.partitioning.names)
 
 
-def _changes(found: Iterable[Increment], to: int) -> Iterator[read_pb2.PlanChangesResponse]:
+def _changes(found: Iterable[Increment], to: int, reader: Reader) -> Iterator[read_pb2.PlanChangesResponse]:
     nothing = True
     for increment in found:
         nothing = False
-        yield from _increment(increment, to)
+        yield from _increment(increment, to, reader)
     if nothing:
         yield read_pb2.PlanChangesResponse(to_version=to)
 
 
-def _increment(increment: Increment, to: int) -> Iterator[read_pb2.PlanChangesResponse]:
+def _increment(increment: Increment, to: int, reader: Reader) -> Iterator[read_pb2.PlanChangesResponse]:
     version = answers.version(increment.commit) if increment.commit is not None else None
     part, room = read_pb2.PlanChangesResponse(version=version, to_version=to), Room(limits.PART_BYTES)
     for name, entries in (("added", increment.added), ("removed", increment.removed)):
-        for entry in entries:
+        for entry in reader.shown(entries):
             framed = live_entry(entry)
             if not room.takes(len(framed)):
                 part.more = True

@@ -15,6 +15,7 @@ from metaservice.rpc.keeping import PinMethods
 from metaservice.rpc.maintenance import TaskMethods
 from metaservice.rpc.marking import MarkMethods
 from metaservice.rpc.paging import fitting, page_size, page_start, page_token
+from metaservice.rpc.reader import Reader
 from metaservice.rpc.session import Sessions
 from metaservice.rpc.sweeping import PurgeMethods, SweepMethods
 from metaservice.rpc.warehouse import WarehouseMethods
@@ -141,13 +142,14 @@ class ReadServicer(PinMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
     def ListFiles(self, request: read_pb2.ListFilesRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]
         table = self._table(request.table_id)
         version = self._calls.reads.check_version(table, request.version if request.HasField("version") else None)
-        return plans.entry_answers(version, map(plans.live_entry, self._calls.reads.list_files(table, version)))
+        shown = Reader.of(context).shown(self._calls.reads.list_files(table, version))
+        return plans.entry_answers(version, map(plans.live_entry, shown))
 
     def Watch(self, request: read_pb2.WatchRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]
         return self._watches.open(request, context)
 
     def PlanScan(self, request: read_pb2.PlanScanRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]
-        return plans.scan(self._calls.planning, self._calls.reads, request)
+        return plans.scan(self._calls.planning, self._calls.reads, request, Reader.of(context))
 
     def ReadInlined(
         self, request: read_pb2.ReadInlinedRequest, context: Context
@@ -157,7 +159,7 @@ class ReadServicer(PinMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
     def PlanChanges(
         self, request: read_pb2.PlanChangesRequest, context: Context
     ) -> Iterator[read_pb2.PlanChangesResponse]:
-        return plans.changes(self._calls.planning, self._calls.reads, request)
+        return plans.changes(self._calls.planning, self._calls.reads, request, Reader.of(context))
 
 
 class MaintenanceServicer(

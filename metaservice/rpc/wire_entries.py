@@ -35,10 +35,12 @@ def external_file(message: common_pb2.DataFile) -> tuple[str, common_pb2.DataFil
     return path, message
 
 
-KEYED_KINDS = {int(kind): kind for kind in (FileKind.BASE, FileKind.DELTA)}
-
-
-APPEND_KINDS = {int(FileKind.APPEND): FileKind.APPEND}
+INLINED, INLINED_DELTA = common_pb2.FILE_KIND_INLINED, common_pb2.FILE_KIND_INLINED_DELTA  # until they are stored
+KEYED_KINDS = {
+    **{int(kind): kind for kind in (FileKind.BASE, FileKind.DELTA)},
+    int(INLINED_DELTA): FileKind.DELTA,
+}
+APPEND_KINDS = {int(FileKind.APPEND): FileKind.APPEND, int(INLINED): FileKind.APPEND}
 
 
 def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: str, operation: Operation) -> list[Entry]:
@@ -82,7 +84,7 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
             False,
             external,
         )
-        if message.content or message.inlined:
+        if message.content or message.inlined or message.kind in (INLINED, INLINED_DELTA):
             _inline(entry, message, may_inline=changes_data)
         if len(entry.payload) > limits.ENTRY_PLAIN_BYTES_MAX:
             wire_rows.check_size(entry)
@@ -104,6 +106,7 @@ def _inline(entry: Entry, message: common_pb2.DataFile, *, may_inline: bool) -> 
         raise invalid("INLINED_INVALID", "`bytes` is the length of `content`, and it has rows", path=entry.path)
     known = common_pb2.DataFile.FromString(entry.payload)
     known.ClearField("content")
+    known.kind = int(entry.kind)  # type: ignore[assignment]
     known.inlined = True
     entry.payload, entry.content, entry.inlined = known.SerializeToString(), content, True
 

@@ -13,7 +13,6 @@ Undocumented behaviour of rocksdict that this file relies on or works around:
 import contextlib
 import os
 import shutil
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,6 +38,7 @@ from metaservice.store.data_folder import (
     refuse_without_room,
     sync_folder,
 )
+from metaservice.store.formats import FIRST, FORMAT_BYTES, FORMAT_KEY, NEWEST, decode_format, encode_format
 from metaservice.store.logmark import LogMark, refuse_a_lost_log, refuse_lost_writes
 from metaservice.store.port import (
     FORMAT_TOO_NEW,
@@ -53,9 +53,6 @@ from metaservice.store.port import (
     StoreGone,
     StoreUnusable,
 )
-
-FORMAT_SUPPORTED = 1
-FORMAT_KEY = b"\x00format"
 
 
 class RocksStore(Store):
@@ -332,16 +329,16 @@ def _check_format(path: Path, db: Rdict) -> None:
         if db.latest_sequence_number() != 0:
             raise StoreUnusable(STORE_FOREIGN, path=str(path), found="a database without a format number")
         first = WriteBatch(raw_mode=True)
-        first.put(FORMAT_KEY, struct.pack(">I", FORMAT_SUPPORTED))
+        first.put(FORMAT_KEY, encode_format(FIRST))
         db.write(first)
         db.flush_wal(True)
         sync_folder(path.parent)
         return
-    if len(found) != _FORMAT_BYTES:
+    if len(found) != FORMAT_BYTES:
         raise StoreUnusable(STORE_DAMAGED, path=str(path), found="a format number of another length")
-    (number,) = struct.unpack(">I", found)
-    if number > FORMAT_SUPPORTED:
-        raise StoreUnusable(FORMAT_TOO_NEW, path=str(path), found=number, supported=FORMAT_SUPPORTED)
+    number = decode_format(found)
+    if number > NEWEST:
+        raise StoreUnusable(FORMAT_TOO_NEW, path=str(path), found=number, supported=NEWEST)
 
 
 def _unusable(path: Path, error: Exception) -> StoreUnusable:
@@ -360,7 +357,6 @@ _SIGNS = (
     ("Corruption:", STORE_DAMAGED),
     ("No such file or directory", STORE_DAMAGED),  # the folder is there, so a part of the database is not
 )
-_FORMAT_BYTES = 4
 _OPTIONS = Path(__file__).with_name("options")
 
 

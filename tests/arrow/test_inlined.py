@@ -155,6 +155,8 @@ def test_entries_say_what_those_of_files_say(
     [filed] = write_parts(stage, stored, "0", common_pb2.FILE_KIND_UNSPECIFIED)
     [inlined] = write_parts(stage, stored, "0", common_pb2.FILE_KIND_UNSPECIFIED, may_inline=True)
     assert inlined.bytes == len(inlined.content)
+    assert inlined.kind == common_pb2.FILE_KIND_INLINED
+    inlined.kind = filed.kind
     for one in (filed, inlined):
         one.ClearField("path")
         one.ClearField("bytes")
@@ -168,7 +170,7 @@ def test_entries_count_tombstones() -> None:
     stored = pa.table({"id": [1, 2, 3], OP: pa.array([1, 0, 1], pa.int8())})
     stage = Stage(meta, "/nowhere", "txn", 0)
     [found] = write_parts(stage, stored, "0", common_pb2.FILE_KIND_DELTA, may_inline=True)
-    assert (found.tombstones, found.kind, found.rows) == (2, common_pb2.FILE_KIND_DELTA, 3)
+    assert (found.tombstones, found.kind, found.rows) == (2, common_pb2.FILE_KIND_INLINED_DELTA, 3)
 
 
 def test_plans_leave_inlined_files_out_by_their_bounds(lake: Lake) -> None:

@@ -15,8 +15,9 @@ import pytest
 from rocksdict import Options, Rdict
 
 from metaservice.store import port
+from metaservice.store.formats import FORMAT_KEY, NEWEST
 from metaservice.store.port import Batch, Store, StoreFailed, StoreUnusable
-from metaservice.store.rocks import FORMAT_KEY, FORMAT_SUPPORTED, RocksStore
+from metaservice.store.rocks import RocksStore
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -147,7 +148,7 @@ def test_a_later_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     for _ in range(2):
         refused = refusal(tmp_path)
         assert refused.reason == port.FORMAT_TOO_NEW
-        assert (refused.facts["found"], refused.facts["supported"]) == (256, FORMAT_SUPPORTED)
+        assert (refused.facts["found"], refused.facts["supported"]) == (256, NEWEST)
 
 
 def test_a_format_that_is_no_number_is_damage(tmp_path: Path) -> None:

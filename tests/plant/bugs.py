@@ -301,7 +301,7 @@ BUGS = (
     Bug(
         "conditions on an old version are read by the newest names",
         "metaservice/rpc/plans.py",
-        (("reads.meta_at(table, version) if request", "table.meta if request"),),
+        (("reads.meta_at(table, version) if has_names", "table.meta if has_names"),),
     ),
     Bug(
         "an option that stands where a value is missing is taken for the value",

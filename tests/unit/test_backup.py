@@ -61,7 +61,7 @@ def backups(store: SlowStore, tmp_path: Path) -> Iterator[Backups]:
     (tmp_path / "data").mkdir()
     decider = Decider(lambda: State(store), lambda: None, fail)
     decider.start()
-    yield Backups(decider, Clock(), BackupPlace(tmp_path / "data", tmp_path / "root", "1", 1, 0))
+    yield Backups(decider, Clock(), BackupPlace(tmp_path / "data", tmp_path / "root", "1", 0))
     decider.stop()
 
 
@@ -91,7 +91,7 @@ def test_a_backup_holds_what_its_own_group_decided_before_it(tmp_path: Path) -> 
     """The heads that it names and the store that it copies are of the same moment."""
     store = MemoryStore()
     decider = Decider(lambda: State(store), lambda: None, fail)
-    backups = Backups(decider, Clock(), BackupPlace(tmp_path, tmp_path / "root", "1", 1, 0))
+    backups = Backups(decider, Clock(), BackupPlace(tmp_path, tmp_path / "root", "1", 0))
     catalog = Catalog(decider, Transactions(decider, Clock(), 1, 1, 0), Clock())
     meta = TableMeta(TABLE_ID, "t", Partitioning(()), (), 0, Profile.MAXCOMPUTE, 1, {}, frozenset(), "", (), 0)
     answers: list[Answer] = []
@@ -123,7 +123,7 @@ def test_one_backup_at_a_time(backups: Backups, store: SlowStore) -> None:
 def test_a_backup_needs_room(store: SlowStore, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     decider = Decider(lambda: State(store), lambda: None, fail)
-    greedy = Backups(decider, Clock(), BackupPlace(tmp_path / "data", tmp_path / "a" / "b", "1", 1, 2**60))
+    greedy = Backups(decider, Clock(), BackupPlace(tmp_path / "data", tmp_path / "a" / "b", "1", 2**60))
     with pytest.raises(MetaError) as caught:
         greedy.backup("b", "", validate_only=True)
     assert caught.value.reason == "BACKUP_NO_ROOM"

@@ -36,7 +36,7 @@ def write_parts(
         (f"{PART}={part}/part-0" if isinstance(part, str) else f"part-{part:05d}-0", in_shape(found, schema, names))
         for part, found in by_part(rows, list(meta.primary_key))
     ]
-    if may_inline and are_few(meta, rows):
+    if may_inline and are_few(meta, rows) and stage.may_inline():
         inlined = [inlined_file(stage, f"{name}/{where}.arrow", found, kind) for where, found in parts]
         if sum(entry.bytes for entry in inlined) <= CONTENT_BYTES_MAX:
             check_required(meta, inlined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,10 @@ from worker.write.stages import Stage
 ROWS: Final = "write.inline.rows"
 BYTES: Final = "write.inline.bytes"
 DEFAULTS: Final = {ROWS: 1_000, BYTES: 256 << 10}
+KINDS: Final[Mapping[common_pb2.FileKind.ValueType, common_pb2.FileKind.ValueType]] = {
+    common_pb2.FILE_KIND_UNSPECIFIED: common_pb2.FILE_KIND_INLINED,
+    common_pb2.FILE_KIND_DELTA: common_pb2.FILE_KIND_INLINED_DELTA,
+}
 CONTENT_BYTES_MAX: Final = 1 << 20  # of a commit: each part of it names all columns
 
 
@@ -36,7 +41,7 @@ def inlined_file(stage: Stage, path: str, rows: pa.Table, kind: common_pb2.FileK
         rows=len(rows),
         bytes=len(content),
         schema_version=meta.schema_version,
-        kind=kind,
+        kind=KINDS[kind],
         content=content,
     )
     if kind != common_pb2.FILE_KIND_UNSPECIFIED:

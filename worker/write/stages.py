@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -36,7 +36,16 @@ class Staged:
 class Stage:
     """The folder of one transaction in one table, as its writer sees it."""
 
-    def __init__(self, meta: catalog_pb2.Table, table_folder: str, txn_id: str, read_version: int) -> None:
+    def __init__(
+        self,
+        meta: catalog_pb2.Table,
+        table_folder: str,
+        txn_id: str,
+        read_version: int,
+        may_inline: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`may_inline`: whether the service can keep rows itself."""
+        self.may_inline = may_inline
         self.meta = meta
         self.table_folder = table_folder
         self.txn_id = txn_id

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, StaleError, Transaction
+from metaservice.client.features import INLINED_ROWS
 from metaservice.client.retries import Backoff
 from metaservice.ids import uuid7
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
@@ -177,7 +178,8 @@ def run_writes(
         try:
             if lost is None:
                 writes = plan()
-                if attempt == 1 and txn_id is None and not cursors and len(writes) == 1 and writes[0].is_one_call:
+                may_be_one = attempt == 1 and txn_id is None and not cursors and len(writes) == 1
+                if may_be_one and writes[0].is_one_call and lake.client.offers(INLINED_ROWS):
                     done = _in_one_call(lake, writes[0], message)
                     if done is not None:
                         return [done]
@@ -261,7 +263,13 @@ def _attempt(
     cursors: Sequence[transaction_pb2.CursorMove],
 ) -> tuple[common_pb2.Committed, dict[str, int], str]:
     stages = [
-        Stage(write.meta, write.table.folder, txn.txn_id, txn.tables[write.meta.table_id].read_version)
+        Stage(
+            write.meta,
+            write.table.folder,
+            txn.txn_id,
+            txn.tables[write.meta.table_id].read_version,
+            may_inline=lambda: lake.client.offers(INLINED_ROWS),
+        )
         for write in writes
     ]
     keeps_files = False

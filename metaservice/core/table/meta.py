@@ -47,6 +47,12 @@ class Alteration:
         return any(not isinstance(change, Comment | Default) for change in self.schema_changes)
 
     @property
+    def sets_defaults(self) -> bool:
+        if self.replacement is not None:
+            return self.replacement.has_defaults
+        return any(isinstance(change, Default) and bool(change.default_sql) for change in self.schema_changes)
+
+    @property
     def changes_features(self) -> bool:
         return bool(self.add_features or self.remove_features)
 
@@ -74,6 +80,10 @@ class TableMeta:
     create_time_us: int
     digest: str = ""
     last_column_id: int = 0
+    has_defaults: bool = field(init=False, default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "has_defaults", any(column.default_sql for column in self.columns))
 
     @property
     def keyed(self) -> bool:

@@ -125,6 +125,10 @@ class Live:
     def first_row_id(self) -> int:
         return self.entry.first_row_id
 
+    @property
+    def inlined(self) -> bool:
+        return self.entry.inlined
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:

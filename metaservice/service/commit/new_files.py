@@ -37,6 +37,7 @@ def refuse_live(state: State, txn_id: str, table_id: str, entries: Sequence[Entr
 def refuse_inlined(state: State, table_id: str, entries: Sequence[Entry], most_bytes: int) -> None:
     """Refuses inlined files while too many wait for a compaction; `most_bytes` bounds those of all tables."""
     if any(entry.inlined for entry in entries):
+        state.need("inlined_rows")
         table = state.get_table(table_id)
         check_inlined(entries, table.meta.name, table.inlined, state.inlined_bytes, most_bytes)
 

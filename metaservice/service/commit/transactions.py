@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from metaservice.core import limits, quotas
 from metaservice.core.clock import next_commit_time
@@ -26,6 +27,7 @@ from metaservice.core.commit.transaction import (
 )
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
+from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
@@ -40,6 +42,9 @@ from metaservice.service.decider.snapshots import TableState
 from metaservice.service.decider.state import State
 from metaservice.service.retention.marks import apply_moves, check_moves
 from metaservice.store import keys
+
+COLUMN_DEFAULTS: Final = "column_defaults"
+ADDS_ROWS: Final = frozenset({Operation.INSERT, Operation.OVERWRITE, Operation.MERGE, Operation.CUSTOM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +124,15 @@ class Transactions:
     def _begin_table(self, intent: Intent, request: Begin) -> TxnTable:
         state = self._state
         table = state.get_table(intent.table_id)
-        if table.meta.features:
-            _check_features(table.meta.features - request.features)
+        meta = table.meta
+        if meta.features or meta.has_defaults:
+            _check_features(meta, intent.operation, request.features)
         read = table.head if intent.read_version is None else intent.read_version
         if read > table.head:
             raise invalid("READ_VERSION_IN_FUTURE", read=read, head=table.head)
         if read < table.oldest:
             state.check_retained(table, read)
-        current = table.meta.schema_version
+        current = meta.schema_version
         if intent.schema_version not in (0, current):
             raise MetaError(ErrorKind.STALE, "SCHEMA_VERSION_MISMATCH", asked=intent.schema_version, current=current)
         if intent.reads:
@@ -172,6 +178,8 @@ class Transactions:
         self.check_room()
         progress = self._complete(txn, request)
         changes = progress.changes
+        if any(change.alteration is not None and change.alteration.sets_defaults for change in changes):
+            state.need(COLUMN_DEFAULTS)
         if request.cursors:
             check_moves(state, request.cursors)
         conflict = self._judge(progress)
@@ -362,8 +370,8 @@ class Transactions:
         refuse_live(self._state, request.txn_id, table_id, request.entries)
         refuse_inlined(self._state, table_id, request.entries, self._inlined_bytes_max)
         meta = table.meta
-        if meta.features:
-            _check_features(meta.features - request.features)
+        if meta.features or meta.has_defaults:
+            _check_features(meta, Operation.INSERT, request.features)
         head = table.head
         txn = Txn(
             request.txn_id,
@@ -444,7 +452,10 @@ class Transactions:
             raise MetaError(ErrorKind.EXHAUSTED, "DISK_FULL", "the store's disk is nearly full: make room")
 
 
-def _check_features(lacking: frozenset[str]) -> None:
-    needed = {name for name in lacking if not name.startswith("test_")}
-    if needed:
-        raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks=needed)
+def _check_features(meta: TableMeta, operation: Operation, known: frozenset[str]) -> None:
+    """Refuses a client that doesn't know a feature of the table, or would write NULL in place of defaults."""
+    lacking = {name for name in meta.features - known if not name.startswith("test_")}
+    if meta.has_defaults and operation in ADDS_ROWS and COLUMN_DEFAULTS not in known:
+        lacking.add(COLUMN_DEFAULTS)
+    if lacking:
+        raise MetaError(ErrorKind.BLOCKED, "CLIENT_TOO_OLD", lacks=", ".join(sorted(lacking)))

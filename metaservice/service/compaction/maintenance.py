@@ -56,6 +56,7 @@ class Claim:
     worker: Principal
     operations: frozenset[Operation] = frozenset()
     table_ids: frozenset[str] = frozenset()
+    knows_inlined: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Maintenance:
         now_us = self._clocks.now_us()
         closed, full = self._held_back(now_us)
         for _ in range(limits.TASKS_PER_REQUEST_MAX):
-            waiting = list(self._book.tasks.values())
+            waiting = [task for task in self._book.tasks.values() if claim.knows_inlined or self._has_files(task)]
             task = next_task(waiting, now_us, claim.operations, claim.table_ids, closed, full)
             if task is None:
                 return None
@@ -128,6 +129,11 @@ class Maintenance:
             if taken is not None:
                 return taken
         return None
+
+    def _has_files(self, task: Task) -> bool:
+        """Whether a worker that doesn't know inlined rows finds the files of all inputs."""
+        table = self._state.tables.get(task.table_id)
+        return table is None or not table.inlined.rows
 
     def _held_back(self, now_us: int) -> tuple[frozenset[str], frozenset[str]]:
         """Tables outside their windows, and tables that run their maximum."""

@@ -26,7 +26,7 @@ from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.decider.usage import Usage, staged_bytes
 from metaservice.service.decider.views import TableView, Views
 from metaservice.service.decider.written import WrittenKept
-from metaservice.store import imports, keys, upkeep
+from metaservice.store import formats, imports, keys, upkeep
 from metaservice.store.history import read_history
 from metaservice.store.port import Batch, Store, StoreCursor, prefix_end
 from metaservice.store.records import (
@@ -47,9 +47,15 @@ class State:
     """Tables, open transactions, times."""
 
     def __init__(
-        self, store: Store, payloads: Payloads = NOTHING_KNOWN, task_backoff_ms: int = limits.TASK_BACKOFF_MS
+        self,
+        store: Store,
+        payloads: Payloads = NOTHING_KNOWN,
+        task_backoff_ms: int = limits.TASK_BACKOFF_MS,
+        format_max: int = formats.NEWEST,
     ) -> None:
         self.store = store
+        self.format = formats.FIRST
+        self._format_max = format_max
         self.batch = Batch()
         self.dirty = False
         self.tables: dict[str, TableState] = {}
@@ -88,6 +94,7 @@ class State:
         upkeep.index_the_past(self.store, self.batch)
         imports.index_imports(self.store, self.batch)
         cursor = self.store.cursor()
+        self.format = formats.decode_format(cursor.get(formats.FORMAT_KEY))
         raw_ceiling = cursor.get(keys.CEILING)
         if raw_ceiling is not None:
             self.ceiling_us = self.answered_us = keys.decode_version(raw_ceiling)
@@ -113,6 +120,7 @@ class State:
         for _, kept in cursor.scan(keys.VIEWS, prefix_end(keys.VIEWS)):
             view = decode_view(kept)
             self.queries[view.name] = view
+        self._note_format(cursor)
         for key, _ in cursor.scan(keys.OPEN, prefix_end(keys.OPEN)):
             raw = cursor.get(keys.txn_key(key[len(keys.OPEN) :]))
             if raw is not None:
@@ -123,6 +131,34 @@ class State:
                 self.usage.begin(txn.principal.name)
                 staged = [entry for mine in txn.tables.values() for entry in mine.staged.values()]
                 self._count_staged(txn, staged, staged_bytes(staged))
+
+    def _note_format(self, cursor: StoreCursor) -> None:
+        """Unreleased versions used features of the second format in stores of the first."""
+        if self.format > formats.FIRST:
+            return
+        used = bool(self.queries) or any(
+            table.meta.has_defaults or cursor.get(keys.inlined_count_key(table.raw_id)) is not None
+            for table in self.tables.values()
+        )
+        if used:
+            self.format = formats.NEEDED["views"]
+            self.batch.put(formats.FORMAT_KEY, formats.encode_format(self.format))
+
+    @property
+    def features(self) -> list[str]:
+        """What the store's format allows, now or by being raised."""
+        return [name for name, needed in formats.NEEDED.items() if max(self.format, self._format_max) >= needed]
+
+    def need(self, feature: str) -> None:
+        """Raises the store's format to one that has the feature; earlier releases no longer open the store then."""
+        needed = formats.NEEDED[feature]
+        if self.format < needed:
+            if self._format_max < needed:
+                raise MetaError(
+                    ErrorKind.BLOCKED, "FEATURE_NOT_OFFERED", lacks=feature, format=self.format, needed=needed
+                )
+            self.batch.put(formats.FORMAT_KEY, formats.encode_format(needed))
+            self.format = needed
 
     def _load_table(self, cursor: StoreCursor, raw_id: bytes) -> TableState:
         prefix = keys.table_prefix(raw_id)

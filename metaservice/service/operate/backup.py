@@ -31,7 +31,6 @@ class BackupPlace:
     data: Path
     root: Path
     version: str
-    store_format: int
     reserve_bytes: int
 
 
@@ -54,6 +53,7 @@ class _Moment:
 
     heads: list[Head]
     epoch: str
+    format: int
     stalled_us: int
 
 
@@ -143,7 +143,7 @@ class Backups:
             manifest = Manifest(
                 request_id=request_id,
                 version=self._place.version,
-                store_format=self._place.store_format,
+                store_format=moment.format,
                 epoch=moment.epoch,
                 begin_us=begin_us,
                 end_us=self._clocks.now_us(),
@@ -177,7 +177,7 @@ class Backups:
             Head(table.meta.table_id, table.meta.name, table.head, table.last_time_us)
             for table in state.tables.values()
         ]
-        return _Moment(heads, state.history.epoch, (time.perf_counter_ns() - begun_ns) // 1000)
+        return _Moment(heads, state.history.epoch, state.format, (time.perf_counter_ns() - begun_ns) // 1000)
 
     def _done(self, target: Path, manifest: Manifest, stalled_us: int) -> Done:
         return Done(

@@ -54,6 +54,7 @@ SESSION = "/laketx.v1.TransactionService/Session"
 WATCH = "/laketx.v1.ReadService/Watch"
 BY_ALL = "all"
 BY_PRINCIPAL = "principal"
+ALWAYS = ("version_conditions",)  # features that don't depend on the store's format
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Status:
     clock_hold_left_ms: int
     commit_times_ahead_ms: int
     inlined_bytes: int
+    features: Sequence[str]
     quotas: Sequence[QuotaUse]
 
 
@@ -154,7 +156,7 @@ class Operators:
         free_bytes, clock = store.free_bytes(), self._guard.hold()
         return Status(
             version=self._place.version,
-            store_format=self._place.store_format,
+            store_format=state.format,
             start_time_us=self._start_us,
             uptime_ms=self._clocks.mono_ms() - self._start_mono_ms,
             history_epoch=state.history.epoch,
@@ -178,6 +180,7 @@ class Operators:
             clock_hold_left_ms=clock.left_ms,
             commit_times_ahead_ms=self._guard.ahead_ms(),
             inlined_bytes=state.inlined_bytes,
+            features=[*ALWAYS, *state.features],
             quotas=self.quotas.list(),
         )
 

@@ -16,7 +16,7 @@ from metaservice.core.table.replacing import replaced
 from metaservice.core.table.unborn import is_unborn
 from metaservice.service.commit.outcomes import Outcomes
 from metaservice.service.commit.requests import Alter, Begin, CommitRequest, Intent
-from metaservice.service.commit.transactions import Transactions
+from metaservice.service.commit.transactions import COLUMN_DEFAULTS, Transactions
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.naming import check_free, table_name_in
@@ -78,6 +78,8 @@ class Catalog:
                 return known
             raise MetaError(ErrorKind.ALREADY_EXISTS, "TABLE_ID_REUSED", table_id=meta.table_id)
         meta = self._checked(meta)
+        if meta.has_defaults:
+            state.need(COLUMN_DEFAULTS)
         raw = keys.uuid_bytes(meta.table_id)
         time_us = next_commit_time(self._clocks.now_us(), 0, state.answered_us)
         meta = replace(meta, create_time_us=time_us)
@@ -142,7 +144,9 @@ class Catalog:
             raise MetaError(ErrorKind.ALREADY_EXISTS, "TRANSACTION_ID_REUSED", txn_id=wanted.table_id)
         table_id = table.meta.table_id
         intent = Intent(table_id, Operation.OVERWRITE)
-        begin = Begin(wanted.table_id, (intent,), principal, "", digest, features=table.meta.features)
+        begin = Begin(
+            wanted.table_id, (intent,), principal, "", digest, features=table.meta.features | {COLUMN_DEFAULTS}
+        )
         alteration = Alteration(replacement=replacement)
         change = Change(table_id, Operation.OVERWRITE, 0, scope=Scope(None), alteration=alteration)
         self.begin_and_commit(begin, CommitRequest(wanted.table_id, (change,), ((None, None),), digest))

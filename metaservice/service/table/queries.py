@@ -28,6 +28,7 @@ class Queries:
     def create(self, wanted: View, *, if_not_exists: bool) -> tuple[View, bool]:
         """Returns the view, and whether this call created it; the same request again gets the same answer."""
         state = self._decider.state
+        state.need("views")
         known = state.queries.find(wanted.name)
         if known is not None and (known.digest == wanted.digest or if_not_exists):
             return known, known.digest == wanted.digest

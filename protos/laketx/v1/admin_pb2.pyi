@@ -68,6 +68,7 @@ class GetStatusResponse(_message.Message):
     COMMIT_TIMES_AHEAD_MS_FIELD_NUMBER: _builtins.int
     QUOTAS_FIELD_NUMBER: _builtins.int
     INLINED_BYTES_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Version of the software."""
     tables: _builtins.int
@@ -79,7 +80,7 @@ class GetStatusResponse(_message.Message):
     read_only_reason: _builtins.str
     """Why the service is read-only; empty: it is not."""
     store_format: _builtins.int
-    """Format of the store."""
+    """Format of the store: releases that know only lower ones can't open it."""
     start_time_us: _builtins.int
     """When the service started."""
     uptime_ms: _builtins.int
@@ -126,6 +127,13 @@ class GetStatusResponse(_message.Message):
     def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]:
         """The quotas and their use."""
 
+    @_builtins.property
+    def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What the service offers that an earlier release does not know: column_defaults, inlined_rows, version_conditions,
+        views. Readers and
+        writers say in the metadata `x-laketx-features` and in client_features what they know of it.
+        """
+
     def __init__(
         self,
         *,
@@ -155,10 +163,11 @@ class GetStatusResponse(_message.Message):
         commit_times_ahead_ms: _builtins.int = ...,
         quotas: _abc.Iterable[Global___QuotaUse] | None = ...,
         inlined_bytes: _builtins.int = ...,
+        features: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "features", b"features", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

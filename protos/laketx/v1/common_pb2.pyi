@@ -87,6 +87,12 @@ class _FileKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FileKind.Val
     """Primary-key table: rows sorted by key, no tombstones."""
     FILE_KIND_DELTA: _FileKind.ValueType  # 2
     """Primary-key table: upserts and tombstones."""
+    FILE_KIND_INLINED: _FileKind.ValueType  # 3
+    """Only in requests, with `content`: the service keeps the rows, as a file of kind FILE_KIND_UNSPECIFIED. A service that
+    can't keep rows refuses this kind; it would drop `content` without a word.
+    """
+    FILE_KIND_INLINED_DELTA: _FileKind.ValueType  # 4
+    """The same, as a file of kind FILE_KIND_DELTA."""
 
 class FileKind(_FileKind, metaclass=_FileKindEnumTypeWrapper):
     """The role of a data file in its bucket."""
@@ -97,6 +103,12 @@ FILE_KIND_BASE: FileKind.ValueType  # 1
 """Primary-key table: rows sorted by key, no tombstones."""
 FILE_KIND_DELTA: FileKind.ValueType  # 2
 """Primary-key table: upserts and tombstones."""
+FILE_KIND_INLINED: FileKind.ValueType  # 3
+"""Only in requests, with `content`: the service keeps the rows, as a file of kind FILE_KIND_UNSPECIFIED. A service that
+can't keep rows refuses this kind; it would drop `content` without a word.
+"""
+FILE_KIND_INLINED_DELTA: FileKind.ValueType  # 4
+"""The same, as a file of kind FILE_KIND_DELTA."""
 Global___FileKind: _TypeAlias = FileKind  # noqa: Y015
 
 class _Operation:
@@ -658,8 +670,8 @@ class DataFile(_message.Message):
     tombstones: _builtins.int
     """Delta files: number of rows that are tombstones; 0: none, or unknown."""
     content: _builtins.bytes
-    """The rows themselves, as an Arrow IPC stream: the service keeps them, and no file is written. Only in requests; its
-    length is `bytes`. ReadInlined answers it.
+    """The rows themselves, as an Arrow IPC stream: the service keeps them, and no file is written. Only in requests, with
+    the kind FILE_KIND_INLINED or FILE_KIND_INLINED_DELTA; its length is `bytes`. ReadInlined answers it.
     """
     inlined: _builtins.bool
     """Set by the server: the service keeps the rows, and nothing is at the path."""

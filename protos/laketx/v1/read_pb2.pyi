@@ -490,7 +490,9 @@ class PlanScanRequest(_message.Message):
     """Explains what was left out, and why. Looks at every file of the table, so it takes longer."""
     @_builtins.property
     def predicate(self) -> _common_pb2.Predicate:
-        """The condition, by the column names and types of this version. The reader must still apply it to the rows."""
+        """The condition, by the column names and types of this version; of the newest, for a client that doesn't say
+        `version_conditions` in the metadata `x-laketx-features`. The reader must still apply it to the rows.
+        """
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
@@ -735,7 +737,7 @@ class PlanChangesRequest(_message.Message):
     """How to present the increment."""
     @_builtins.property
     def predicate(self) -> _common_pb2.Predicate:
-        """The condition, by the column names and types of `to_version`: entries in partitions that it rules out are left out."""
+        """The condition, by the column names and types of `to_version`, or the newest, as for PlanScanRequest: entries in partitions that it rules out are left out."""
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ import io.laketx.v1.TransactionServiceGrpc;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
@@ -38,6 +39,12 @@ public final class Service {
   private static final long PAUSE_MS_MAX = 2_000;
   private static final Metadata.Key<String> PRINCIPAL =
       Metadata.Key.of("x-laketx-principal", Metadata.ASCII_STRING_MARSHALLER);
+  /** What its readers know that earlier releases don't. */
+  private static final Metadata.Key<String> FEATURES =
+      Metadata.Key.of("x-laketx-features", Metadata.ASCII_STRING_MARSHALLER);
+  private static final String READ = "inlined_rows,version_conditions";
+  /** What its writers say when they begin. */
+  public static final List<String> WRITTEN = List.of("column_defaults");
   private static final Map<LakeAddress, Service> OPEN = new ConcurrentHashMap<>();
 
   private final LakeAddress address;
@@ -171,6 +178,7 @@ public final class Service {
             String user = URLEncoder.encode(address.user(), StandardCharsets.UTF_8).replace("+", "%20");
             headers.put(PRINCIPAL, user);
           }
+          headers.put(FEATURES, READ);
           super.start(listener, headers);
         }
       };

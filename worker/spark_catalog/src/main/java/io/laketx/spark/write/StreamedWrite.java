@@ -4,6 +4,7 @@ import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.AppVersion;
+import io.laketx.spark.service.Service;
 import io.laketx.v1.AppendRequest;
 import io.laketx.v1.AppendResponse;
 import io.laketx.v1.Change;
@@ -80,6 +81,7 @@ final class StreamedWrite implements StreamingWrite {
   private TableCommit append(List<DataFile> files, AppVersion app) {
     AppendRequest request =
         AppendRequest.newBuilder()
+            .addAllClientFeatures(Service.WRITTEN)
             .setTxnId(txnId)
             .setTableId(snapshot.tableId())
             .setSchemaVersion(snapshot.meta().getSchemaVersion())

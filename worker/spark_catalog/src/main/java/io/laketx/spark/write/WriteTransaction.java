@@ -116,7 +116,10 @@ final class WriteTransaction {
   }
 
   private static BeginTransactionRequest.Builder beginning(Service service) {
-    return BeginTransactionRequest.newBuilder().setTxnId(Ids.uuid7()).setPrincipal(service.principal());
+    return BeginTransactionRequest.newBuilder()
+        .setTxnId(Ids.uuid7())
+        .setPrincipal(service.principal())
+        .addAllClientFeatures(Service.WRITTEN);
   }
 
   String id() {

@@ -1,0 +1,26 @@
+"""What releases know that earlier ones did not: client and service tell each other, and refuse what one can't do.
+
+An older service leaves out what it doesn't know of a request, and an older client what it doesn't know of an answer. A
+value that must not be lost in this way has a name here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metaservice.client.errors import BlockedError, ErrorKind, build_error
+
+INLINED_ROWS: Final = "inlined_rows"
+COLUMN_DEFAULTS: Final = "column_defaults"
+VIEWS: Final = "views"
+VERSION_CONDITIONS: Final = "version_conditions"
+READ: Final = (INLINED_ROWS, VERSION_CONDITIONS)  # what this client's readers know
+WRITTEN: Final = (COLUMN_DEFAULTS,)  # what its writers know
+METADATA: Final = (("x-laketx-features", ",".join(READ)),)
+
+
+def not_offered(feature: str) -> BlockedError:
+    said = f"the service doesn't offer {feature}: it is of an earlier release, or keeps its store's format"
+    error = build_error(ErrorKind.BLOCKED, "FEATURE_NOT_OFFERED", said, {"lacks": feature})
+    assert isinstance(error, BlockedError)
+    return error

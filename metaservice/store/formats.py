@@ -1,0 +1,27 @@
+"""The formats of a store. A release writes a higher one only when it first uses what lower ones don't have.
+
+So a folder can go back to the release before as long as nothing new was used.
+
+1  everything that no other line names
+2  the rows of inlined files (n, i), views (v), default values of columns
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+FORMAT_KEY: Final = b"\x00format"
+FIRST: Final = 1
+NEWEST: Final = 2
+NEEDED: Final = {"inlined_rows": 2, "column_defaults": 2, "views": 2}
+FORMAT_BYTES: Final = 4
+
+
+def encode_format(number: int) -> bytes:
+    return struct.pack(">I", number)
+
+
+def decode_format(raw: bytes | None) -> int:
+    """A store without a number, in memory, is of the first format."""
+    return FIRST if raw is None else int(struct.unpack(">I", raw)[0])
