@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -128,6 +129,15 @@ def test_a_reader_keeps_its_version_until_it_is_gone(lake: Lake, table: Table) -
         table.count()  # each tells the service that the one before is over
     gc.collect()
     assert pins(lake, table) == 1
+
+
+def test_a_pin_that_outlives_its_client_ends_without_an_error(tmp_path: Path) -> None:
+    """The thread that renews pins may run while the lake closes."""
+    with connect(tmp_path) as lake:
+        held = lake.pins.own(lake.create_table("t", "id bigint").table_id)
+        lake.client.close()
+        held.release()
+        assert lake.pins.renew_all() > 0, "when it renews next"
 
 
 def pins(lake: Lake, table: Table) -> int:

@@ -133,7 +133,7 @@ class ReaderPins:
     def _unpin(self, pin_id: str) -> None:
         try:
             self._client.unpin(pin_id)
-        except LakeTXError as error:
+        except (LakeTXError, ValueError) as error:  # a channel that was closed says ValueError
             _log.debug("a pin is left to its lease", extra={"pin_id": pin_id, "reason": str(error)})
 
     def renew_all(self) -> float:
