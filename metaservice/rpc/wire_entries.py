@@ -63,9 +63,10 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
         bucket_number, schema_version = message.bucket, message.schema_version
         if bucket_number and not 0 < bucket_number < buckets:
             raise invalid("BUCKET_OUT_OF_RANGE", path=path, bucket=bucket_number, buckets=buckets)
-        kind = kinds.get(message.kind)
+        number = message.kind
+        kind = kinds.get(number)
         if kind is None:
-            raise invalid("FILE_KIND_INVALID", path=path, kind=message.kind)
+            raise invalid("FILE_KIND_INVALID", path=path, kind=number)
         if message.tombstones and not (kind is FileKind.DELTA and 0 < message.tombstones <= message.rows):
             raise invalid("TOMBSTONES_INVALID", path=path, count=message.tombstones)
         if not 0 <= schema_version <= newest:
@@ -84,7 +85,7 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
             False,
             external,
         )
-        if message.content or message.inlined or message.kind in (INLINED, INLINED_DELTA):
+        if number >= INLINED or message.content or message.inlined:
             _inline(entry, message, may_inline=changes_data)
         if len(entry.payload) > limits.ENTRY_PLAIN_BYTES_MAX:
             wire_rows.check_size(entry)

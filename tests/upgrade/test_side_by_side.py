@@ -37,6 +37,10 @@ def test_small_writes_of_the_present_client_reach_the_older_service_as_files(bef
         lake.create_table("keyed", "id bigint, note string", primary_key=["id"])
         for name in ("plain", "keyed"):
             lake.table(name).append(ROWS) if name == "plain" else lake.table(name).upsert(ROWS)
+            lake.create_table(f"{name}_once", "id bigint, note string")
+            for _ in range(2):
+                lake.table(f"{name}_once").append(ROWS, app_id="job", app_version=7)
+            assert lake.table(f"{name}_once").count() == len(ROWS), "the older service does not say what a job wrote"
         lake.table("keyed").delete(keys=[1])
         assert sorted(lake.table("plain").to_arrow().to_pylist(), key=lambda row: row["id"]) == ROWS
         assert lake.table("keyed").to_arrow().to_pylist() == ROWS[1:]
