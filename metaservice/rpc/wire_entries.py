@@ -103,7 +103,7 @@ def _inline(entry: Entry, message: common_pb2.DataFile, *, may_inline: bool) -> 
         raise invalid("INLINED_INVALID", why, path=entry.path)
     if len(content) > limits.INLINED_FILE_BYTES_MAX:
         raise invalid("INLINED_TOO_LARGE", path=entry.path, bytes=len(content), most=limits.INLINED_FILE_BYTES_MAX)
-    if message.bytes != len(content) or not entry.rows:
+    if not content or message.bytes != len(content) or not entry.rows:
         raise invalid("INLINED_INVALID", "`bytes` is the length of `content`, and it has rows", path=entry.path)
     known = common_pb2.DataFile.FromString(entry.payload)
     known.ClearField("content")
