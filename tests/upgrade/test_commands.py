@@ -8,7 +8,7 @@ from tests.integration.service import wait_until
 from tests.upgrade.releases import NOW, Release
 from tests.upgrade.sides import ROWS, lake_at, serving
 
-COMMANDS = ("status", "table list", "table show t", "versions t", "files t", "txn list", "check")
+COMMANDS = ("status", "table show t", "versions t", "files t", "check")
 
 
 @pytest.mark.parametrize("service", ["before", "now"])

@@ -17,7 +17,7 @@ from tests.upgrade.releases import NOW, Release, finish
 from tests.upgrade.sides import lake_at, serving
 
 THREADS = 2
-BETWEEN_S = 1.5
+BETWEEN_S = 1.0
 
 
 def restarts(before: Release, folder: Path, rounds: int) -> tuple[int, float]:
