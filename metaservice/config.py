@@ -107,17 +107,21 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         parser.error("--schedule-ms must not be negative, --tasks-max and --task-backoff-ms must be positive")
     if found.metrics_listen and not found.metrics_listen.rpartition(":")[2].isdecimal():
         parser.error("--metrics-listen must be host:port")
-    if bool(found.oidc_issuer) != bool(found.oidc_audience):
-        parser.error("--oidc-issuer and --oidc-audience belong together")
-    wrong = [one for one in found.admins.split(",") if one.strip() and grantee_of(one.strip()) is None]
-    if wrong:
-        parser.error(f"--admins: {wrong[0]!r} is neither a user nor group:NAME")
+    _check_identity(parser, found)
     settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
     try:
         _ = settings.external_places
     except MetaError as error:
         parser.error(f"--external-locations: {error.message}")
     return settings
+
+
+def _check_identity(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
+    if bool(found.oidc_issuer) != bool(found.oidc_audience):
+        parser.error("--oidc-issuer and --oidc-audience belong together")
+    wrong = [one for one in found.admins.split(",") if one.strip() and grantee_of(one.strip()) is None]
+    if wrong:
+        parser.error(f"--admins: {wrong[0]!r} is neither a user nor group:NAME")
 
 
 def _quota(parser: argparse.ArgumentParser, given: dict[str, Any], name: str) -> Quota:
