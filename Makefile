@@ -48,6 +48,22 @@ spark-jar: $(VENV)/.ready ## build the jar of the Spark catalog, for which it ne
 wheels: $(VENV)/.ready ## build two wheels in dist: LakeTX, and the jar of the Spark catalog
 	@$(PY) -m tools.wheels
 
+.PHONY: dist
+dist: $(VENV)/.ready ## build what a release publishes in dist, and try it: wheels, source, bills of materials, sums
+	@$(PY) -m tools.dist
+
+.PHONY: lock
+lock: $(VENV)/.ready ## resolve the images' packages anew, with hashes, by the versions of constraints.txt
+	@$(PY) -m tools.lock
+
+.PHONY: audit
+audit: $(VENV)/.ready ## ask for known vulnerabilities of what the images install; ARGS=--require makes missing data a failure
+	@$(PY) -m tools.audit $(ARGS)
+
+.PHONY: deploy-check
+deploy-check: $(VENV)/.ready ## check deploy/: image, compose file, chart, units, rules; ARGS=--all builds slow tools, --require wants all
+	@$(PY) -m tools.deploy_check $(ARGS)
+
 $(VENV)/.ready-bench: $(VENV)/.ready
 	@$(PIP) --no-build-isolation --editable '.[test,spark,bench]'
 	@touch $@
@@ -65,6 +81,7 @@ docs: setup ## regenerate the documents that are made from code: references, tab
 	@$(PY) -m tools.gen_timeline
 	@$(PY) -m tools.gen_reference
 	@$(PY) -m tools.gen_dashboards
+	@$(PY) -m tools.gen_licences
 	@$(PY) -m tools.gen_session
 
 .PHONY: format
@@ -95,6 +112,7 @@ check: check-code ## format, lint, types, layers, generated code and documents: 
 	@$(PY) -m tools.gen_cli_docs --check
 	@$(PY) -m tools.gen_reference --check
 	@$(PY) -m tools.gen_dashboards --check
+	@$(PY) -m tools.gen_licences --check
 
 .PHONY: test-fast
 test-fast: check-code ## format, lint, types, layers and unit tests: about a minute, without Spark

@@ -1,4 +1,4 @@
-"""`make wheels`: two wheels in a folder, LakeTX and the jar of its Spark catalog.
+"""`make wheels`: two wheels in a folder, LakeTX and the jar of its Spark catalog. `make dist` adds the source.
 
 Each is built from a copy: what an earlier build left in the tree gets into none.
 """
@@ -33,6 +33,16 @@ def main(arguments: Sequence[str]) -> int:
     for wheel in sorted(target.glob("*.whl")):
         print(f"{wheel.name}: {wheel.stat().st_size:,} bytes")
     return 0
+
+
+def build_source(target: Path) -> Path:
+    """The sdist of LakeTX, from which the same wheel can be built."""
+    code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copy_of_laketx(Path(folder) / "laketx")
+        command = [sys.executable, "-c", code, str(target.resolve())]
+        said = subprocess.run(command, check=True, cwd=copy, stdout=subprocess.PIPE, text=True)
+    return target / said.stdout.splitlines()[-1]
 
 
 def copy_of_laketx(folder: Path) -> Path:

@@ -1,10 +1,8 @@
 """Every package that an install brings is pinned, the indirect ones too."""
 
-from importlib import metadata
-
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.house.dependencies import needed
 from tests.house.tree import ROOT
 
 
@@ -12,22 +10,3 @@ def test_all_dependencies_are_pinned() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {canonicalize_name(line.partition("==")[0]) for line in lines}
     assert needed("laketx", "test", "bench", "spark") - pinned == set()
-
-
-def needed(distribution: str, *extras: str) -> set[str]:
-    """What a distribution needs here, as far as what is installed can tell."""
-    found: set[str] = set()
-    waiting = [(distribution, ("", *extras))]
-    while waiting:
-        name, chosen = waiting.pop()
-        try:
-            requirements = [Requirement(line) for line in metadata.requires(name) or []]
-        except metadata.PackageNotFoundError:
-            continue
-        for requirement in requirements:
-            wanted = requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in chosen)
-            required = canonicalize_name(requirement.name)
-            if wanted and required not in found:
-                found.add(required)
-                waiting.append((required, ("", *sorted(requirement.extras))))
-    return found

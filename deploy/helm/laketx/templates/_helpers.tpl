@@ -1,0 +1,134 @@
+{{- define "laketx.name" -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "laketx.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{ include "laketx.selector" . }}
+{{- end -}}
+
+{{- define "laketx.selector" -}}
+app.kubernetes.io/name: laketx
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{- define "laketx.image" -}}
+{{- $tag := .root.Values.image.tag | default .root.Chart.AppVersion -}}
+{{- if hasPrefix "sha256:" $tag -}}{{ .image }}@{{ $tag }}{{- else -}}{{ .image }}:{{ $tag }}{{- end -}}
+{{- end -}}
+
+{{- define "laketx.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (include "laketx.name" .) }}
+{{- else -}}
+{{ .Values.serviceAccount.name | default "default" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "laketx.warehouse" -}}
+{{ required "storage.warehouse says where the tables' files lie, such as s3a://bucket/lake" .Values.storage.warehouse }}
+{{- end -}}
+
+{{- define "laketx.storageSecret" -}}
+{{- if .Values.storage.secretName -}}
+{{ .Values.storage.secretName }}
+{{- else if .Values.storage.accessKey -}}
+{{ include "laketx.name" . }}-storage
+{{- end -}}
+{{- end -}}
+
+{{- define "laketx.host" -}}
+{{ include "laketx.name" . }}.{{ .Release.Namespace }}.svc
+{{- end -}}
+
+{{- define "laketx.server" -}}
+{{- if .Values.tls.secretName -}}laketxs://{{- end -}}
+{{ include "laketx.host" . }}:{{ .Values.service.port }}
+{{- end -}}
+
+{{- define "laketx.hasIdentity" -}}
+{{- if or .Values.identity.tokens .Values.identity.oidc.issuer .Values.identity.clientCaSecretName -}}true{{- end -}}
+{{- end -}}
+
+{{- define "laketx.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "laketx.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- /* What workers and purges know of the service and of storage. */ -}}
+{{- define "laketx.clientEnv" -}}
+- name: LAKETX_SERVER
+  value: {{ include "laketx.server" . | quote }}
+- name: LAKETX_WAREHOUSE
+  value: {{ include "laketx.warehouse" . | quote }}
+{{- if .Values.tls.secretName }}
+- name: LAKETX_CA_FILE
+  value: /etc/laketx/tls/ca.crt
+{{- end }}
+{{- if .Values.identity.tokenSecretName }}
+- name: LAKETX_TOKEN_FILE
+  value: /etc/laketx/token/token
+{{- end }}
+- name: AWS_REGION
+  value: {{ .Values.storage.region | quote }}
+{{- with .Values.storage.endpoint }}
+- name: AWS_ENDPOINT_URL
+  value: {{ . | quote }}
+{{- end }}
+- name: LAKETX_S3_PATH_STYLE
+  value: {{ .Values.storage.pathStyle | quote }}
+{{- with (include "laketx.storageSecret" .) }}
+- name: AWS_ACCESS_KEY_ID
+  valueFrom:
+    secretKeyRef: {name: {{ . | quote }}, key: AWS_ACCESS_KEY_ID}
+- name: AWS_SECRET_ACCESS_KEY
+  valueFrom:
+    secretKeyRef: {name: {{ . | quote }}, key: AWS_SECRET_ACCESS_KEY}
+{{- end }}
+{{- end -}}
+
+{{- define "laketx.clientMounts" -}}
+- name: tmp
+  mountPath: /tmp
+{{- if .Values.tls.secretName }}
+- name: tls
+  mountPath: /etc/laketx/tls
+  readOnly: true
+{{- end }}
+{{- if .Values.identity.tokenSecretName }}
+- name: token
+  mountPath: /etc/laketx/token
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "laketx.clientVolumes" -}}
+{{- if .Values.tls.secretName }}
+- name: tls
+  secret:
+    secretName: {{ .Values.tls.secretName | quote }}
+    items: [{key: ca.crt, path: ca.crt}]
+    defaultMode: 0440
+{{- end }}
+{{- if .Values.identity.tokenSecretName }}
+- name: token
+  secret:
+    secretName: {{ .Values.identity.tokenSecretName | quote }}
+    items: [{key: token, path: token}]
+    defaultMode: 0440
+{{- end }}
+{{- end -}}
