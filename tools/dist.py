@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,9 +85,9 @@ def content(wheel: Path) -> dict[str, bytes]:
         return {name: one.read(name) for name in one.namelist()}
 
 
-def install(target: Path, folder: Path) -> Path:
+def install(target: Path, folder: Path, base: str = sys.executable) -> Path:
     """An empty environment with the service, as its image has it; the interpreter."""
-    venv.create(folder, with_pip=False)
+    subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", str(SERVICE.path)], check=True)
