@@ -24,6 +24,7 @@ from worker.base.spark_jar import BUILT, SPARK_MINOR, jar_name
 ROOT: Final = Path(__file__).resolve().parent.parent
 PROJECT: Final = ROOT / "worker" / "spark_catalog"
 PROTOS: Final = ROOT / "protos" / "laketx" / "v1"
+NOT_CALLED: Final = ("access.proto",)  # by the catalog: its classes would only make the jar larger
 OF_REFUSALS: Final = ("status.proto", "error_details.proto")  # what the trailers of a refused call hold
 STAMP: Final = BUILT / "sources.sha256"
 LOG: Final = BUILT / "maven.log"
@@ -126,6 +127,8 @@ def copy_protos() -> None:
     target = BUILT / "protos"
     (target / "protos" / "laketx" / "v1").mkdir(parents=True)
     for path in PROTOS.glob("*.proto"):
+        if path.name in NOT_CALLED:
+            continue
         text = path.read_text(encoding="utf-8")
         options = OPTIONS.format(name=path.stem.capitalize())
         named = text.replace("package laketx.v1;\n", f"package laketx.v1;\n{options}", 1)
