@@ -15,6 +15,7 @@ from metaservice.core.errors import MetaError
 from metaservice.core.quotas import Quota
 from metaservice.core.table.external import Location, locate
 from metaservice.observe import Logging
+from metaservice.rpc.audit import AuditSettings
 from metaservice.rpc.streams import StreamLimits
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.store.formats import FIRST, NEWEST
@@ -51,6 +52,11 @@ class Settings:
     log_file: str
     log_bytes_max: int
     log_files_max: int
+    audit_file: str
+    audit_bytes_max: int
+    audit_files_max: int
+    audit_reads: bool
+    audit_required: bool
     external_locations: str
     tokens: bool
     oidc_issuer: str
@@ -64,6 +70,11 @@ class Settings:
     @property
     def logging(self) -> Logging:
         return Logging(self.log_file, self.log_bytes_max, self.log_files_max)
+
+    @property
+    def audit(self) -> AuditSettings:
+        to = Logging(self.audit_file, self.audit_bytes_max, self.audit_files_max)
+        return AuditSettings(to, self.audit_reads, self.audit_required)
 
     @property
     def patience(self) -> StreamLimits:
@@ -95,6 +106,10 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         parser.error("--threads must be positive")
     if found.log_bytes_max < 1024 or found.log_files_max < 2:
         parser.error("--log-bytes-max must be at least 1024, --log-files-max at least 2")
+    if found.audit_bytes_max < 1024 or found.audit_files_max < 2:
+        parser.error("--audit-bytes-max must be at least 1024, --audit-files-max at least 2")
+    if found.audit_required and not found.audit_file:
+        parser.error("--audit-required needs --audit-file")
     if min(found.stream_idle_s, found.stream_deadline_s) <= 0:
         parser.error("--stream-idle-s and --stream-deadline-s must be positive")
     if found.lease_ms < 100 or found.outcome_keep_ms < 1000:
@@ -182,6 +197,11 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--log-file", "", str, "log file, which rotates; empty: stderr")
     add("--log-bytes-max", 64 << 20, int, "size at which the log file rotates")
     add("--log-files-max", 5, int, "number of log files kept, including the current one")
+    add("--audit-file", "", str, "file of the audit, which rotates: who changed what; empty: none")
+    add("--audit-bytes-max", 64 << 20, int, "size at which the file of the audit rotates")
+    add("--audit-files-max", 10, int, "number of files of the audit kept, including the current one")
+    add("--audit-reads", "false", _switch, "true: the audit has reads and renewals too")
+    add("--audit-required", "false", _switch, "true: refuse changes while the audit can't be written")
     for name in SET_QUOTAS:
         quota = quotas.DEFAULTS[name]
         add(f"{quotas.flag(name)}-max", quota.most, int, f"{quotas.SAYS[name]}, for all principals together")

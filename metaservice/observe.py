@@ -6,15 +6,20 @@ them as they are. Counters that many threads change have a lock.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import logging
+import os
 import sys
 import threading
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
-from typing import Final
+from pathlib import Path
+from typing import BinaryIO, Final, cast
 
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.terminal import LineFormatter
@@ -40,6 +45,9 @@ LEASES_RENEWED = "leases_renewed"
 HOUSEKEEPING_FAILED = "housekeeping_failed"
 TASK_ALARM = "task_alarm"
 SCHEDULE_FAILED = "schedule_failed"
+AUDIT_FAILED = "audit_failed"
+AUDIT_WORKS = "audit_works"
+OTEL_MISSING = "otel_missing"
 
 EVENTS: Final[Mapping[str, str]] = {
     STARTED: "The service takes calls: address, data folder.",
@@ -63,6 +71,9 @@ EVENTS: Final[Mapping[str, str]] = {
     HOUSEKEEPING_FAILED: "A round of housekeeping found an unreadable record; it is tried again later.",
     TASK_ALARM: "A task has failed repeatedly: task, table, the last error. It is still retried, rarely.",
     SCHEDULE_FAILED: "A round of planning failed: the error. The next round tries again.",
+    AUDIT_FAILED: "The audit can't be written: file, error. It is tried again every second, and what waits is bounded.",
+    AUDIT_WORKS: "The audit is written again: how many records were lost meanwhile.",
+    OTEL_MISSING: "OTEL_… variables switch OpenTelemetry on, but its packages are not installed: laketx[otel].",
     PURGE_RELEASED: "An operator released the purge: why it had waited.",
 }
 
@@ -74,6 +85,61 @@ class Logging:
     file: str = ""
     bytes_max: int = 64 << 20
     files_max: int = 5
+
+
+class RotatingLines:
+    """Whole lines in a file that rotates like the log. Not for several threads at a time."""
+
+    def __init__(self, to: Logging) -> None:
+        self._path = to.file
+        self._bytes_max = to.bytes_max
+        self._rotation = RotatingFileHandler(
+            to.file, maxBytes=to.bytes_max, backupCount=to.files_max - 1, encoding="utf-8", delay=True
+        )
+        self._open_file: BinaryIO | None = None
+
+    def write(self, waiting: deque[bytes], *, sync: bool) -> None:
+        """Takes the lines that it has written out of the queue. Raises OSError; a line is written as a whole or not."""
+        while waiting:
+            file = self._file()
+            size = os.fstat(file.fileno()).st_size
+            if size and size + len(waiting[0]) > self._bytes_max:
+                self.close()
+                self._rotation.doRollover()
+                continue
+            part = self._fitting(waiting, self._bytes_max - size)
+            try:
+                if file.write(b"".join(part)) != sum(map(len, part)):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+                if sync:
+                    os.fsync(file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    file.truncate(size)
+                raise
+            for _ in part:
+                waiting.popleft()
+
+    def close(self) -> None:
+        file, self._open_file = self._open_file, None
+        if file is not None:
+            file.close()
+
+    def _file(self) -> BinaryIO:
+        if self._open_file is None or not Path(self._path).exists():  # an operator may have moved it away
+            self.close()
+            self._open_file = cast(BinaryIO, Path(self._path).open("ab", buffering=0))  # noqa: SIM115 - it stays open
+        return self._open_file
+
+    def _fitting(self, waiting: deque[bytes], room: int) -> list[bytes]:
+        """At least one: a line longer than a file has one of its own."""
+        part: list[bytes] = []
+        for line in waiting:
+            room -= len(line)
+            if part and room < 0:
+                break
+            part.append(line)
+        return part
 
 
 def set_up_logging(to: Logging) -> None:
@@ -183,6 +249,10 @@ TASKS_CANCELLED = Metric("laketx_tasks_cancelled_total", "counter", "Tasks cance
 TASK_FAILURES = Metric(
     "laketx_task_failures_total", "counter", "Attempts at tasks that ended without a commit: errors, lost races."
 )
+AUDIT_RECORDS = Metric("laketx_audit_records_total", "counter", "Records written to the audit.")
+AUDIT_LOST = Metric("laketx_audit_lost_total", "counter", "Records that could not be written and are lost.")
+AUDIT_WAITING = Metric("laketx_audit_waiting", "gauge", "Records that wait to be written to the audit.")
+AUDIT_FAILING = Metric("laketx_audit_failing", "gauge", "1 while the audit can't be written.")
 START_SECONDS = Metric("laketx_start_time_seconds", "gauge", "Start of the service, in seconds since 1970.")
 
 METRICS: Final = (
@@ -227,6 +297,10 @@ METRICS: Final = (
     TASKS_DONE,
     TASKS_CANCELLED,
     TASK_FAILURES,
+    AUDIT_RECORDS,
+    AUDIT_LOST,
+    AUDIT_WAITING,
+    AUDIT_FAILING,
     START_SECONDS,
 )
 
@@ -251,6 +325,13 @@ class Histogram:
 
 Value = float | Histogram
 Reading = Value | Mapping[str, Value] | Mapping[tuple[str, str], Value]  # by the values of the labels
+
+
+def by_labels(reading: Reading) -> list[tuple[Sequence[str], Value]]:
+    """Copied in one step of the interpreter, because other threads change it."""
+    if not isinstance(reading, Mapping):
+        return [((), reading)]
+    return [((labels,) if isinstance(labels, str) else labels, value) for labels, value in list(reading.items())]
 
 
 class DeciderMetrics:
@@ -344,6 +425,10 @@ class Metrics:
             CALL_ERRORS: lambda: calls.errors,
             STREAMS: lambda: calls.streams,
             STREAMS_ENDED: lambda: calls.ends,
+            AUDIT_RECORDS: lambda: 0,  # an audit that is kept puts its own here
+            AUDIT_LOST: lambda: 0,
+            AUDIT_WAITING: lambda: 0,
+            AUDIT_FAILING: lambda: 0,
         }
 
 

@@ -15,30 +15,35 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from metaservice import telemetry
 from metaservice.config import Settings
 from metaservice.ids import uuid7
 from metaservice.observe import (
     BROKEN,
     IDLE,
     METRICS_LISTEN,
+    OTEL_MISSING,
     OWNER_SOCKET_LEFT_OUT,
     REOPEN_FAILED,
     SOCKET_GONE,
     STARTED,
     STOPPED,
+    Metrics,
     event,
     set_up_logging,
 )
 from metaservice.rpc.access import no_secret
+from metaservice.rpc.audit import Audit
 from metaservice.rpc.calls import Calls
 from metaservice.rpc.identity import Identities, admins_named
 from metaservice.rpc.payloads import WirePayloads
+from metaservice.rpc.records import Recorder, Sinks
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.service.commit.importing import Imports
 from metaservice.service.commit.transactions import Transactions
@@ -70,6 +75,9 @@ from metaservice.store.history import ensure_history
 from metaservice.store.port import STORE_IS_BACKUP, StoreFailed, StoreUnusable
 from metaservice.store.rocks import RocksStore
 from metaservice.terminal import printable
+
+if TYPE_CHECKING:
+    from metaservice.rpc.exports import Exports
 
 EXIT_BROKEN = 70
 EXIT_UNUSABLE = 74
@@ -297,13 +305,16 @@ def serve(settings: Settings) -> int:
         connections_max=connections_max,
         owner_socket=_owner_socket(settings),
     )
+    observers = _observers(settings, service)
     try:
         who, secret = _identities(settings, service), new_secret if settings.tokens else no_secret
-        server = Server(service.calls, service.operators, edge, lambda: uuid.uuid4().hex, fail_stop, who, secret)
+        edges = service.calls, service.operators, edge
+        server = Server(*edges, lambda: uuid.uuid4().hex, fail_stop, who, secret, observers.recorder)
     except RuntimeError as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
     stop_metrics = _serve_metrics(settings, service.operators)
+    observers.start()
     service.decider.start()
     service.calls.bells.start()
     service.scheduler.start()
@@ -316,6 +327,7 @@ def serve(settings: Settings) -> int:
     stop_metrics()
     service.scheduler.stop()
     service.decider.stop()
+    observers.stop()
     event(STOPPED)
     return 0
 
@@ -377,6 +389,63 @@ def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:
         if not left_s:
             event(IDLE, idle_s=idle_exit_s)
             return
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """What looks at calls: an audit, OpenTelemetry, or nothing."""
+
+    recorder: Recorder | None
+    starts: Sequence[Callable[[], None]]
+    stops: Sequence[Callable[[], None]]
+
+    def start(self) -> None:
+        for start in self.starts:
+            start()
+
+    def stop(self) -> None:
+        for stop in self.stops:
+            stop()
+
+
+def _observers(settings: Settings, service: Service) -> Observers:
+    decider, metrics = service.decider, service.operators.metrics
+    exports = _exports(metrics)
+    audit = None
+    if settings.audit.to.file or (exports is not None and exports.has_logs):
+        audit = Audit(
+            settings.audit,
+            lambda table_id: view.meta.name if (view := decider.state.views.find(table_id)) is not None else "",
+            exports.log if exports is not None and exports.has_logs else None,
+        )
+        audit.measure(metrics)
+    spans = exports.spans if exports is not None else None
+    sinks: list[Sinks] = [each for each in (audit, spans) if each is not None]
+    if exports is None and audit is None:
+        return Observers(None, (), ())
+    recorder = None
+    if sinks:
+        check = audit.check if audit is not None else _passes
+        recorder = Recorder(decider, sinks, check, traces=spans is not None, now_ns=time.time_ns)
+    parts = [each for each in (audit, exports) if each is not None]  # the audit's last records go to the exports
+    return Observers(recorder, [each.start for each in parts], [each.stop for each in parts])
+
+
+def _passes(_: str) -> None:
+    """Nothing needs the record."""
+
+
+def _exports(metrics: Metrics) -> Exports | None:
+    """OpenTelemetry, where the environment switches it on."""
+    signals = telemetry.wanted_signals()
+    if not signals:
+        return None
+    if not telemetry.is_installed():
+        event(OTEL_MISSING)
+        return None
+    from metaservice.rpc.exports import Exports  # noqa: PLC0415 - its libraries would slow every start
+
+    return Exports(signals, metrics, product_version(), time.time_ns)
 
 
 def _serve_metrics(settings: Settings, operators: Operators) -> Callable[[], None]:

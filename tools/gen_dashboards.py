@@ -149,6 +149,12 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             panel("Room", observe.ROOM_BYTES, unit="bytes"),
             panel("Read-only", observe.READ_ONLY),
+            Panel(
+                "Audit",
+                ((rate(observe.AUDIT_RECORDS), "written"), (rate(observe.AUDIT_LOST), "lost")),
+                "Records of the audit.",
+                "ops",
+            ),
         ),
     ),
 )
@@ -161,6 +167,14 @@ ALERT_RULES: tuple[Alert, ...] = (
         "critical",
         "No MetaService can be scraped.",
         "Check whether the service runs, and the end of its log; a start replays the write-ahead log.",
+    ),
+    Alert(
+        "LakeTXAuditFails",
+        f"{observe.AUDIT_FAILING.name} == 1 or increase({observe.AUDIT_LOST.name}[15m]) > 0",
+        "0m",
+        "critical",
+        "The audit can't be written, or records were lost.",
+        "Make room, or check the folder of --audit-file.",
     ),
     Alert(
         "LakeTXReadOnly",

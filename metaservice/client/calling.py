@@ -11,12 +11,12 @@ import grpc
 from metaservice.client.errors import decode_rpc_error
 from metaservice.client.features import not_offered
 from metaservice.client.retries import Retries
+from metaservice.client.tracing import Metadata, traced
 from protos.laketx.v1 import common_pb2
 
 PAGE_SIZE: Final = 500
 PRINCIPAL: Final = "x-laketx-principal"
 NO_HIDDEN_RETRIES: Final = ("grpc.enable_retries", 0)
-Metadata = tuple[tuple[str, str], ...]
 
 
 def open_channel(address: str, options: Sequence[tuple[str, int]] = ()) -> grpc.Channel:
@@ -81,25 +81,25 @@ class Caller:
         *,
         decides: Sequence[str] = (),
     ) -> Response:
-        def attempt() -> Response:
+        def attempt(metadata: Metadata) -> Response:
             try:
-                return method(request, timeout=self._timeout_s, metadata=self._metadata)
+                return method(request, timeout=self._timeout_s, metadata=metadata)
             except grpc.RpcError as error:
                 raise decode_rpc_error(error) from error
 
-        return self._retries.run(attempt, decides=decides)
+        return self._retries.run(lambda: traced(request, self._metadata, attempt), decides=decides)
 
     def _stream(self, method: grpc.UnaryStreamMultiCallable[Request, Response], request: Request) -> Iterator[Response]:
         """Repeats the call only until its first part has arrived: later parts would come twice."""
 
-        def attempt() -> tuple[Iterator[Response], Response | None]:
+        def attempt(metadata: Metadata) -> tuple[Iterator[Response], Response | None]:
             try:
-                parts = iter(method(request, metadata=self._metadata))
+                parts = iter(method(request, metadata=metadata))
                 return parts, next(parts, None)
             except grpc.RpcError as error:
                 raise decode_rpc_error(error) from error
 
-        parts, first = self._retries.run(attempt)
+        parts, first = self._retries.run(lambda: traced(request, self._metadata, attempt))
         if first is None:
             return
         yield first

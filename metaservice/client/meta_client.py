@@ -35,6 +35,7 @@ from metaservice.client.parts import PART_BYTES, in_parts, size_of
 from metaservice.client.reads import ReadCalls
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session
+from metaservice.client.tracing import traced, traced_session
 from metaservice.client.transaction import Transaction
 from metaservice.ids import uuid7
 from protos.laketx.v1 import (
@@ -339,6 +340,9 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
             session = self._open_session()
         if session is None:
             return self._one_by_one(request.calls)
+        return traced_session(request, lambda: self._answer(session, request))
+
+    def _answer(self, session: Session, request: wire.SessionRequest) -> wire.SessionReply:
         replies = session.call(request, self._timeout_s)
         if replies[-1].HasField("error"):
             raise decode_status(next(reply.error for reply in replies if reply.HasField("error")))
@@ -381,7 +385,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         name = call.WhichOneof("call")
         assert name is not None
         if name == "register":
-            answer: object = self._register_parts(iter([call.register]))
+            answer: object = self._register_parts(call.register.txn_id, call.register.table_id, iter([call.register]))
             return wire.SessionReply(register=cast(wire.RegisterFilesResponse, answer))
         if name == "ping":
             return wire.SessionReply(ping=wire.PingResponse(payload=call.ping.payload))
@@ -393,7 +397,11 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
             "abort": self._transactions.AbortTransaction,
         }
         try:
-            answer = methods[name](getattr(call, name), timeout=self._timeout_s, metadata=self._metadata)
+            answer = traced(
+                getattr(call, name),
+                self._metadata,
+                lambda metadata: methods[name](getattr(call, name), timeout=self._timeout_s, metadata=metadata),
+            )
         except grpc.RpcError as error:
             raise decode_rpc_error(error) from error
         reply = wire.SessionReply()
@@ -418,12 +426,18 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
             for sets in in_parts(delete_sets, CHUNK_FILES):
                 yield wire.RegisterFilesRequest(txn_id=txn_id, table_id=table_id, delete_sets=sets)
 
-        return self._retries.run(lambda: self._register_parts(parts()))
+        return self._retries.run(lambda: self._register_parts(txn_id, table_id, parts()))
 
-    def _register_parts(self, parts: Iterator[wire.RegisterFilesRequest]) -> wire.RegisterFilesResponse:
+    def _register_parts(
+        self, txn_id: str, table_id: str, parts: Iterator[wire.RegisterFilesRequest]
+    ) -> wire.RegisterFilesResponse:
         # No deadline of a single call: it may carry a million files.
         try:
-            return self._transactions.RegisterFiles(parts, timeout=None, metadata=self._metadata)
+            return traced(
+                wire.RegisterFilesRequest(txn_id=txn_id, table_id=table_id),
+                self._metadata,
+                lambda metadata: self._transactions.RegisterFiles(parts, timeout=None, metadata=metadata),
+            )
         except grpc.RpcError as error:
             raise decode_rpc_error(error) from error
 

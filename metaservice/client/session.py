@@ -21,8 +21,8 @@ from typing import Final
 
 import grpc
 
-from metaservice.client.calling import Metadata
 from metaservice.client.errors import ErrorKind, MetaServiceError, build_error, decode_rpc_error
+from metaservice.client.tracing import Metadata
 from protos.laketx.v1 import transaction_pb2 as wire
 
 METHOD: Final = "/laketx.v1.TransactionService/Session"

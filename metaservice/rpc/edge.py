@@ -26,6 +26,7 @@ from metaservice.rpc.gate import Gate
 from metaservice.rpc.handlers import Call, Continuation, Handler, call_of
 from metaservice.rpc.lanes import Lane, Seat
 from metaservice.rpc.rates import Rates
+from metaservice.rpc.records import Recorder
 from metaservice.rpc.refusals import RefusalLog
 from metaservice.rpc.streams import Streams
 from metaservice.service.decider.failures import as_refusal
@@ -151,9 +152,11 @@ class Edge(grpc.ServerInterceptor):
         metrics: CallMetrics,
         rates: Rates,
         gate: Gate,
+        recorder: Recorder | None = None,
     ) -> None:
         self._gate = gate
         self._rates = rates
+        self._recorder = recorder
         self._log = RefusalLog()
         self._activity = activity
         self._next_id = next_id
@@ -181,6 +184,9 @@ class Edge(grpc.ServerInterceptor):
                 Routed(self._refusing(refusal, method, call_id), self._lanes.refusals)
             )
         call, encode = call_of(handler), handler.response_serializer
+        if self._recorder is not None:
+            streams = handler.response_streaming
+            call = self._recorder.call(call, method, call_id.request_id, principal, streams=streams)
         parse = None if method == SESSION else handler.request_deserializer  # its frames have a thread that parses
         if not handler.request_streaming and not handler.response_streaming:
             routed = Routed(self._single(call, self._one(parse, lane), method, call_id), lane)
@@ -195,6 +201,8 @@ class Edge(grpc.ServerInterceptor):
 
     def _refusing(self, refusal: MetaError, method: str, call_id: CallId) -> Call:
         def refused(_: Iterator[bytes], context: grpc.ServicerContext) -> None:
+            if self._recorder is not None and refusal.kind not in (ErrorKind.EXHAUSTED, ErrorKind.UNAVAILABLE):
+                self._recorder.turned_away(refusal, method, call_id.request_id, context)
             self._refuse(refusal, context, method, call_id)
 
         return refused

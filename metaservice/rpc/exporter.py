@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import accumulate
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from metaservice.observe import METRICS, Histogram, Metric, Metrics, Reading, Value
+from metaservice.observe import METRICS, Histogram, Metric, Metrics, Value, by_labels
 from metaservice.service.decider.failures import as_refusal
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,7 +27,7 @@ class Collector:
 
     def collect(self) -> Iterator[Family]:
         for metric in METRICS:
-            yield _family(metric, _by_labels(self._readings[metric]()))
+            yield _family(metric, by_labels(self._readings[metric]()))
 
 
 class Exporter:
@@ -87,10 +87,3 @@ def _family(metric: Metric, values: Iterable[tuple[Sequence[str], Value]]) -> Fa
         assert not isinstance(value, Histogram)
         family.add_metric(labels, value)
     return family
-
-
-def _by_labels(reading: Reading) -> list[tuple[Sequence[str], Value]]:
-    """Copied in one step of the interpreter, because other threads change it."""
-    if not isinstance(reading, Mapping):
-        return [((), reading)]
-    return [((labels,) if isinstance(labels, str) else labels, value) for labels, value in list(reading.items())]

@@ -25,6 +25,7 @@ from metaservice.rpc.identity import Identities
 from metaservice.rpc.measuring import Measuring
 from metaservice.rpc.probes import Health
 from metaservice.rpc.rates import Rates
+from metaservice.rpc.records import Recorder
 from metaservice.rpc.servicers import (
     MaintenanceServicer,
     ReadServicer,
@@ -91,6 +92,7 @@ class Server:
         fail_stop: Callable[[BaseException], None],
         identities: Identities | None = None,
         new_secret: NewSecret = no_secret,
+        recorder: Recorder | None = None,
     ) -> None:
         """`identities`: who may call; None: everybody may do everything."""
         self.activity = Activity()
@@ -115,6 +117,7 @@ class Server:
                     metrics=metrics,
                     rates=rates,
                     gate=gate,
+                    recorder=recorder,
                 ),
                 Measuring(metrics),
                 Epochs(operators.epoch),
@@ -131,7 +134,8 @@ class Server:
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # or clients that are quiet are cut off
             ],
         )
-        sessions = Sessions(calls, gate, self._streams, rates, metrics, settings.quotas[quotas.SESSIONS].most)
+        most = settings.quotas[quotas.SESSIONS].most
+        sessions = Sessions(calls, gate, self._streams, rates, metrics, most, recorder)
         self._watches = Watches(calls, self._streams)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, sessions), self._server

@@ -27,6 +27,7 @@ from metaservice.rpc.gate import Gate
 from metaservice.rpc.lanes import Lane
 from metaservice.rpc.paging import in_parts
 from metaservice.rpc.rates import Rates
+from metaservice.rpc.records import Recorder, SessionRecords
 from metaservice.rpc.rights import SESSION_CALLS
 from metaservice.rpc.streams import Streams
 from metaservice.service.decider.decider import Answer, Job, Mailbox, Sink
@@ -42,10 +43,18 @@ class Sessions:
     """Opens session streams."""
 
     def __init__(
-        self, calls: Calls, gate: Gate, streams: Streams, rates: Rates, metrics: CallMetrics, sessions_max: int
+        self,
+        calls: Calls,
+        gate: Gate,
+        streams: Streams,
+        rates: Rates,
+        metrics: CallMetrics,
+        sessions_max: int,
+        recorder: Recorder | None = None,
     ) -> None:
         self._calls = calls
         self._gate = gate
+        self._recorder = recorder
         self._streams = streams
         self._rates = rates
         self._metrics = metrics
@@ -74,6 +83,8 @@ class Sessions:
         who = self._gate.identify(SESSION, context)
         name = who.principal or principal_of(dict(context.invocation_metadata() or ()))
         talk = _Talk(self, frames, name, who)
+        if self._recorder is not None:
+            talk.records = self._recorder.session(context, talk.outbox.put)
         stream = self._streams.of(context)
         stream.ring = talk.outbox.ring
         with self._starting:
@@ -98,14 +109,20 @@ class Sessions:
     def submit(self, talk: _Talk, raw: bytes) -> None:
         calls = pb.SessionRequest.FromString(raw).calls
         prepare = self._prepare if len(raw) > CONVERTED_IN_TURN_MAX else _NONE
-        jobs = self._jobs(talk.outbox.put, self._checked(talk, calls), prepare)
+        records = talk.records
+        sink = talk.outbox.put if records is None else records.sink
+        jobs = self._jobs(sink, self._checked(talk, calls), prepare)
         talk.open += len(jobs)
         try:
             self._rates.take(talk.principal, len(calls))
+            if records is not None:
+                records.check(calls)
         except MetaError as refusal:
             self._metrics.count_error(SESSION, refusal.reason, len(calls))
             talk.outbox.put([(token, refusal) for _, token, _ in jobs])
             return
+        if records is not None:
+            jobs = records.begin(calls, jobs)
         self._calls.decider.submit(jobs)
 
     def _checked(
@@ -176,6 +193,7 @@ class _Talk:
         self.unreadable: list[DecodeError] = []
         self.principal = principal
         self.who = who
+        self.records: SessionRecords | None = None
         self._sessions = sessions
         self._frames = frames
         self._answered = 0

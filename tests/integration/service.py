@@ -67,6 +67,7 @@ class Stubs:
     """The calls that tests make."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
         self.channel = grpc.insecure_channel(
             address,
             options=[

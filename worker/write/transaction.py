@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
@@ -27,6 +27,7 @@ from worker.base.lazily import LazyModule
 from worker.base.logs import tell
 from worker.base.table_view import TableView
 from worker.base.values import moment_of
+from worker.write import spans
 from worker.write.stages import Stage, Staged
 
 if TYPE_CHECKING:
@@ -169,6 +170,20 @@ def run_writes(
 
     Cursors advance with the commit. `txn_id`: the transaction under which files are staged already.
     """
+    with spans.write() as span:
+        found = _run_writes(lake, plan, policy, message, cursors, txn_id)
+        spans.note_commits(span, found)
+        return found
+
+
+def _run_writes(
+    lake: Connection,
+    plan: Callable[[], list[Write]],
+    policy: OnConflict,
+    message: str,
+    cursors: Sequence[transaction_pb2.CursorMove],
+    txn_id: str | None,
+) -> list[Commit]:
     lost: _Lost | None = None
     staged: dict[str, int] = {}
     writes: list[Write] = []
@@ -178,6 +193,7 @@ def run_writes(
         try:
             if lost is None:
                 writes = plan()
+                spans.note_plan([(_operation(write), write.meta.name) for write in writes])
                 may_be_one = attempt == 1 and txn_id is None and not cursors and len(writes) == 1
                 if may_be_one and writes[0].is_one_call and lake.client.offers(INLINED_ROWS):
                     done = _in_one_call(lake, writes[0], message)
@@ -206,7 +222,8 @@ def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:
     stage = Stage(write.meta, write.table.folder, uuid7(), write.meta.head_version)
     is_inlined = False
     try:
-        staged = write.stage(stage)
+        with _staging(write, stage):
+            stage.staged = staged = write.stage(stage)
         is_inlined = all(file.content for file in staged.files)
     finally:
         if not is_inlined:
@@ -284,7 +301,8 @@ def _attempt(
             with watched:
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:
-                        stage.staged = (spark_work.staged if write.needs_spark else _staged)(write.stage, stage)
+                        with _staging(write, stage):
+                            stage.staged = (spark_work.staged if write.needs_spark else _staged)(write.stage, stage)
                         _register(txn, write, stage.staged)
                         staged = f"staged {stage.staged.rows()} rows"
                         _tell(write, staged, stage.read_version, txn.txn_id, logging.DEBUG)
@@ -307,6 +325,10 @@ def _attempt(
                     with suppress(OSError):
                         stage.remove()
     return committed, _staged_rows(stages), txn.txn_id
+
+
+def _staging(write: Write, stage: Stage) -> AbstractContextManager[None]:
+    return spans.stage(_operation(write), write.meta, stage)
 
 
 def _staged(work: Callable[[Stage], Staged], stage: Stage) -> Staged:

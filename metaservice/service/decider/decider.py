@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.observe import DeciderMetrics
+from metaservice.service.decider.stamps import Stamped
 from metaservice.service.decider.state import State
 from metaservice.store.port import StoreFailed
 
@@ -120,6 +121,8 @@ class Decider:
         self.groups = 0
         self.jobs = 0
         self.metrics = DeciderMetrics()
+        self.stamp: Callable[[Callable[[], object]], Callable[[], object]] | None = None  # of jobs that are traced
+        self.stamped: list[Stamped] = []  # those that this group has decided
         self.state = reopen()
         self._thread = threading.Thread(target=self._run, name="decider", daemon=True)
 
@@ -134,7 +137,7 @@ class Decider:
     def ask(self, run: Callable[[], T]) -> Asked[T]:
         """Submits one job; the jobs of one thread run in order."""
         asked: Asked[T] = Asked()
-        self.submit([(asked.put, None, run)])
+        self.submit([(asked.put, None, run if self.stamp is None else self.stamp(run))])
         return asked
 
     def call(self, run: Callable[[], T]) -> T:
@@ -173,17 +176,21 @@ class Decider:
                 try:
                     result: object = run()
                 except Again as more:
-                    self._unfinished.append((sink, token, more.run or run))
+                    following = run.goes_on(more.run) if isinstance(run, Stamped) else more.run or run
+                    self._unfinished.append((sink, token, following))
                     continue
                 except MetaError as refusal:
                     result = refusal
                     self.metrics.count_refusal(refusal.reason)
                 answers.setdefault(sink, []).append((token, result))
             self._tick()
+            sync_ns = time.perf_counter_ns() if self.stamped else 0
             self.state.make_durable()
         except StoreFailed:
             self._after_failure(jobs)
             return
+        if self.stamped:
+            self._note_sync(sync_ns, len(jobs))
         answered = len(jobs) - len(self._unfinished)
         self.groups += bool(jobs)
         self.jobs += answered
@@ -192,6 +199,15 @@ class Decider:
         if jobs:
             self._ring()
         self._measure(answered, begun_ns)
+
+    def note_decided(self, job: Stamped) -> None:
+        self.stamped.append(job)
+
+    def _note_sync(self, sync_ns: int, jobs: int) -> None:
+        stamped, self.stamped = self.stamped, []
+        synced_ns = time.perf_counter_ns()
+        for one in stamped:
+            one.sync_ns, one.synced_ns, one.jobs = sync_ns, synced_ns, jobs
 
     def _measure(self, jobs: int, begun_ns: int) -> None:
         """Runs after the answers, so that no caller waits for it."""
@@ -206,6 +222,7 @@ class Decider:
         )
         _refuse(jobs, lost)
         self._unfinished = []
+        self.stamped = []
         self.state = self._reopen()
 
 

@@ -1018,8 +1018,13 @@ class SessionCall(_message.Message):
     RENEW_FIELD_NUMBER: _builtins.int
     ABORT_FIELD_NUMBER: _builtins.int
     PING_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     call_id: _builtins.int
     """The client's number of the call, unique among its open calls."""
+    traceparent: _builtins.str
+    """The span that the call belongs to, as in the header `traceparent` of W3C Trace Context; empty: none. Unary calls
+    have the header in their metadata.
+    """
     @_builtins.property
     def begin(self) -> Global___BeginTransactionRequest:
         """Begin."""
@@ -1059,10 +1064,11 @@ class SessionCall(_message.Message):
         renew: Global___RenewTransactionRequest | None = ...,
         abort: Global___AbortTransactionRequest | None = ...,
         ping: Global___PingRequest | None = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "append", b"append", "begin", b"begin", "call", b"call", "commit", b"commit", "ping", b"ping", "register", b"register", "renew", b"renew"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "append", b"append", "begin", b"begin", "call", b"call", "call_id", b"call_id", "commit", b"commit", "ping", b"ping", "register", b"register", "renew", b"renew"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "append", b"append", "begin", b"begin", "call", b"call", "call_id", b"call_id", "commit", b"commit", "ping", b"ping", "register", b"register", "renew", b"renew", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["begin", "register", "commit", "append", "renew", "abort", "ping"]  # noqa: Y015
     _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
