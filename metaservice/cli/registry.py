@@ -14,8 +14,8 @@ from metaservice.cli.settings import version
 # Each is a module of this package, which declares it as `run` or, where it has commands of its own, as `GROUP`.
 NAMES: Final = (
     "serve", "ping", "health", "status", "namespace", "table", "view", "versions", "show", "files", "changes", "diff",
-    "watch", "txn", "why", "explain", "pins", "tag", "cursor", "compaction", "worker", "purge", "clock", "backup",
-    "restore", "check", "whoami", "can", "grant", "revoke", "grants", "token", "bench", "completion", "help",
+    "watch", "events", "txn", "why", "explain", "pins", "tag", "cursor", "compaction", "worker", "purge", "clock",
+    "backup", "restore", "check", "whoami", "can", "grant", "revoke", "grants", "token", "bench", "completion", "help",
 )  # fmt: skip
 IN_ACCESS: Final = ("whoami", "can", "grant", "revoke", "grants")  # one module has them all
 COMPLETE: Final = "__complete"

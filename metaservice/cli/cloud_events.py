@@ -1,0 +1,57 @@
+"""Commits and conflicts as CloudEvents 1.0 in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from metaservice.cli.values import as_json
+from protos.laketx.v1 import catalog_pb2, read_pb2, transaction_pb2
+
+COMMIT: Final = "dev.laketx.commit"
+CONFLICT: Final = "dev.laketx.conflict"
+GAP: Final = "dev.laketx.gap"
+ONE: Final = "application/cloudevents+json"
+BATCH: Final = "application/cloudevents-batch+json"
+Event = dict[str, Any]
+
+
+def commit_event(source: str, table: catalog_pb2.Table, version: read_pb2.Version) -> Event:
+    """A version of a table, as `laketx versions -o json` tells it."""
+    number = version.version
+    found = _event(source, COMMIT, f"{table.table_id}/{number}", version.commit_time_us, table.name, table.table_id)
+    return {**found, "sequence": f"{number:019d}", "data": as_json(version)}
+
+
+def conflict_event(source: str, table: str, transaction: transaction_pb2.Transaction) -> Event:
+    """A transaction that lost a race, as `laketx why -o json` tells it."""
+    table_id = transaction.conflict.table_id
+    found = _event(source, CONFLICT, transaction.txn_id, transaction.end_time_us, table, table_id)
+    return {**found, "data": as_json(transaction)}
+
+
+def gap_event(source: str, table: catalog_pb2.Table, first: int, last: int, reason: str, now_us: int) -> Event:
+    """Commits that can't be told any more: the service no longer keeps them."""
+    found = _event(source, GAP, f"{table.table_id}/{first}-{last}", now_us, table.name, table.table_id)
+    return {**found, "data": {"from_version": first, "to_version": last, "reason": reason}}
+
+
+def body_of(events: Sequence[Event], *, batched: bool) -> tuple[bytes, str]:
+    """The body of a request in structured mode, and its content type."""
+    document = list(events) if batched else events[0]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(), BATCH if batched else ONE
+
+
+def _event(source: str, kind: str, name: str, time_us: int, subject: str, table_id: str) -> Event:
+    return {
+        "specversion": "1.0",
+        "id": name,
+        "source": source,
+        "type": kind,
+        "subject": subject,
+        "time": datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "datacontenttype": "application/json",
+        "tableid": table_id,
+    }

@@ -1,0 +1,300 @@
+"""What happens in the tables, as events: from each table's cursor in MetaService on, and from the last conflict told.
+
+A cursor advances after its events were taken, so a killed process repeats some events and skips none. The service keeps
+everything after a cursor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from metaservice.cli.cloud_events import Event, commit_event, conflict_event, gap_event
+from metaservice.cli.event_delivery import Sender
+from metaservice.client import MetaClient, MetaServiceError
+from protos.laketx.v1 import admin_pb2, catalog_pb2, read_pb2, transaction_pb2
+
+COMMITS_A_TIME: Final = 200
+COMMITS_A_ROUND: Final = 1_000  # of one table, before the others have their turn
+ADVANCE_S: Final = 1.0  # a cursor advances no more often: each step is a job of the decider
+SCAN_S: Final = 5.0  # between two looks for conflicts
+SCAN_SHARE: Final = 20  # a look takes no more than this part of the time
+NEAR_MS: Final = 30_000  # how far back ids are looked at each time: how much clients' clocks differ
+FAR_MS: Final = 600_000  # and how far every FAR_S
+FAR_S: Final = 300.0
+OPEN_ASKED: Final = 100  # long transactions asked for at a time
+GONE: Final = ("TABLE_DROPPED", "TABLE_UNKNOWN")
+
+
+@dataclass(slots=True)
+class State:
+    """What the file of the state holds. Without it conflicts that are still known are told again."""
+
+    started_us: int
+    floor_ms: int  # all transactions of older ids have ended, and were looked at
+    told: dict[str, int] = field(default_factory=dict)  # conflicts with ids from the floor on
+
+    def write(self, path: Path) -> None:
+        text = json.dumps({"started_us": self.started_us, "floor_ms": self.floor_ms, "told": self.told})
+        beside = path.with_name(f"{path.name}.new")
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+
+def read_state(path: Path) -> State | None:
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        return State(int(found["started_us"]), int(found["floor_ms"]), dict(found["told"]))
+    except FileNotFoundError:
+        return None
+
+
+@dataclass(slots=True)
+class Place:
+    """How far a table's commits were taken, and where its cursor is."""
+
+    version: int
+    cursor: int
+    advanced_s: float
+
+
+class Feed:
+    """Reads and sends, in one thread."""
+
+    def __init__(
+        self,
+        client: MetaClient,
+        sender: Sender,
+        name: str,
+        patterns: Sequence[str],
+        state_path: Path,
+        *,
+        from_start: bool,
+        keep_ms: int,
+        conflicts: bool,
+        note: Callable[[str], None],
+        stopped: threading.Event,
+    ) -> None:
+        self._client = client
+        self._sender = sender
+        self._name = name
+        self._patterns = patterns
+        self._path = state_path
+        self._keep_ms = keep_ms
+        self._touch_s = keep_ms / 4_000
+        self._conflicts = conflicts
+        self._note = note
+        self._stopped = stopped
+        status = client.get_status()
+        self._source = f"urn:laketx:{status.history_epoch}"
+        self._places: dict[str, Place] = {}
+        self._dropped: set[str] = set()
+        self._open: dict[str, None] = {}  # transactions that are older than a near look
+        self._names: dict[str, str] = {}
+        self._scan_at_s = 0.0
+        self._far_at_s = 0.0
+        self._state = self._begin(status, from_start=from_start)
+
+    def _begin(self, status: admin_pb2.GetStatusResponse, *, from_start: bool) -> State:
+        now_s = time.monotonic()
+        cursors = [one for one in self._client.list_cursors() if one.name == self._name]
+        for one in cursors:
+            fresh = one.version == 0 and one.used_time_us == one.create_time_us  # its creation may not be told yet
+            self._places[one.table_id] = Place(-1 if fresh else one.version, one.version, now_s)
+        found = read_state(self._path)
+        if found is not None:
+            return found
+        now_us = now_of(status)
+        started_us = 0 if from_start else min((one.create_time_us for one in cursors), default=now_us)
+        state = State(started_us, max(started_us // 1_000 - FAR_MS, 0))
+        state.write(self._path)
+        return state
+
+    def round(self) -> bool:
+        """One look at everything; returns whether there was something."""
+        was = self._sender.counts.delivered + self._sender.counts.dead
+        for table in list(self._client.list_tables(include_dropped=True)):
+            if self._stopped.is_set():
+                return False
+            self._names[table.table_id] = table.name
+            if not self._is_wanted(table):
+                continue
+            try:
+                self._table(table)
+            except MetaServiceError as error:
+                if error.reason not in GONE:
+                    raise
+        if self._conflicts and time.monotonic() >= self._scan_at_s:
+            self._scan()
+        return self._sender.counts.delivered + self._sender.counts.dead > was
+
+    def flush(self) -> None:
+        """Advances the cursors to what was taken."""
+        for table_id, place in self._places.items():
+            if place.version > place.cursor:
+                self._advance(table_id, place)
+
+    def _is_wanted(self, table: catalog_pb2.Table) -> bool:
+        if not self._patterns:
+            return True
+        return any(each == table.table_id or fnmatchcase(table.name, each) for each in self._patterns)
+
+    # ------------------------------------------------------------------------------------------------------- commits
+
+    def _table(self, table: catalog_pb2.Table) -> None:
+        place = self._places.get(table.table_id)
+        if table.HasField("drop_time_us"):
+            self._after_drop(table, place)
+            return
+        self._dropped.discard(table.table_id)
+        if place is None:
+            place = self._places[table.table_id] = self._place(table)
+        last = min(table.head_version, place.version + COMMITS_A_ROUND)
+        while place.version < last and not self._stopped.is_set():
+            to = min(place.version + COMMITS_A_TIME, last)
+            events = list(self._commits(table, place.version + 1, to))
+            if not self._sender.send(events):
+                return
+            place.version = to
+            if time.monotonic() - place.advanced_s >= ADVANCE_S:
+                self._advance(table.table_id, place)
+        idle_s = time.monotonic() - place.advanced_s
+        if (place.version > place.cursor and idle_s >= ADVANCE_S) or idle_s >= self._touch_s:
+            self._advance(table.table_id, place)
+
+    def _place(self, table: catalog_pb2.Table) -> Place:
+        """Of a table that has no cursor yet: at its creation, or where it was when events began."""
+        begin = -1
+        if table.create_time_us < self._state.started_us:
+            begin = self._version_at(table, self._state.started_us)
+        made = self._client.create_cursor(table.table_id, self._name, version=max(begin, 0), keep_ms=self._keep_ms)
+        place = Place(begin, made.cursor.version, time.monotonic())
+        if begin == 0:  # a cursor that was used says that the creation of the table is told
+            self._advance(table.table_id, place)
+        return place
+
+    def _version_at(self, table: catalog_pb2.Table, time_us: int) -> int:
+        try:
+            return self._client.resolve_version(table.table_id, time_us=time_us).version
+        except MetaServiceError as error:
+            if error.reason != "VERSION_RETIRED":
+                raise
+            return int(error.facts.get("oldest", table.head_version + 1)) - 1
+
+    def _commits(self, table: catalog_pb2.Table, first: int, last: int) -> Iterator[Event]:
+        wanted = read_pb2.VersionFilter(from_version=first, to_version=last)
+        found = {one.version: one for one in self._client.list_versions(table.table_id, wanted=wanted)}
+        missing = [number for number in range(first, last + 1) if number not in found]
+        if missing:
+            yield self._gap(table, missing[0], missing[-1], "RETIRED")
+        for number in sorted(found):
+            yield commit_event(self._source, table, found[number])
+
+    def _gap(self, table: catalog_pb2.Table, first: int, last: int, reason: str) -> Event:
+        self._note(f"versions {first} to {last} of {table.name} are not there any more: {reason.lower()}")
+        now_us = table.drop_time_us or table.head_commit_time_us
+        return gap_event(self._source, table, first, last, reason, now_us)
+
+    def _after_drop(self, table: catalog_pb2.Table, place: Place | None) -> None:
+        """Commits of a dropped table can't be read: those that were not told are told as a gap."""
+        if place is None or table.table_id in self._dropped:
+            return
+        if place.version < table.head_version:
+            gap = self._gap(table, place.version + 1, table.head_version, "DROPPED")
+            if not self._sender.send([gap]):
+                return
+            place.version = table.head_version
+        self._dropped.add(table.table_id)
+
+    def _advance(self, table_id: str, place: Place) -> None:
+        try:
+            self._client.advance_cursor(table_id, self._name, place.cursor, max(place.version, 0))
+            place.cursor = max(place.version, 0)
+        except MetaServiceError as error:
+            if error.reason == "CURSOR_MOVED":
+                self._note(f"another process moves the cursors {self._name}: events come twice")
+                moved = self._client.create_cursor(table_id, self._name, must_exist=True).cursor.version
+                place.version, place.cursor = max(place.version, moved), moved
+            elif error.reason not in GONE:
+                raise
+        place.advanced_s = time.monotonic()
+
+    # ----------------------------------------------------------------------------------------------------- conflicts
+
+    def _scan(self) -> None:
+        """Looks at the transactions of the last while, and at those that were open then."""
+        began_s = time.monotonic()
+        now_ms = now_of(self._client.get_status()) // 1_000
+        is_far = began_s >= self._far_at_s
+        below_ms = min(self._state.floor_ms, now_ms - FAR_MS) if is_far else now_ms - NEAR_MS
+        found: list[transaction_pb2.Transaction] = []
+        still_open: dict[str, None] = {}
+        for one in self._client.list_transactions():
+            if time_of(one.txn_id) < below_ms:
+                break
+            self._open.pop(one.txn_id, None)
+            if one.state == transaction_pb2.TRANSACTION_STATE_OPEN:
+                still_open[one.txn_id] = None
+            elif one.state == transaction_pb2.TRANSACTION_STATE_CONFLICT:
+                found.append(one)
+        found += self._long_ones()
+        self._open |= still_open
+        for one in sorted(found, key=lambda each: each.end_time_us):
+            if one.txn_id in self._state.told or one.end_time_us < self._state.started_us:
+                continue
+            if self._is_wanted_id(one.conflict.table_id) and not self._sender.send([self._conflict(one)]):
+                return
+            self._state.told[one.txn_id] = one.end_time_us
+            self._state.write(self._path)
+        ended_s = time.monotonic()
+        if is_far:
+            self._far_at_s = ended_s + FAR_S
+            self._state.floor_ms = min([now_ms - FAR_MS, *map(time_of, self._open)])
+            floor_ms = min(self._state.floor_ms, now_ms - FAR_MS)
+            self._state.told = {name: when for name, when in self._state.told.items() if time_of(name) >= floor_ms}
+            self._state.write(self._path)
+        self._scan_at_s = ended_s + max(SCAN_S, (ended_s - began_s) * SCAN_SHARE)
+
+    def _long_ones(self) -> list[transaction_pb2.Transaction]:
+        """Transactions that were open at a look before, of ids before this one: some at a time are asked for."""
+        found = []
+        for txn_id in list(self._open)[:OPEN_ASKED]:
+            del self._open[txn_id]
+            try:
+                one = self._client.get_transaction(txn_id)
+            except MetaServiceError as error:
+                if error.reason != "TRANSACTION_UNKNOWN":
+                    raise
+                continue
+            if one.state == transaction_pb2.TRANSACTION_STATE_OPEN:
+                self._open[txn_id] = None  # behind the others
+            elif one.state == transaction_pb2.TRANSACTION_STATE_CONFLICT:
+                found.append(one)
+        return found
+
+    def _conflict(self, one: transaction_pb2.Transaction) -> Event:
+        table_id = one.conflict.table_id
+        return conflict_event(self._source, self._names.get(table_id, table_id), one)
+
+    def _is_wanted_id(self, table_id: str) -> bool:
+        return self._is_wanted(catalog_pb2.Table(table_id=table_id, name=self._names.get(table_id, "")))
+
+
+def now_of(status: admin_pb2.GetStatusResponse) -> int:
+    """The service's time."""
+    return status.start_time_us + status.uptime_ms * 1_000
+
+
+def time_of(txn_id: str) -> int:
+    """The milliseconds in a UUIDv7."""
+    return int(txn_id.replace("-", "")[:12], 16)

@@ -1,0 +1,142 @@
+"""`laketx events`: commits and conflicts to a webhook."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from metaservice.cli.command import command, group
+from metaservice.cli.event_delivery import Sender, Target, read_secret
+from metaservice.cli.event_feed import Feed
+from metaservice.cli.failures import CommandError, Exit
+from metaservice.cli.kinds import FILE, seconds, whole
+from metaservice.cli.output import Session
+from metaservice.client import ErrorKind, MetaServiceError
+
+AWAY: Final = (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED)
+AWAY_S: Final = 2.0
+KEEP_S: Final = 7 * 24 * 3_600
+KEEP_S_MAX: Final = 366 * 24 * 3_600
+
+GROUP = group("events", "Send commits and conflicts to other systems.")
+
+
+@command("serve", GROUP)
+@click.option("--to", "url", required=True, metavar="URL", help="Webhook that takes the events, an https address.")
+@click.option(
+    "--tables",
+    default="",
+    metavar="NAMES",
+    help="Only these tables: names, ids or patterns such as 'shop.*', separated by commas (default all).",
+)
+@click.option("--name", default="events", metavar="CURSOR", help="Name of the cursors that remember the place.")
+@click.option("--state", type=FILE, default="laketx-events.json", help="File that remembers which conflicts were told.")
+@click.option("--from-start", is_flag=True, help="Begin with what the service still keeps; default: with what comes.")
+@click.option("--secret-file", type=FILE, default="", help="File with the secret that signs the requests.")
+@click.option("--ca", "ca_file", type=FILE, default="", help="Certificates that the receiver's is checked with.")
+@click.option("--batch", type=whole(1, 1_000), default=1, help="Events in one request; 1 sends each by itself.")
+@click.option("--poll", "poll_s", type=seconds(0.05, 3_600), default=1.0, help="Interval of looking for commits.")
+@click.option("--receiver-timeout", "timeout_s", type=seconds(1, 600), default=30.0, help="How long to wait for it.")
+@click.option(
+    "--dead-letters", type=FILE, default="laketx-events-dead.jsonl", help="File for events that the receiver refuses."
+)
+@click.option(
+    "--keep",
+    "keep_s",
+    type=seconds(60, KEEP_S_MAX),
+    default=float(KEEP_S),
+    help="How long the service keeps what was not sent yet while this command does not run (default a week).",
+)
+@click.option("--no-conflicts", is_flag=True, help="Send commits alone.")
+@click.option("--insecure", is_flag=True, help="Allow http to another machine.")
+@click.option("--once", is_flag=True, help="End when everything up to now was sent.")
+def run_serve(
+    session: Session,
+    url: str,
+    tables: str,
+    name: str,
+    state: str,
+    from_start: bool,
+    secret_file: str,
+    ca_file: str,
+    batch: int,
+    poll_s: float,
+    timeout_s: float,
+    dead_letters: str,
+    keep_s: float,
+    no_conflicts: bool,
+    insecure: bool,
+    once: bool,
+) -> None:
+    """Send commits and conflicts to a webhook as CloudEvents, each at least once.
+
+    laketx events serve --to https://hooks.example.com/laketx --secret-file secret --tables 'shop.*'
+    Commits of a table come in order. A repeated event has the same source and id. The place is a cursor of each table,
+    which keeps what was not sent yet: run one such command for each receiver, each with a `--name` and a `--state`.
+    """
+    secret = read_secret(secret_file) if secret_file else b""
+    target = Target(url, secret, ca_file, batch, timeout_s, dead_letters, insecure)
+    with stopping() as stopped:
+        sender = Sender(target, stopped, session.note, session.now_us)
+        feed = Feed(
+            session.client,
+            sender,
+            name,
+            [each.strip() for each in tables.split(",") if each.strip()],
+            Path(state),
+            from_start=from_start,
+            keep_ms=round(keep_s * 1_000),
+            conflicts=not no_conflicts,
+            note=session.note,
+            stopped=stopped,
+        )
+        session.note(f"sends to {url}; Ctrl-C ends it")
+        try:
+            follow(feed, session, stopped, poll_s, once=once)
+        finally:
+            sender.close()
+        counts = sender.counts
+        session.note(f"{counts.delivered} events sent, {counts.dead} refused")
+
+
+def follow(feed: Feed, session: Session, stopped: threading.Event, poll_s: float, *, once: bool) -> None:
+    """Waits for a service that is away, as it does for the receiver."""
+    while not stopped.is_set():
+        try:
+            found = feed.round()
+            if once and not found:
+                break
+            if not found:
+                stopped.wait(poll_s)
+        except MetaServiceError as error:
+            if error.kind not in AWAY:
+                raise
+            session.note(f"the service is away: {error.reason}")
+            stopped.wait(AWAY_S)
+        except OSError as error:
+            facts = {"found": str(error)}
+            raise CommandError(Exit.REFUSED, "EVENTS_FILE_FAILED", "a file can't be written", facts) from error
+    feed.flush()
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Set by SIGTERM and Ctrl-C; a second Ctrl-C ends the process at once."""
+    stopped = threading.Event()
+
+    def stop(*_: object) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
