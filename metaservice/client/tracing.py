@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from metaservice import telemetry
 from metaservice.subjects import subject_of
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer
+
     from protos.laketx.v1 import transaction_pb2
 
 Metadata = tuple[tuple[str, str], ...]
@@ -20,82 +21,73 @@ _names: dict[type, tuple[str, str]] = {}
 
 def traced(request: Any, metadata: Metadata, call: Callable[[Metadata], T]) -> T:
     """The answer of the call, in a span of its own whose trace travels in the metadata."""
-    if telemetry.tracer() is None:
+    tracer = telemetry.tracer()
+    if tracer is None:
         return call(metadata)
-    service, method = _name(request)
-    with _span(service, method, request) as (span, trace):
-        answer = call((*metadata, *trace))
+    from opentelemetry import propagate, trace  # noqa: PLC0415 - imported only where spans are on
+
+    span = _begun(tracer, request)
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier, trace.set_span_in_context(span))
+    try:
+        answer = call((*metadata, *carrier.items()))
         _note(span, answer)
         return answer
+    except BaseException as error:
+        _note_error(span, error)
+        raise
+    finally:
+        span.end()
 
 
 def traced_session(request: transaction_pb2.SessionRequest, call: Callable[[], T]) -> T:
-    """The answer of a session's calls: each is a span, and they last as long as their frame."""
-    if telemetry.tracer() is None:
+    """The answer of a frame's calls: each is a span, and they last as long as their frame."""
+    tracer = telemetry.tracer()
+    if tracer is None:
         return call()
-    return _one_by_one(list(request.calls), call)
-
-
-def _one_by_one(calls: Sequence[transaction_pb2.SessionCall], call: Callable[[], T]) -> T:
-    if not calls:
-        return call()
-    one = calls[0]
-    kind = one.WhichOneof("call") or ""
-    if kind in QUIET:
-        return _one_by_one(calls[1:], call)
-    inner = getattr(one, kind)
-    service, method = _name(inner)
-    with _span(service, method, inner) as (span, trace):
-        one.traceparent = dict(trace).get("traceparent", "")
-        if len(calls) > 1:
-            return _beside(calls[1:], call)
-        answer = call()
-        _note(span, getattr(answer, kind, None))
-        return answer
-
-
-def _beside(calls: Sequence[transaction_pb2.SessionCall], call: Callable[[], T]) -> T:
-    """The following calls of a frame are not part of the first one: their spans stand beside it."""
-    from opentelemetry import context, trace  # noqa: PLC0415 - imported only where spans are on
-
-    parent = getattr(trace.get_current_span(), "parent", None)
-    outside = trace.set_span_in_context(trace.NonRecordingSpan(parent) if parent is not None else trace.INVALID_SPAN)
-    token = context.attach(outside)
+    spans: list[tuple[str, Span]] = []
+    for one in request.calls:
+        name = one.WhichOneof("call") or ""
+        if name not in QUIET:
+            span = _begun(tracer, getattr(one, name))
+            one.traceparent = _header(span)
+            spans.append((name, span))
     try:
-        return _one_by_one(calls, call)
+        answer = call()
+        for kind, span in spans[-1:]:
+            _note(span, getattr(answer, kind, None))
+        return answer
+    except BaseException as error:
+        for _, span in spans:
+            _note_error(span, error)
+        raise
     finally:
-        context.detach(token)
+        for _, span in spans:
+            span.end()
 
 
-@contextmanager
-def _span(service: str, method: str, request: Any) -> Iterator[tuple[Any, Metadata]]:
-    from opentelemetry import propagate  # noqa: PLC0415
+def _begun(tracer: Tracer, request: Any) -> Span:
+    """A span below the program's current one. It does not become the current one: nothing of the program is inside."""
     from opentelemetry.trace import SpanKind  # noqa: PLC0415
 
-    tracer = telemetry.tracer()
-    assert tracer is not None
-    about = subject_of(request)
-    facts = telemetry.named({"table_id": ",".join(about.tables), "txn_id": about.txn_id, "name": about.name})
-    with tracer.start_as_current_span(
-        f"{service}/{method}",
-        kind=SpanKind.CLIENT,
-        attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": method, **facts},
-        record_exception=False,
-    ) as span:
-        carrier: dict[str, str] = {}
-        propagate.inject(carrier)
-        try:
-            yield span, tuple(carrier.items())
-        except Exception as error:
-            if reason := getattr(error, "reason", ""):
-                span.set_attributes(telemetry.named({"outcome": "REFUSED", "reason": reason}))
-            raise
+    service, method = _name(request)
+    span = tracer.start_span(f"{service}/{method}", kind=SpanKind.CLIENT)
+    if span.is_recording():
+        about = subject_of(request)
+        facts = telemetry.named({"table_id": ",".join(about.tables), "txn_id": about.txn_id, "name": about.name})
+        span.set_attributes({"rpc.system": "grpc", "rpc.service": service, "rpc.method": method, **facts})
+    return span
 
 
-def _note(span: Any, answer: Any) -> None:
+def _header(span: Span) -> str:
+    """W3C's traceparent."""
+    context = span.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}" if context.is_valid else ""
+
+
+def _note(span: Span, answer: Any) -> None:
     """What the answer says about the outcome of a transaction."""
-    oneofs = getattr(getattr(answer, "DESCRIPTOR", None), "oneofs_by_name", {})
-    if "outcome" not in oneofs:
+    if not span.is_recording() or "outcome" not in getattr(getattr(answer, "DESCRIPTOR", None), "oneofs_by_name", {}):
         return
     if answer.WhichOneof("outcome") == "conflict":
         rules = answer.conflict.DESCRIPTOR.fields_by_name["rule"].enum_type.values_by_number
@@ -103,6 +95,15 @@ def _note(span: Any, answer: Any) -> None:
         span.set_attributes(telemetry.named({"outcome": "CONFLICT", "reason": rule}))
     else:
         span.set_attributes(telemetry.named({"outcome": "OK"}))
+
+
+def _note_error(span: Span, error: BaseException) -> None:
+    if span.is_recording():
+        from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415
+
+        reason = getattr(error, "reason", "") or type(error).__name__
+        span.set_attributes(telemetry.named({"outcome": "REFUSED", "reason": reason}))
+        span.set_status(Status(StatusCode.ERROR, reason))
 
 
 def _name(request: Any) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,6 +109,7 @@ READS: Final = frozenset(
 RIGHTS: Final = frozenset({"DENIED", "UNAUTHENTICATED"})  # kinds of refusals for identity or rights
 WAITING_MAX: Final = 65_536
 LINES_AT_ONCE: Final = 1_024
+GATHER_S: Final = 0.05  # a wake-up for each record would cost calls more than the record
 RETRY_S: Final = 1.0
 STOP_S: Final = 5.0
 
@@ -196,6 +198,7 @@ class Audit:
     def _run(self) -> None:
         while True:
             self._bell.wait()
+            self._stopped.wait(GATHER_S)
             self._bell.clear()
             while self._records or self._waiting:
                 self._take()
@@ -218,6 +221,7 @@ class Audit:
                 self._publish(record, document)
             if self._lines is not None:
                 self._waiting.append(json.dumps(document, ensure_ascii=False).encode() + b"\n")
+            time.sleep(0)  # calls that wait for the interpreter come first
 
     def _write(self) -> bool:
         if self._lines is None:

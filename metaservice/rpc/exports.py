@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
@@ -26,6 +27,7 @@ from metaservice.observe import METRICS, Histogram, Metric, Metrics, by_labels
 from metaservice.rpc.records import CONFLICT, OK, Record, answer_of, conflict_rule
 from metaservice.service.decider.stamps import Stamped
 
+GATHER_S: Final = 0.05
 SPANS_WAITING_MAX: Final = 16_384
 INTERVAL_MS: Final = 60_000  # the SDK's default
 STOP_S: Final = 5.0
@@ -79,14 +81,14 @@ class Spans:
         self._tracer: Tracer = self._provider.get_tracer(telemetry.SCOPE)
         self._records: deque[Record] = deque()
         self._bell = threading.Event()
-        self._stopping = False
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spans", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._stopping = True
+        self._stopped.set()
         self._bell.set()
         self._thread.join(STOP_S)
         self._provider.force_flush(int(STOP_S * 1_000))
@@ -98,28 +100,23 @@ class Spans:
                 self._bell.set()
 
     def _run(self) -> None:
-        while not self._stopping:
+        while not self._stopped.is_set():
             self._bell.wait()
+            self._stopped.wait(GATHER_S)
             self._bell.clear()
             while self._records:
                 self._make(self._records.popleft())
+                time.sleep(0)  # calls that wait for the interpreter come first
 
     def _make(self, record: Record) -> None:
         service, _, method = record.method.lstrip("/").partition("/")
         shift_ns = record.time_ns - record.begun_ns
         span = self._tracer.start_span(
-            f"{service}/{method}",
-            context=_parent(record),
-            kind=SpanKind.SERVER,
-            attributes={
-                "rpc.system": "grpc",
-                "rpc.service": service,
-                "rpc.method": method,
-                **telemetry.named(facts_of(record)),
-            },
-            start_time=record.time_ns,
+            f"{service}/{method}", context=_parent(record), kind=SpanKind.SERVER, start_time=record.time_ns
         )
         if span.is_recording():
+            named = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
+            span.set_attributes({**named, **telemetry.named(facts_of(record))})
             if isinstance(record.result, BaseException):
                 span.set_status(Status(StatusCode.ERROR, answer_of(record.result)))
             inside = set_span_in_context(span)
