@@ -48,6 +48,7 @@ SCHEDULE_FAILED = "schedule_failed"
 AUDIT_FAILED = "audit_failed"
 AUDIT_WORKS = "audit_works"
 OTEL_MISSING = "otel_missing"
+OTEL_FAILED = "otel_failed"
 
 EVENTS: Final[Mapping[str, str]] = {
     STARTED: "The service takes calls: address, data folder.",
@@ -74,6 +75,7 @@ EVENTS: Final[Mapping[str, str]] = {
     AUDIT_FAILED: "The audit can't be written: file, error. It is tried again every second, and what waits is bounded.",
     AUDIT_WORKS: "The audit is written again: how many records were lost meanwhile.",
     OTEL_MISSING: "OTEL_… variables switch OpenTelemetry on, but its packages are not installed: laketx[otel].",
+    OTEL_FAILED: "OpenTelemetry can't be set up as its variables say, so nothing is exported: the error.",
     PURGE_RELEASED: "An operator released the purge: why it had waited.",
 }
 

@@ -5,6 +5,7 @@ A program that has set up OpenTelemetry itself keeps its own set-up: spans go to
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -95,7 +96,10 @@ def _decide() -> None:
     if own is not None and not isinstance(own.get_tracer_provider(), own.ProxyTracerProvider):
         _tracer = own.get_tracer(SCOPE)
     elif "traces" in wanted_signals() and is_installed():
-        _tracer = span_provider("laketx-client").get_tracer(SCOPE)
+        try:
+            _tracer = span_provider("laketx-client").get_tracer(SCOPE)
+        except Exception as error:  # noqa: BLE001 - a wrong variable is no reason for a write to fail
+            logging.getLogger(SCOPE).warning("OpenTelemetry can't be set up, so nothing is exported: %r", error)
     _is_decided = True
 
 

@@ -28,6 +28,7 @@ from metaservice.observe import (
     BROKEN,
     IDLE,
     METRICS_LISTEN,
+    OTEL_FAILED,
     OTEL_MISSING,
     OWNER_SOCKET_LEFT_OUT,
     REOPEN_FAILED,
@@ -445,7 +446,11 @@ def _exports(metrics: Metrics) -> Exports | None:
         return None
     from metaservice.rpc.exports import Exports  # noqa: PLC0415 - its libraries would slow every start
 
-    return Exports(signals, metrics, product_version(), time.time_ns)
+    try:
+        return Exports(signals, metrics, product_version(), time.time_ns)
+    except Exception as error:  # noqa: BLE001 - the packages raise many kinds for values that they can't read
+        event(OTEL_FAILED, error=repr(error))
+        return None
 
 
 def _serve_metrics(settings: Settings, operators: Operators) -> Callable[[], None]:

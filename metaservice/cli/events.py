@@ -35,7 +35,7 @@ GROUP = group("events", "Send commits and conflicts to other systems.")
     metavar="NAMES",
     help="Only these tables: names, ids or patterns such as 'shop.*', separated by commas (default all).",
 )
-@click.option("--name", default="events", metavar="CURSOR", help="Name of the cursors that remember the place.")
+@click.option("--name", default="events", metavar="NAME", help="Name of the cursors that remember the place.")
 @click.option("--state", type=FILE, default="laketx-events.json", help="File that remembers which conflicts were told.")
 @click.option("--from-start", is_flag=True, help="Begin with what the service still keeps; default: with what comes.")
 @click.option("--secret-file", type=FILE, default="", help="File with the secret that signs the requests.")

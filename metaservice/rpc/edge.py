@@ -202,7 +202,7 @@ class Edge(grpc.ServerInterceptor):
     def _refusing(self, refusal: MetaError, method: str, call_id: CallId) -> Call:
         def refused(_: Iterator[bytes], context: grpc.ServicerContext) -> None:
             if self._recorder is not None and refusal.kind not in (ErrorKind.EXHAUSTED, ErrorKind.UNAVAILABLE):
-                self._recorder.turned_away(refusal, method, call_id.request_id, context)
+                self._recorder.turned_away(refusal, method, call_id, context)
             self._refuse(refusal, context, method, call_id)
 
         return refused

@@ -66,6 +66,15 @@ class Record:
     stamps: list[Stamped] = field(default_factory=list)
 
 
+class Called(Protocol):
+    """The call's facts, as the edge has them."""
+
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+
+
 class Sinks(Protocol):
     """An audit or traces."""
 
@@ -128,9 +137,9 @@ class Recorder:
 
         return recorded
 
-    def turned_away(self, refusal: MetaError, method: str, request_id: str, context: grpc.ServicerContext) -> None:
+    def turned_away(self, refusal: MetaError, method: str, call: Called, context: grpc.ServicerContext) -> None:
         """Records a call that was refused before it got to its method."""
-        record = self._begun(method, request_id, caller_of(context, ""), None)
+        record = self._begun(method, call.request_id, caller_of(context, call.principal), None)
         record.result = refusal
         self._end(record)
 

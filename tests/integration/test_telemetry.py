@@ -181,3 +181,17 @@ def test_nothing_is_imported_where_it_is_off() -> None:
     command = [sys.executable, "-c", probe]
     done = subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=30, capture_output=True, text=True)
     assert done.stdout.strip() == "None []"
+
+
+def test_a_wrong_variable_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://[wrong")
+    with service(tmp_path / "db") as (running, stubs):
+        stubs.create("t")
+        probe = (
+            "import sys\nfrom metaservice.client import MetaClient\nprint(MetaClient(sys.argv[1]).get_table('t').name)"
+        )
+        command = [sys.executable, "-c", probe, running.address]
+        done = subprocess.run(command, check=True, cwd=ROOT, timeout=30, capture_output=True, text=True)
+        assert done.stdout.strip() == "t"
+        assert "can't be set up" in done.stderr
+        assert "otel_failed" in running.said()

@@ -1,12 +1,13 @@
 """The decider's end: whoever asks late is answered too."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.service.decider.decider import Answer, Decider
+from metaservice.service.decider.decider import Again, Answer, Decider
+from metaservice.service.decider.stamps import Stamped
 from metaservice.service.decider.state import State
 from metaservice.store.memory import MemoryStore
 
@@ -36,3 +37,33 @@ def test_every_job_put_before_the_end_is_answered() -> None:
     decider.start()
     decider.stop()
     assert answers == [(number, number) for number in range(100)]
+
+
+@pytest.mark.parametrize("goes_on_itself", [True, False])
+def test_a_job_of_several_turns_has_its_times(goes_on_itself: bool) -> None:
+    decider = Decider(lambda: State(MemoryStore()), lambda: None, fail)
+    turns: list[int] = []
+    jobs: list[Stamped] = []
+
+    def run() -> int:
+        turns.append(len(turns))
+        if len(turns) < 3:
+            raise Again(None if goes_on_itself else run)
+        return 7
+
+    def stamp(job: Callable[[], object]) -> Stamped:
+        jobs.append(Stamped(job, decider.note_decided))
+        return jobs[-1]
+
+    decider.stamp = stamp
+    decider.start()
+    assert decider.call(run) == 7
+    with pytest.raises(MetaError):
+        decider.call(partial(fail, MetaError(ErrorKind.STALE, "TRANSACTION_ENDED")))
+    decider.stop()
+    assert [job.turns for job in jobs] == [3, 1]
+    for job in jobs:
+        times = [job.asked_ns, job.begun_ns, job.decided_ns, job.sync_ns, job.synced_ns]
+        assert times == sorted(times)
+        assert job.jobs == 1
+    assert decider.stamped == []
