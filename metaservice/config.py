@@ -100,6 +100,17 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     found = parser.parse_args(arguments)
     given = vars(found)
     limits_given = {name: _quota(parser, given, name) for name in SET_QUOTAS}
+    _check_bounds(parser, found)
+    _check_identity(parser, found)
+    settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
+    try:
+        _ = settings.external_places
+    except MetaError as error:
+        parser.error(f"--external-locations: {error.message}")
+    return settings
+
+
+def _check_bounds(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
     if not FIRST <= found.store_format <= NEWEST:
         parser.error(f"--store-format must be {FIRST} to {NEWEST}")
     if found.threads < 1:
@@ -122,13 +133,6 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
         parser.error("--schedule-ms must not be negative, --tasks-max and --task-backoff-ms must be positive")
     if found.metrics_listen and not found.metrics_listen.rpartition(":")[2].isdecimal():
         parser.error("--metrics-listen must be host:port")
-    _check_identity(parser, found)
-    settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
-    try:
-        _ = settings.external_places
-    except MetaError as error:
-        parser.error(f"--external-locations: {error.message}")
-    return settings
 
 
 def _check_identity(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:

@@ -39,6 +39,12 @@ def _reader(kind: type) -> Callable[[Any], Subject]:
     if descriptor is None:
         return lambda _: NOTHING
     fields = {field.name for field in descriptor.fields}
+    if "grant" in fields:
+        return lambda request: _granted(request.grant)
+    if "grantee" in fields:
+        return _granted
+    if "principal" in fields and descriptor.fields_by_name["principal"].message_type is None:
+        return lambda request: Subject(name=request.principal[:CHARS_MAX])  # of a token, not of who asks
     many = next((each for each in ("tables", "changes", "appends") if each in fields), "")
     named = next((each for each in _NAMES if each in fields), "")
     inner = next((each for each in ("table", "view") if each in fields), "")
@@ -54,6 +60,13 @@ def _reader(kind: type) -> Callable[[Any], Subject]:
         return Subject(tables, txn_id[:CHARS_MAX], name[:CHARS_MAX], principal[:CHARS_MAX])
 
     return read
+
+
+def _granted(grant: Any) -> Subject:
+    """Whose role, and where."""
+    tables = (grant.place.table_id,) if grant.place.table_id else ()
+    name = f"{grant.grantee} {grant.place.namespace}".strip()
+    return Subject(tables, name=name[:CHARS_MAX])
 
 
 def _ids(parts: Iterable[Any]) -> tuple[str, ...]:

@@ -31,7 +31,11 @@ class Lock(NamedTuple):
         return ROOT / FOLDER / f"{self.name}.txt"
 
 
-LOCKS: Final = (Lock("service", ("arrow", "oidc")), Lock("worker", ("spark",)), Lock("build", (), ("setuptools",)))
+LOCKS: Final = (
+    Lock("service", ("arrow", "oidc", "otel")),
+    Lock("worker", ("spark",)),
+    Lock("build", (), ("setuptools",)),
+)
 
 
 def main() -> int:

@@ -34,6 +34,10 @@ from metaservice.rpc.records import Record, answer_of
 CHANGES: Final = frozenset(
     f"/laketx.v1.{each}"
     for each in (
+        "AccessService/CreateToken",
+        "AccessService/Grant",
+        "AccessService/Revoke",
+        "AccessService/RevokeToken",
         "AdminService/Backup",
         "AdminService/ConfirmClock",
         "AdminService/ReleasePurge",
@@ -71,6 +75,10 @@ CHANGES: Final = frozenset(
 READS: Final = frozenset(
     f"/laketx.v1.{each}"
     for each in (
+        "AccessService/Can",
+        "AccessService/ListGrants",
+        "AccessService/ListTokens",
+        "AccessService/WhoAmI",
         "AdminService/Check",
         "AdminService/GetStatus",
         "AdminService/ListPins",

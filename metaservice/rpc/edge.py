@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote
 
 import grpc
@@ -16,13 +16,12 @@ from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 
 from metaservice.core import quotas
-from metaservice.core.access import Identity
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
 from metaservice.observe import CallMetrics
 from metaservice.rpc import answers
 from metaservice.rpc.activity import Activity
-from metaservice.rpc.gate import Gate
+from metaservice.rpc.gate import Gate, Visit
 from metaservice.rpc.handlers import Call, Continuation, Handler, call_of
 from metaservice.rpc.lanes import Lane, Seat
 from metaservice.rpc.rates import Rates
@@ -63,13 +62,6 @@ THREADS_READY: Final = 8  # from the start: where the system gives no thread lat
 
 
 Parse = Callable[[bytes], Message] | None
-
-
-class CallId(NamedTuple):
-    """The call's facts for the log."""
-
-    request_id: str
-    principal: str
 
 
 def principal_of(metadata: Mapping[str, str | bytes]) -> str:
@@ -171,8 +163,9 @@ class Edge(grpc.ServerInterceptor):
             return None
         method: str = details.method
         given = dict(details.invocation_metadata or ())
-        principal = self._gate.peek(given) or principal_of(given)
-        call_id = CallId(str(given.get("x-request-id", ""))[:64] or self._next_id(), principal)
+        declared = principal_of(given)
+        principal = self._gate.peek(given) or declared
+        visit = Visit(self._gate, method, str(given.get("x-request-id", ""))[:64] or self._next_id(), declared)
         lane = self._lanes.find(method)
         try:
             if lane is not self._lanes.probes:
@@ -180,97 +173,94 @@ class Edge(grpc.ServerInterceptor):
             self._lanes.check(lane, principal)
         except MetaError as refusal:
             self._metrics.count_error(method, refusal.reason)
-            return grpc.stream_unary_rpc_method_handler(
-                Routed(self._refusing(refusal, method, call_id), self._lanes.refusals)
-            )
-        call, encode = call_of(handler), handler.response_serializer
+            return grpc.stream_unary_rpc_method_handler(Routed(self._refusing(refusal, visit), self._lanes.refusals))
+        encode = handler.response_serializer
+        call = visit.guarded(
+            call_of(handler), asks_often=handler.request_streaming, tells_often=handler.response_streaming
+        )
         if self._recorder is not None:
-            streams = handler.response_streaming
-            call = self._recorder.call(call, method, call_id.request_id, principal, streams=streams)
+            call = self._recorder.call(call, visit, streams=handler.response_streaming)
         parse = None if method == SESSION else handler.request_deserializer  # its frames have a thread that parses
         if not handler.request_streaming and not handler.response_streaming:
-            routed = Routed(self._single(call, self._one(parse, lane), method, call_id), lane)
+            routed = Routed(self._single(call, self._one(parse, lane), visit), lane)
             return grpc.stream_unary_rpc_method_handler(routed, None, encode)
         take = self._many(parse) if handler.request_streaming else self._one(parse, lane)
         seat = lane.seat(principal)
         if not handler.response_streaming:
-            routed = Routed(self._received(call, take, lane, method, call_id), seat)
+            received = self._received(call, take, lane)
+            routed = Routed(self._single(received, lambda requests, _: requests, visit), seat)
             return grpc.stream_unary_rpc_method_handler(routed, None, encode)
-        routed = Routed(self._sent(call, take, lane, method, call_id), seat)
+        routed = Routed(self._sent(call, take, lane, visit), seat)
         return grpc.stream_stream_rpc_method_handler(routed, None, None if method in RAW_ANSWERS else encode)
 
-    def _refusing(self, refusal: MetaError, method: str, call_id: CallId) -> Call:
+    def _refusing(self, refusal: MetaError, visit: Visit) -> Call:
         def refused(_: Iterator[bytes], context: grpc.ServicerContext) -> None:
-            if self._recorder is not None and refusal.kind not in (ErrorKind.EXHAUSTED, ErrorKind.UNAVAILABLE):
-                self._recorder.turned_away(refusal, method, call_id, context)
-            self._refuse(refusal, context, method, call_id)
+            if refusal.kind not in (ErrorKind.EXHAUSTED, ErrorKind.UNAVAILABLE):
+                self._turned_away(refusal, visit, context)
+            self._refuse(refusal, context, visit)
 
         return refused
 
-    def _single(self, call: Call, take: Call, method: str, call_id: CallId) -> Call:
-        activity, gate = self._activity_of(method), self._gate
+    def _enter(self, visit: Visit, context: grpc.ServicerContext) -> None:
+        try:
+            visit.enter(context)
+        except MetaError as refusal:
+            self._turned_away(refusal, visit, context)
+            raise
+
+    def _turned_away(self, refusal: MetaError, visit: Visit, context: grpc.ServicerContext) -> None:
+        if self._recorder is not None:
+            self._recorder.turned_away(refusal, visit, context)
+
+    def _single(self, call: Call, take: Call, visit: Visit) -> Call:
+        activity = self._activity_of(visit.method)
 
         def single(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
-            who = None
             try:
                 activity.begin()
                 try:
-                    who = gate.identify(method, context)
-                    request = take(requests, context)
-                    gate.check(who, method, request)
-                    return gate.answered(who, method, request, call(request, context))
+                    self._enter(visit, context)
+                    return call(take(requests, context), context)
                 finally:
                     activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
-                self._refuse(error, context, method, call_id, who)
+                self._refuse(error, context, visit)
 
         return single
 
-    def _received(self, call: Call, take: Call, lane: Lane, method: str, call_id: CallId) -> Call:
+    def _received(self, call: Call, take: Call, lane: Lane) -> Call:
         """A stream of requests with one answer."""
-        activity, gate = self._activity_of(method), self._gate
 
         def received(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
-            who = None
+            self._streams.open(context, lane)
+            try:
+                return call(take(requests, context), context)
+            finally:
+                self._streams.close(context)
+
+        return received
+
+    def _sent(self, call: Call, take: Call, lane: Lane, visit: Visit) -> Call:
+        """A stream of answers: it is active when the client's side takes one."""
+        activity = self._activity_of(visit.method)
+
+        def sent(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
             try:
                 activity.begin()
                 try:
-                    who = gate.identify(method, context)
-                    self._streams.open(context, lane)
+                    self._enter(visit, context)
+                    stream = self._streams.open(context, lane)
                     try:
-                        return call(gate.checked(who, method, take(requests, context)), context)
+                        for answer in call(take(requests, context), context):
+                            stream.touch()
+                            yield answer
+                            stream.touch()
                     finally:
                         self._streams.close(context)
                 finally:
                     activity.end()
             except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
-                self._refuse(error, context, method, call_id, who)
-
-        return received
-
-    def _sent(self, call: Call, take: Call, lane: Lane, method: str, call_id: CallId) -> Call:
-        """A stream of answers: it is active when the client's side takes one."""
-        activity, gate = self._activity_of(method), self._gate
-
-        def sent(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
-            who = None
-            try:
-                activity.begin()
-                who = gate.identify(method, context)
-                stream = self._streams.open(context, lane)
-                try:
-                    request = take(requests, context)
-                    gate.check(who, method, request)
-                    for answer in call(request, context):
-                        gate.still(who)
-                        stream.touch()
-                        yield answer
-                        stream.touch()
-                finally:
-                    self._streams.close(context)
-                    activity.end()
-            except Exception as error:  # noqa: BLE001 - every exception is told apart in one place
-                self._refuse(error, context, method, call_id, who)
+                self._refuse(error, context, visit)
 
         return sent
 
@@ -294,14 +284,7 @@ class Edge(grpc.ServerInterceptor):
         """The activity of a call; probes don't keep a service alive."""
         return Activity() if method.startswith("/grpc.") else self._activity
 
-    def _refuse(
-        self,
-        error: Exception,
-        context: grpc.ServicerContext,
-        method: str,
-        call_id: CallId,
-        who: Identity | None = None,
-    ) -> None:
+    def _refuse(self, error: Exception, context: grpc.ServicerContext, visit: Visit) -> None:
         if isinstance(error, NotImplementedError):
             context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error) or "not built yet")
         if isinstance(error, grpc.RpcError) or not context.is_active():
@@ -312,7 +295,7 @@ class Edge(grpc.ServerInterceptor):
         if not isinstance(error, MetaError):
             self._fail_stop(error)
             return
-        self._log.say(error, method, call_id.request_id, who.principal if who else call_id.principal)
-        error = self._gate.told(who, error)
-        context.set_trailing_metadata((("x-request-id", call_id.request_id),))
+        self._log.say(error, visit.method, visit.request_id, visit.proven or visit.declared)
+        error = self._gate.told(visit.who, error)
+        context.set_trailing_metadata((("x-request-id", visit.request_id),))
         context.abort_with_status(rpc_status.to_status(answers.status(error)))

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from metaservice.core.access import Grant, Identity, Place, Role
 from metaservice.core.errors import MetaError
 from metaservice.rpc import rights
+from metaservice.rpc.handlers import Call
 from metaservice.rpc.identity import Identities, Metadata
 from metaservice.rpc.rights import OPEN_TO_ALL, RIGHTS, Caller
 from metaservice.service.decider.decider import Decider
@@ -105,6 +106,62 @@ class Gate:
             return
         grant = Grant(place, who.grantees[0], Role.ADMIN, who.principal)
         self._decider.call(lambda: self._access.grant(grant))
+
+
+class Visit:
+    """One call on its way in: who makes it, and with what right."""
+
+    __slots__ = ("declared", "gate", "method", "request_id", "who")
+
+    def __init__(self, gate: Gate, method: str, request_id: str, declared: str) -> None:
+        self.gate = gate
+        self.method = method
+        self.request_id = request_id
+        self.declared = declared  # the name that the client gives
+        self.who: Identity | None = None
+
+    @property
+    def proven(self) -> str:
+        """The principal; empty where nobody has to prove who he is."""
+        return self.who.principal if self.who is not None else ""
+
+    def enter(self, context: grpc.ServicerContext) -> None:
+        """Raises MetaError for a caller that proves nothing."""
+        self.who = self.gate.identify(self.method, context)
+
+    def guarded(self, call: Call, *, asks_often: bool, tells_often: bool) -> Call:
+        """The same method for those who may call it. It is entered before."""
+        if self.gate.is_open:
+            return call
+        return self._sent(call) if tells_often else self._received(call) if asks_often else self._single(call)
+
+    def _single(self, call: Call) -> Call:
+        def guarded(request: Any, context: grpc.ServicerContext) -> Any:
+            who = self._entered()
+            self.gate.check(who, self.method, request)
+            return self.gate.answered(who, self.method, request, call(request, context))
+
+        return guarded
+
+    def _received(self, call: Call) -> Call:
+        def guarded(requests: Any, context: grpc.ServicerContext) -> Any:
+            return call(self.gate.checked(self._entered(), self.method, requests), context)
+
+        return guarded
+
+    def _sent(self, call: Call) -> Call:
+        def guarded(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+            who = self._entered()
+            self.gate.check(who, self.method, request)
+            for answer in call(request, context):
+                self.gate.still(who)
+                yield answer
+
+        return guarded
+
+    def _entered(self) -> Identity:
+        assert self.who is not None, "a call enters before it is made"
+        return self.who
 
 
 def sign(request: Message, who: Identity) -> None:

@@ -16,6 +16,7 @@ from google.rpc import error_details_pb2
 
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError
+from metaservice.rpc.gate import Visit
 from metaservice.rpc.handlers import Call
 from metaservice.service.decider.decider import Answer, Decider, Job, Sink
 from metaservice.service.decider.failures import as_refusal
@@ -66,15 +67,6 @@ class Record:
     stamps: list[Stamped] = field(default_factory=list)
 
 
-class Called(Protocol):
-    """The call's facts, as the edge has them."""
-
-    @property
-    def request_id(self) -> str: ...
-    @property
-    def principal(self) -> str: ...
-
-
 class Sinks(Protocol):
     """An audit or traces."""
 
@@ -104,21 +96,22 @@ class Recorder:
         if traces:
             decider.stamp = self._stamp
 
-    def call(self, call: Call, method: str, request_id: str, declared: str, *, streams: bool) -> Call:
+    def call(self, call: Call, visit: Visit, *, streams: bool) -> Call:
         """The same call, recorded. It gets parsed requests, and its refusals are not statuses yet."""
+        method, request_id = visit.method, visit.request_id
         if method.startswith("/grpc."):
             return call
         if method == SESSION:
-            return self._session(call, request_id, declared)
+            return self._session(call, visit)
         if streams:
-            return self._streamed(call, method, request_id, declared)
+            return self._streamed(call, visit)
 
         def recorded(request: Any, context: grpc.ServicerContext) -> Any:
             if isinstance(request, Iterator):
                 request = first = _First(request)
             else:
                 first = None
-            record = self._begun(method, request_id, caller_of(context, declared), request)
+            record = self._begun(method, request_id, caller_of(context, visit), request)
             try:
                 self._check(method)
                 self._local.record = record
@@ -137,9 +130,9 @@ class Recorder:
 
         return recorded
 
-    def turned_away(self, refusal: MetaError, method: str, call: Called, context: grpc.ServicerContext) -> None:
+    def turned_away(self, refusal: MetaError, visit: Visit, context: grpc.ServicerContext) -> None:
         """Records a call that was refused before it got to its method."""
-        record = self._begun(method, call.request_id, caller_of(context, call.principal), None)
+        record = self._begun(visit.method, visit.request_id, caller_of(context, visit), None)
         record.result = refusal
         self._end(record)
 
@@ -164,9 +157,9 @@ class Recorder:
             one = replace(batch, method=APPEND, subject=subject_of(append), result=item)
             self._end(one)
 
-    def _session(self, call: Call, request_id: str, declared: str) -> Call:
+    def _session(self, call: Call, visit: Visit) -> Call:
         def recorded(frames: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-            self._callers[context] = caller_of(context, declared), request_id
+            self._callers[context] = caller_of(context, visit), visit.request_id
             try:
                 yield from call(frames, context)
             finally:
@@ -174,9 +167,11 @@ class Recorder:
 
         return recorded
 
-    def _streamed(self, call: Call, method: str, request_id: str, declared: str) -> Call:
+    def _streamed(self, call: Call, visit: Visit) -> Call:
+        method = visit.method
+
         def recorded(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-            record = self._begun(method, request_id, caller_of(context, declared), request)
+            record = self._begun(method, visit.request_id, caller_of(context, visit), request)
             try:
                 self._check(method)
                 yield from call(request, context)
@@ -274,11 +269,10 @@ class _First(Iterator[Any]):
         return request
 
 
-def caller_of(context: grpc.ServicerContext, declared: str) -> Caller:
-    """Nobody proves who he is yet: all names are declared ones."""
+def caller_of(context: grpc.ServicerContext, visit: Visit) -> Caller:
     given = dict(context.invocation_metadata() or ())
     trace: dict[str, str] = {name: str(given[name]) for name in ("traceparent", "tracestate") if name in given}
-    return Caller("", declared, context.peer(), trace)
+    return Caller(visit.proven, visit.declared, context.peer(), trace)
 
 
 def method_of(kind: str) -> str:

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from metaservice.client import BlockedError, InvalidError, MetaClient, default_column, uuid7
-from metaservice.client.calling import Metadata
+from metaservice.client.tracing import Metadata
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, read_pb2, transaction_pb2
 from protos.laketx.v1.maintenance_pb2_grpc import MaintenanceServiceStub
 from tests.integration.service import PRINCIPAL, TIMEOUT_S, Stubs, code_of, facts_of, reason_of, service

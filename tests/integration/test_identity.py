@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import getpass
 import hashlib
 import hmac
 import json
@@ -20,9 +21,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from metaservice.core.errors import MetaError
 from metaservice.rpc.oidc import Oidc
 from metaservice.rpc.oidc import Provider as Trusted
+from protos.laketx.v1 import transaction_pb2
+from tests.conformance.play import new_uuid7
 from tests.integration.callers import Caller, Guarded, guarded
 from tests.integration.oidc_provider import Provider, provider
-from tests.integration.service import code_of, reason_of, service
+from tests.integration.service import append_request, code_of, reason_of, service
 
 AUDIENCE = "laketx"
 WHOAMI = "AccessService/WhoAmI"
@@ -187,21 +190,39 @@ def test_a_provider_that_is_away(tmp_path: Path) -> None:
 # -- what is written down ----------------------------------------------------------------------------------------------
 
 
-def test_no_token_is_ever_written(issuer: Provider, tmp_path: Path) -> None:
-    flags = ("--oidc-issuer", issuer.issuer, "--oidc-audience", AUDIENCE, "--reflection", "true")
+def test_attacks_are_audited_and_no_token_is_ever_written(issuer: Provider, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    flags = ("--oidc-issuer", issuer.issuer, "--oidc-audience", AUDIENCE, "--audit-file", str(audit))
     with guarded(tmp_path / "data", *flags) as lake:
-        tokens = [lake.token("etl"), issuer.token("ana", AUDIENCE), "lktx_000000000000_wrong-secret-of-somebody"]
+        wrong = "lktx_000000000000_wrong-secret-of-somebody"
+        tokens = [lake.token("etl"), issuer.token("ana", AUDIENCE), wrong]
         for token in tokens:
-            caller = lake.caller(token)
+            caller = lake.caller(token, metadata=(("x-laketx-principal", "boss"),))
             caller.outcome(WHOAMI)
             caller.outcome("AdminService/Backup", path="b")
-            caller.outcome("CatalogService/GetTable", name="a.b")
+            frame = transaction_pb2.SessionRequest()
+            frame.calls.add(call_id=1).abort.txn_id = new_uuid7()
+            frame.calls.add(call_id=2).append.CopyFrom(append_request(new_uuid7(), new_uuid7()))
+            caller.outcome("TransactionService/Session", frame)
+        lake.caller().outcome("ReadService/ListVersions", table_id=new_uuid7())
         lake.service.running().terminate()
         lake.service.running().wait(30)
         stored = [one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()]
     for token in tokens:
         secret = token.rpartition("_" if token.startswith("lktx") else ".")[2].encode()
         assert not [one for one in stored if secret in one]
+    lines = [json.loads(one) for one in audit.read_text(encoding="utf-8").splitlines()]
+    found = [
+        (one.get("principal", ""), one.get("declared", ""), one["method"].rpartition("/")[2], one["answer"])
+        for one in lines
+    ]
+    for who in ("etl", "ana"):
+        assert (who, "boss", "Backup", "ROLE_MISSING") in found
+        assert any(one[0] == who and one[2:] == ("Append", "TABLE_UNKNOWN") for one in found)
+    assert ("", "boss", "Backup", "TOKEN_INVALID") in found
+    assert ("", "boss", "WhoAmI", "TOKEN_INVALID") in found
+    assert ("", "", "ListVersions", "IDENTITY_MISSING") in found
+    assert (getpass.getuser(), "", "CreateToken", "OK") in found
 
 
 def test_a_service_without_identities_asks_nobody(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import grpc
 import pytest
+from google.protobuf import message_factory
 
 from metaservice.core.access import Role
 from metaservice.rpc.rights import RIGHTS, SESSION_CALLS
+from metaservice.subjects import subject_of
 from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.callers import METHODS, Caller, Guarded, guarded
@@ -174,6 +176,12 @@ def test_every_method_has_a_right() -> None:
     assert {name for name in RIGHTS if name.startswith("/laketx.")} == set(METHODS)
     calls = transaction_pb2.SessionCall.DESCRIPTOR.oneofs_by_name["call"].fields
     assert set(SESSION_CALLS) == {one.name for one in calls}
+
+
+def test_the_audit_can_name_what_each_request_is_about() -> None:
+    for method in METHODS.values():
+        request = message_factory.GetMessageClass(method.input_type)()
+        assert subject_of(request).tables == ()
 
 
 def test_the_table_below_has_every_method() -> None:
