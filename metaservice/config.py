@@ -65,6 +65,8 @@ class Settings:
     oidc_name_claim: str
     oidc_groups_claim: str
     admins: str
+    policy_url: str
+    policy_keep_s: float
     quotas: Mapping[str, Quota]
 
     @property
@@ -138,6 +140,8 @@ def _check_bounds(parser: argparse.ArgumentParser, found: argparse.Namespace) ->
 def _check_identity(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
     if bool(found.oidc_issuer) != bool(found.oidc_audience):
         parser.error("--oidc-issuer and --oidc-audience belong together")
+    if found.policy_keep_s < 0 or (found.policy_url and not found.policy_url.startswith(("http://", "https://"))):
+        parser.error("--policy-url is an http or https address, --policy-keep-s must not be negative")
     wrong = [one for one in found.admins.split(",") if one.strip() and grantee_of(one.strip()) is None]
     if wrong:
         parser.error(f"--admins: {wrong[0]!r} is neither a user nor group:NAME")
@@ -217,5 +221,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--oidc-name-claim", "sub", str, "claim with the principal")
     add("--oidc-groups-claim", "groups", str, "claim with the groups")
     add("--admins", "", str, "users and groups (group:NAME), separated by commas, that are admins of the service")
+    add("--policy-url", "", str, "server of an external policy that decides roles instead of grants; docs/security.md")
+    add("--policy-keep-s", 10.0, float, "how long its answers are kept")
     add("--external-locations", "", str, "folders and URIs, separated by commas, that imports may read; empty: any")
     return parser

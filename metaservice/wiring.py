@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from metaservice import telemetry
 from metaservice.config import Settings
+from metaservice.core.access import Policy
 from metaservice.ids import uuid7
 from metaservice.observe import (
     BROKEN,
@@ -309,8 +310,8 @@ def serve(settings: Settings) -> int:
     observers = _observers(settings, service)
     try:
         who, secret = _identities(settings, service), new_secret if settings.tokens else no_secret
-        edges = service.calls, service.operators, edge
-        server = Server(*edges, lambda: uuid.uuid4().hex, fail_stop, who, secret, observers.recorder)
+        edges, policy = (service.calls, service.operators, edge), _policy(settings, service)
+        server = Server(*edges, lambda: uuid.uuid4().hex, fail_stop, who, secret, observers.recorder, policy)
     except RuntimeError as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
@@ -359,6 +360,19 @@ def _identities(settings: Settings, service: Service) -> Identities | None:
         owner=getpass.getuser(),
         now_us=RealClocks().now_us,
     )
+
+
+def _policy(settings: Settings, service: Service) -> Policy | None:
+    """Who decides roles instead of the grants, if somebody does."""
+    if not settings.policy_url:
+        return None
+    from metaservice.rpc.policy import ExternalPolicy  # noqa: PLC0415 - seldom needed
+
+    def name_of(table_id: str) -> str:
+        table = service.decider.state.views.find(table_id)
+        return table.meta.name if table is not None else ""
+
+    return ExternalPolicy(settings.policy_url, settings.policy_keep_s, name_of, time.monotonic)
 
 
 def _owner_socket(settings: Settings) -> Path | None:

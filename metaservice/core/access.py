@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 USER: Final = "user:"
 GROUP: Final = "group:"
@@ -92,6 +92,16 @@ class Identity:
     def __post_init__(self) -> None:
         groups = (f"{GROUP}{one}" for one in sorted(self.groups))
         object.__setattr__(self, "grantees", (f"{USER}{self.principal}", *groups, f"{GROUP}{EVERYONE}"))
+
+
+class Policy(Protocol):
+    """Decides roles: the grants of the store, or somebody else."""
+
+    def role(self, who: Identity, namespace: str = "", table_id: str = "") -> Role:
+        """The role of the caller on a table of a namespace, on a namespace, or on the service."""
+
+    def tables_of(self, who: Identity) -> list[str]:
+        """The ids of tables on which the caller may have a role though he has none on their namespace."""
 
 
 class Grants:

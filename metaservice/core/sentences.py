@@ -96,6 +96,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "PIN_UNKNOWN": "the pin was ended or has expired: pin again",
     "PREDICATE_EMPTY": "a condition, or a part of it, is empty: leave it out",
     "PREDICATE_TOO_LARGE": "the condition is too large or too deep: use IN lists, or split the request",
+    "POLICY_DECIDES": "an external policy decides roles here: change the policy instead",
     "PRINCIPAL_INVALID": "a principal is a name without spaces, of at most 256 characters",
     "PRIORITY_INVALID": "the priority is out of range: send one within the limit",
     "PROFILE_UNKNOWN": "no profile has that name: use one of those listed",

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from metaservice.core import access, limits
-from metaservice.core.access import NAME, Identity, Place, Role, Token, grantee_of, places_of
-from metaservice.core.errors import invalid
+from metaservice.core.access import NAME, USER, Identity, Place, Role, Token, grantee_of, places_of
+from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.rpc import rights, wire
 from metaservice.rpc.calls import Calls, Servicer
 from metaservice.rpc.gate import Gate
@@ -47,13 +47,24 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
         who, wanted = self._who(context), _role(request.role)
         place = self._place(request.place)
         namespace = self._namespace_of(place)
+        if self._gate.has_policy:
+            return self._said_by_policy(request.grantee, who, wanted, place)
         grants = self._calls.decider.state.access.grants
         grantees = (_grantee(request.grantee),) if request.grantee else who.grantees
         best = grants.best(grantees, places_of(namespace, place.table_id))
         found = max(best.role if best is not None else Role.NONE, Role.NONE if request.grantee else who.role)
         return pb.CanResponse(allowed=found >= wanted, grant=self._message(best) if best is not None else None)
 
+    def _said_by_policy(self, grantee: str, who: Identity, wanted: Role, place: Place) -> pb.CanResponse:
+        if grantee and not _grantee(grantee).startswith(USER):
+            raise MetaError(ErrorKind.BLOCKED, "POLICY_DECIDES")
+        asked = Identity(_grantee(grantee).removeprefix(USER)) if grantee else who
+        found = self._gate.caller(asked).on_named_place(place)
+        return pb.CanResponse(allowed=found >= wanted)
+
     def Grant(self, request: pb.GrantRequest, context: Context) -> pb.GrantResponse:
+        if self._gate.has_policy:
+            raise MetaError(ErrorKind.BLOCKED, "POLICY_DECIDES")
         given = request.grant
         place, who = self._place(given.place), self._who(context)
         wanted = access.Grant(place, _grantee(given.grantee), _role(given.role), who.principal)

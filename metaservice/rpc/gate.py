@@ -8,7 +8,7 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import Message
 
-from metaservice.core.access import Grant, Identity, Place, Role
+from metaservice.core.access import Grant, Identity, Place, Policy, Role
 from metaservice.core.errors import MetaError
 from metaservice.rpc import rights
 from metaservice.rpc.handlers import Call
@@ -30,8 +30,12 @@ BATCH: Final = "/laketx.v1.TransactionService/CommitBatch"
 class Gate:
     """Knows callers and checks their rights."""
 
-    def __init__(self, identities: Identities | None, decider: Decider, access: Access) -> None:
+    def __init__(
+        self, identities: Identities | None, decider: Decider, access: Access, policy: Policy | None = None
+    ) -> None:
+        """`policy` decides roles instead of the grants."""
         self._identities = identities
+        self._policy = policy
         self._decider = decider
         self._access = access
 
@@ -40,9 +44,14 @@ class Gate:
         """Nobody has to say who they are, and everybody may do everything."""
         return self._identities is None
 
+    @property
+    def has_policy(self) -> bool:
+        """Whether somebody else decides roles, so that grants say nothing."""
+        return self._policy is not None
+
     def caller(self, who: Identity) -> Caller:
         state = self._decider.state
-        return Caller(who, state.access.grants, state)
+        return Caller(who, self._policy or state.access.grants, state)
 
     def peek(self, metadata: Metadata) -> str | None:
         """The principal for quotas; None: not known yet."""
@@ -98,6 +107,8 @@ class Gate:
         return MetaError(error.kind, error.reason, **facts)
 
     def _own(self, who: Identity, place: Place) -> None:
+        if self._policy is not None:
+            return
         namespace = ""
         if place.table_id:
             table = self._decider.state.views.find(place.table_id)

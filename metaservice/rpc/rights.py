@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from metaservice.core.access import Grants, Identity, Role, grantee_of
+from metaservice.core.access import Identity, Place, Policy, Role, grantee_of
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.model import Operation
@@ -36,29 +36,32 @@ class Caller:
     """Who calls, and what they may do as things stand."""
 
     who: Identity
-    grants: Grants
+    policy: Policy
     state: State
 
     # -- questions
 
     def on_service(self) -> Role:
-        return self.grants.role(self.who)
+        return self.policy.role(self.who)
 
     def on_namespace(self, name: str) -> Role:
-        return self.grants.role(self.who, name)
+        return self.policy.role(self.who, name)
 
     def on_table(self, table_id: str) -> Role:
         table = self.state.views.find(table_id)
-        return self.grants.role(self.who, namespace_of(table.meta.name) if table is not None else "", table_id)
+        return self.policy.role(self.who, namespace_of(table.meta.name) if table is not None else "", table_id)
 
     def on_named(self, name: str, table_id: str) -> Role:
-        return self.grants.role(self.who, namespace_of(name), table_id)
+        return self.policy.role(self.who, namespace_of(name), table_id)
+
+    def on_named_place(self, place: Place) -> Role:
+        return self.on_table(place.table_id) if place.table_id else self.on_namespace(place.namespace)
 
     def sees_namespace(self, name: str) -> bool:
         """Whether the namespace or anything in it is the caller's to read."""
         if self.on_namespace(name) >= READER:
             return True
-        tables = map(self.state.views.find, self.grants.tables_of(self.who))
+        tables = map(self.state.views.find, self.policy.tables_of(self.who))
         return any(one is not None and namespace_of(one.meta.name).lower() == name.lower() for one in tables)
 
     def reads(self, table_id: str) -> bool:

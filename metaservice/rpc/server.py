@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from metaservice.core import quotas
+from metaservice.core.access import Policy
 from metaservice.core.quotas import Quota
 from metaservice.rpc.access import AccessServicer, NewSecret, no_secret
 from metaservice.rpc.activity import Activity
@@ -93,6 +94,7 @@ class Server:
         identities: Identities | None = None,
         new_secret: NewSecret = no_secret,
         recorder: Recorder | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """`identities`: who may call; None: everybody may do everything."""
         self.activity = Activity()
@@ -102,7 +104,7 @@ class Server:
         operators.quotas.add(
             settings.quotas, {quotas.REQUESTS: rates.use, **{name: lane.use for name, lane in lanes.streams.items()}}
         )
-        gate = Gate(identities, calls.decider, calls.access)
+        gate = Gate(identities, calls.decider, calls.access, policy)
         self._streams = Streams(settings.patience, metrics.count_end)
         most = settings.message_bytes_max
         self._server = grpc.server(
