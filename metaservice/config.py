@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from metaservice.addresses import is_local
 from metaservice.core import limits, quotas
 from metaservice.core.access import grantee_of
 from metaservice.core.errors import MetaError
@@ -67,6 +68,10 @@ class Settings:
     admins: str
     policy_url: str
     policy_keep_s: float
+    tls_cert: str
+    tls_key: str
+    tls_client_ca: str
+    insecure: bool
     quotas: Mapping[str, Quota]
 
     @property
@@ -85,12 +90,24 @@ class Settings:
     @property
     def has_identity(self) -> bool:
         """Whether callers have to say who they are."""
-        return self.tokens or bool(self.oidc_issuer)
+        return self.tokens or bool(self.oidc_issuer or self.tls_client_ca)
 
     @property
     def external_places(self) -> tuple[Location, ...]:
         """Empty: files can be imported from anywhere except the lake itself."""
         return tuple(locate(one.strip()) for one in self.external_locations.split(",") if one.strip())
+
+    @property
+    def exposed(self) -> str:
+        """What is missing for the address that it listens on, in a sentence; empty: nothing."""
+        if self.insecure or is_local(self.listen) or (self.tls_cert and self.has_identity):
+            return ""
+        missing = [] if self.tls_cert else ["TLS (--tls-cert, --tls-key)"]
+        missing += [] if self.has_identity else ["a way to know who calls (--tls-client-ca, --oidc-issuer, --tokens)"]
+        return (
+            f"--listen {self.listen} is reached from other machines: it needs {' and '.join(missing)}, "
+            "or --insecure true on a network whose every machine may do everything"
+        )
 
     @property
     def keeping(self) -> Keeping:
@@ -105,11 +122,16 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     _check_bounds(parser, found)
     _check_identity(parser, found)
     settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
+    _check_tls(parser, settings)
+    _check_places(parser, settings)
+    return settings
+
+
+def _check_places(parser: argparse.ArgumentParser, settings: Settings) -> None:
     try:
         _ = settings.external_places
     except MetaError as error:
         parser.error(f"--external-locations: {error.message}")
-    return settings
 
 
 def _check_bounds(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
@@ -145,6 +167,17 @@ def _check_identity(parser: argparse.ArgumentParser, found: argparse.Namespace) 
     wrong = [one for one in found.admins.split(",") if one.strip() and grantee_of(one.strip()) is None]
     if wrong:
         parser.error(f"--admins: {wrong[0]!r} is neither a user nor group:NAME")
+
+
+def _check_tls(parser: argparse.ArgumentParser, settings: Settings) -> None:
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        parser.error("--tls-cert and --tls-key belong together")
+    if settings.tls_client_ca and not settings.tls_cert:
+        parser.error("--tls-client-ca needs --tls-cert and --tls-key")
+    if settings.tls_cert and settings.listen.startswith("unix"):
+        parser.error("--tls-cert is for host:port: a socket is protected by its folder's rights")
+    if settings.exposed:
+        parser.error(settings.exposed)
 
 
 def _quota(parser: argparse.ArgumentParser, given: dict[str, Any], name: str) -> Quota:
@@ -224,4 +257,8 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--policy-url", "", str, "server of an external policy that decides roles instead of grants; docs/security.md")
     add("--policy-keep-s", 10.0, float, "how long its answers are kept")
     add("--external-locations", "", str, "folders and URIs, separated by commas, that imports may read; empty: any")
+    add("--tls-cert", "", str, "PEM file of the certificate and its chain; read again when it changes; empty: no TLS")
+    add("--tls-key", "", str, "PEM file of the certificate's key; read again when it changes")
+    add("--tls-client-ca", "", str, "PEM file of authorities; clients have to show a certificate that one has signed")
+    add("--insecure", "false", _switch, "true: listen beyond this machine without TLS or without knowing who calls")
     return parser

@@ -49,6 +49,7 @@ LOG_SHOWN_BYTES: Final = 2_000
 ADDRESS: Final = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}\Z")  # host and port
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+\Z")  # any other letter means something in an address
 SERVE: Final = (sys.executable, "-m", "metaservice")
+NO_TLS: Final = ("--tls-cert", "", "--tls-key", "", "--tls-client-ca", "")  # whatever the environment says
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -210,7 +211,10 @@ def _start(home: Path, lock: int, idle_exit_s: float, deadline_s: float) -> str 
             os.fchmod(output.fileno(), 0o600)
             said_from = output.tell()
             server = subprocess.Popen(
-                [*SERVE, "--data", home / "store", "--listen", served.address, "--idle-exit-s", str(idle_exit_s)],
+                [
+                    *(*SERVE, "--data", home / "store", "--listen", served.address),
+                    *("--idle-exit-s", str(idle_exit_s), *NO_TLS),
+                ],
                 cwd=ROOT,  # where these packages are, whatever the caller's path
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -49,6 +49,8 @@ AUDIT_FAILED = "audit_failed"
 AUDIT_WORKS = "audit_works"
 OTEL_MISSING = "otel_missing"
 OTEL_FAILED = "otel_failed"
+CERTIFICATE_TAKEN = "certificate_taken"
+CERTIFICATE_REFUSED = "certificate_refused"
 
 EVENTS: Final[Mapping[str, str]] = {
     STARTED: "The service takes calls: address, data folder.",
@@ -77,6 +79,8 @@ EVENTS: Final[Mapping[str, str]] = {
     OTEL_MISSING: "OTEL_… variables switch OpenTelemetry on, but its packages are not installed: laketx[otel].",
     OTEL_FAILED: "OpenTelemetry can't be set up as its variables say, so nothing is exported: the error.",
     PURGE_RELEASED: "An operator released the purge: why it had waited.",
+    CERTIFICATE_TAKEN: "The service shows this certificate from now on, since its start or a change: file, expiry.",
+    CERTIFICATE_REFUSED: "The certificate's files changed, and can't be used: why. The certificate before stays.",
 }
 
 
@@ -256,6 +260,12 @@ AUDIT_LOST = Metric("laketx_audit_lost_total", "counter", "Records that could no
 AUDIT_WAITING = Metric("laketx_audit_waiting", "gauge", "Records that wait to be written to the audit.")
 AUDIT_FAILING = Metric("laketx_audit_failing", "gauge", "1 while the audit can't be written.")
 START_SECONDS = Metric("laketx_start_time_seconds", "gauge", "Start of the service, in seconds since 1970.")
+CERTIFICATE_LEFT_SECONDS = Metric(
+    "laketx_certificate_left_seconds",
+    "gauge",
+    "Time until the service's certificate expires; negative: it has. Only with --tls-cert.",
+    ("file",),
+)
 
 METRICS: Final = (
     COMMITS,
@@ -304,6 +314,7 @@ METRICS: Final = (
     AUDIT_WAITING,
     AUDIT_FAILING,
     START_SECONDS,
+    CERTIFICATE_LEFT_SECONDS,
 )
 
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -431,6 +442,7 @@ class Metrics:
             AUDIT_LOST: lambda: 0,
             AUDIT_WAITING: lambda: 0,
             AUDIT_FAILING: lambda: 0,
+            CERTIFICATE_LEFT_SECONDS: dict,  # without TLS there is none
         }
 
 

@@ -21,12 +21,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+import grpc
+
 from metaservice import telemetry
 from metaservice.config import Settings
 from metaservice.core.access import Policy
 from metaservice.ids import uuid7
 from metaservice.observe import (
     BROKEN,
+    CERTIFICATE_LEFT_SECONDS,
     IDLE,
     METRICS_LISTEN,
     OTEL_FAILED,
@@ -309,9 +312,18 @@ def serve(settings: Settings) -> int:
     )
     observers = _observers(settings, service)
     try:
-        who, secret = _identities(settings, service), new_secret if settings.tokens else no_secret
-        edges, policy = (service.calls, service.operators, edge), _policy(settings, service)
-        server = Server(*edges, lambda: uuid.uuid4().hex, fail_stop, who, secret, observers.recorder, policy)
+        server = Server(
+            service.calls,
+            service.operators,
+            edge,
+            lambda: uuid.uuid4().hex,
+            fail_stop,
+            identities=_identities(settings, service),
+            new_secret=new_secret if settings.tokens else no_secret,
+            recorder=observers.recorder,
+            policy=_policy(settings, service),
+            credentials=_credentials(settings, service.operators),
+        )
     except RuntimeError as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
@@ -355,7 +367,7 @@ def _identities(settings: Settings, service: Service) -> Identities | None:
     return Identities(
         (lambda: decider.state.access.tokens) if settings.tokens else None,
         oidc,
-        by_certificate=False,
+        by_certificate=bool(settings.tls_client_ca),
         admins=admins_named(settings.admins),
         owner=getpass.getuser(),
         now_us=RealClocks().now_us,
@@ -465,6 +477,18 @@ def _exports(metrics: Metrics) -> Exports | None:
     except Exception as error:  # noqa: BLE001 - the packages raise many kinds for values that they can't read
         event(OTEL_FAILED, error=repr(error))
         return None
+
+
+def _credentials(settings: Settings, operators: Operators) -> grpc.ServerCredentials | None:
+    """The service's certificate, where it has one; raises CertificateUnusable."""
+    if not settings.tls_cert:
+        return None
+    from metaservice.rpc.tls import Certificates, TlsFiles  # noqa: PLC0415 - its libraries would slow every start
+
+    files = TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+    certificates = Certificates(files, time.time, event)
+    operators.metrics.readings[CERTIFICATE_LEFT_SECONDS] = lambda: {files.cert: certificates.left_s()}
+    return certificates.credentials()
 
 
 def _serve_metrics(settings: Settings, operators: Operators) -> Callable[[], None]:

@@ -272,6 +272,14 @@ ALERT_RULES: tuple[Alert, ...] = (
         "Commit times are ahead of the wall clock: it ran ahead, and they never go back.",
         "Check the machine's clock.",
     ),
+    Alert(
+        "LakeTXCertificateExpires",
+        f"{observe.CERTIFICATE_LEFT_SECONDS.name} < 3 * 24 * 3600",
+        "10m",
+        "critical",
+        "The service's certificate expires within three days, or has expired; then clients refuse the service.",
+        "Renew the certificate and its key; the service takes changed files by itself.",
+    ),
 )
 
 

@@ -95,8 +95,9 @@ class Server:
         new_secret: NewSecret = no_secret,
         recorder: Recorder | None = None,
         policy: Policy | None = None,
+        credentials: grpc.ServerCredentials | None = None,
     ) -> None:
-        """`identities`: who may call; None: everybody may do everything."""
+        """`identities`: who may call; None: everybody may do everything. Without `credentials` there is no TLS."""
         self.activity = Activity()
         metrics = operators.metrics.calls
         self._lanes = lanes = Lanes.build(settings.threads, settings.quotas)
@@ -151,7 +152,10 @@ class Server:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if settings.reflection:
             reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], self._server)
-        port = self._server.add_insecure_port(settings.listen)
+        if credentials is None:
+            port = self._server.add_insecure_port(settings.listen)
+        else:
+            port = self._server.add_secure_port(settings.listen, credentials)
         if settings.owner_socket is not None:
             self._server.add_insecure_port(f"unix:{settings.owner_socket}")
             settings.owner_socket.chmod(0o600)
