@@ -74,10 +74,18 @@ def open_folder(
     """A client of the folder's service, which runs when this returns and as long as the client is open."""
     revive = partial(_revive, path, idle_exit_s)
     address = find_or_start(path, idle_exit_s=idle_exit_s)
-    from metaservice.client import MetaClient  # noqa: PLC0415 - loads while the server starts, and after it is found
+    from metaservice.client import (  # noqa: PLC0415 - loads while the server starts, and after it is found
+        Credentials,
+        MetaClient,
+    )
 
     client = MetaClient(
-        address, principal=principal, client_name=client_name, retry_budget_s=retry_budget_s, revive=revive
+        address,
+        principal=principal,
+        client_name=client_name,
+        retry_budget_s=retry_budget_s,
+        revive=revive,
+        credentials=Credentials(),  # those of the environment are for another service
     )
     try:
         client.ping()  # opens the session, which the server stays for

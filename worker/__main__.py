@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Final
 
 from metaservice.client import LakeTXError
+from metaservice.client.credentials import with_scheme
 from metaservice.terminal import LineFormatter, printable
 from worker.api.lake import Lake, connect
 from worker.compact.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
@@ -107,7 +108,7 @@ def _lake(given: argparse.Namespace) -> Lake:
     if folder:
         return connect(folder, user=given.user, warehouse=given.warehouse)
     server = given.server or os.environ.get("LAKETX_SERVER") or SERVER
-    return connect(f"laketx://{server}", user=given.user, warehouse=given.warehouse)
+    return connect(with_scheme(server), user=given.user, warehouse=given.warehouse)
 
 
 def _tasks(text: str) -> int:

@@ -32,7 +32,11 @@ def show_help(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 _shared = partial(click.Option, expose_value=False, is_eager=True, callback=keep)
 SHARED: Final = (
-    _shared(["--server"], metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER})."),
+    _shared(
+        ["--server"],
+        metavar="ADDR",
+        help=f"Address of the service; laketxs://host:port with TLS (LAKETX_SERVER; default {SERVER}).",
+    ),
     _shared(["--folder"], type=FILE, help="An embedded folder; starts its service if needed (LAKETX_FOLDER)."),
     _shared(
         ["-o", "--output"],

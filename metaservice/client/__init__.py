@@ -10,6 +10,7 @@ from metaservice.client.catalog import (
     rename_column,
     widen_column,
 )
+from metaservice.client.credentials import Credentials
 from metaservice.client.errors import (
     AlreadyExistsError,
     BlockedError,
@@ -25,6 +26,7 @@ from metaservice.client.errors import (
     MetaServiceError,
     NotFoundError,
     StaleError,
+    UnauthenticatedError,
     UnavailableError,
 )
 from metaservice.client.key_scope import KEY_SCOPE, KeyScope, key_scope
@@ -42,6 +44,7 @@ __all__ = [
     "CommitOutcomeUnknownError",
     "ConflictError",
     "CorruptError",
+    "Credentials",
     "DeniedError",
     "ErrorKind",
     "ExhaustedError",
@@ -54,6 +57,7 @@ __all__ = [
     "NotFoundError",
     "StaleError",
     "Transaction",
+    "UnauthenticatedError",
     "UnavailableError",
     "add_column",
     "comment_column",

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import grpc
 
+from metaservice.client.credentials import Address, Credentials, channel_credentials
 from metaservice.client.errors import decode_rpc_error
 from metaservice.client.features import not_offered
 from metaservice.client.retries import Retries
 from metaservice.client.tracing import Metadata, traced
 from protos.laketx.v1 import common_pb2
 
+if TYPE_CHECKING:
+    from metaservice.client.tokens import Tokens
+
 PAGE_SIZE: Final = 500
 PRINCIPAL: Final = "x-laketx-principal"
 NO_HIDDEN_RETRIES: Final = ("grpc.enable_retries", 0)
 
 
-def open_channel(address: str, options: Sequence[tuple[str, int]] = ()) -> grpc.Channel:
+def open_channel(address: Address, credentials: Credentials, options: Sequence[tuple[str, int]] = ()) -> grpc.Channel:
     """A channel that reports every failure: `Retries` repeats calls, with pauses and within a budget.
 
     gRPC's own retries have neither. A server that ends can send GOAWAY together with its first frame; gRPC 1.85 repeats
     the call on that connection for as long as it lasts, and takes up to a gigabyte of memory a second.
     """
-    return grpc.insecure_channel(address, options=[NO_HIDDEN_RETRIES, *options])
+    given = [NO_HIDDEN_RETRIES, *options]
+    if not address.has_tls:
+        return grpc.insecure_channel(address.target, options=given)
+    return grpc.secure_channel(address.target, channel_credentials(credentials), options=given)
 
 
 def principal_metadata(principal: str) -> Metadata:
@@ -58,9 +65,15 @@ class Caller:
     _timeout_s: float
     _retries: Retries
     _principal: common_pb2.Principal
-    _metadata: Metadata
+    _named: Metadata
+    _tokens: Tokens | None
     _ask_features: Callable[[], Iterable[str]]
     _offered: frozenset[str] | None = None  # None: not asked yet, or of a session before
+
+    @property
+    def _metadata(self) -> Metadata:
+        """Of a call that begins now: who calls, and the token that shows it."""
+        return self._named if self._tokens is None else self._tokens.metadata()
 
     def offers(self, feature: str) -> bool:
         """Whether the service has a feature that earlier releases lack; asked once for each session."""

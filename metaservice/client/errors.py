@@ -10,6 +10,7 @@ LakeTXError
 │   ├── StaleError                  begin again
 │   ├── ExhaustedError              slow down
 │   ├── DeniedError                 get rights
+│   │   └── UnauthenticatedError    show who calls
 │   ├── UnavailableError            send the same again
 │   └── CorruptError                call a human
 ├── ConflictError                   a lost race: the winner, the rule, the advice
@@ -95,6 +96,10 @@ class DeniedError(MetaServiceError):
     """The caller has no right to do this."""
 
 
+class UnauthenticatedError(DeniedError):
+    """The service doesn't know who calls: the call has no token or certificate that it takes, or one that expired."""
+
+
 class UnavailableError(MetaServiceError):
     """No answer, or no answer yet."""
 
@@ -159,6 +164,7 @@ KIND_OF_CODE: Final[Mapping[int, ErrorKind]] = {
         grpc.StatusCode.DATA_LOSS: ErrorKind.CORRUPT,
     }.items()
 }
+UNAUTHENTICATED: Final[int] = grpc.StatusCode.UNAUTHENTICATED.value[0]
 NAME_OF_CODE: Final[Mapping[int, str]] = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
@@ -166,6 +172,10 @@ def build_error(
     kind: ErrorKind, reason: str, message: str = "", facts: Mapping[str, str] | None = None
 ) -> MetaServiceError:
     return CLASSES[kind](kind, reason, facts or {}, message)
+
+
+def build_unauthenticated(reason: str, message: str, facts: Mapping[str, str] | None = None) -> UnauthenticatedError:
+    return UnauthenticatedError(ErrorKind.DENIED, reason, facts or {}, message)
 
 
 def decode_status(status: status_pb2.Status) -> MetaServiceError:
@@ -182,7 +192,11 @@ def decode_status(status: status_pb2.Status) -> MetaServiceError:
             facts = dict(info.metadata)
             named = facts.pop("kind", "")
             message = status.message.removeprefix(f"{info.reason}: ")
+            if status.code == UNAUTHENTICATED:
+                return build_unauthenticated(info.reason, message, facts)
             return build_error(ErrorKind.__members__.get(named, kind), info.reason, message, facts)
+    if status.code == UNAUTHENTICATED:
+        return build_unauthenticated("RPC_UNAUTHENTICATED", status.message)
     return build_error(kind, f"RPC_{NAME_OF_CODE.get(status.code, status.code)}", status.message)
 
 

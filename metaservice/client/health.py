@@ -8,14 +8,16 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from metaservice.client.calling import open_channel
+from metaservice.client.credentials import Address, Credentials
 from metaservice.client.errors import decode_rpc_error
 
 
-def ask_health(address: str, timeout_s: float, *, wait: bool = False) -> str:
+def ask_health(address: str, timeout_s: float, *, wait: bool = False, credentials: Credentials | None = None) -> str:
     """The health status: SERVING, NOT_SERVING, … With `wait`, a service that is not there yet can appear within the
-    time.
+    time. It asks for no token.
     """
-    with open_channel(address, [("grpc.max_reconnect_backoff_ms", 500)]) as channel:
+    shown = Credentials.from_environment() if credentials is None else credentials
+    with open_channel(Address.of(address), shown, [("grpc.max_reconnect_backoff_ms", 500)]) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s, wait_for_ready=wait)

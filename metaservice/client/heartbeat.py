@@ -82,8 +82,8 @@ class Heartbeat:
         try:
             answer = self._renew(leased.txn_id)
         except MetaServiceError as error:
-            if error.kind in (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED):
-                return False
+            if error.kind in (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED, ErrorKind.DENIED):
+                return False  # the lease goes on: a token may come that is taken
             # Ended on purpose while the renewal was under way: nothing was lost.
             if self._leased.pop(leased.txn_id, None) is not None:
                 leased.lease_lost(error)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import grpc
 
@@ -19,11 +19,13 @@ from metaservice.client.access import AccessCalls
 from metaservice.client.admin import AdminCalls
 from metaservice.client.calling import PAGE_SIZE, open_channel, principal_metadata
 from metaservice.client.catalog import CatalogCalls
+from metaservice.client.credentials import Address, Credentials, check_token, why_no_tls
 from metaservice.client.epochs import expect_epoch
 from metaservice.client.errors import (
     ConflictError,
     ErrorKind,
     MetaServiceError,
+    UnauthenticatedError,
     build_error,
     decode_rpc_error,
     decode_status,
@@ -35,7 +37,7 @@ from metaservice.client.parts import PART_BYTES, in_parts, size_of
 from metaservice.client.reads import ReadCalls
 from metaservice.client.retries import Retries
 from metaservice.client.session import Session
-from metaservice.client.tracing import traced, traced_session
+from metaservice.client.tracing import Metadata, traced, traced_session
 from metaservice.client.transaction import Transaction
 from metaservice.ids import uuid7
 from protos.laketx.v1 import (
@@ -50,6 +52,9 @@ from protos.laketx.v1 import (
 )
 from protos.laketx.v1 import transaction_pb2 as wire
 
+if TYPE_CHECKING:
+    from metaservice.client.tokens import Tokens
+
 CALL_TIMEOUT_S: Final = 20.0
 RETRY_BUDGET_S: Final = 60.0
 CHUNK_FILES: Final = 1_000
@@ -59,7 +64,6 @@ CONTACT_S: Final = 4.0  # for the first connection: a wrong address is reported 
 CONTACT_S_MIN: Final = 1.0
 CONTACT_PAUSE_S: Final = 0.1
 HEALTH: Final = "/grpc.health.v1.Health/Check"
-SCHEME: Final = "laketx://"
 
 BatchOutcome = common_pb2.Committed | ConflictError | MetaServiceError
 
@@ -83,18 +87,32 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         use_session: bool = True,
         expected_epoch: str = "",
         revive: Callable[[], None] | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        """Makes a client. `revive` is called before a failed call is repeated: it may restart the service."""
+        """Makes a client of `laketxs://host:port` (TLS), `laketx://host:port` or `unix:path`.
+
+        `revive` is called before a failed call is repeated: it may restart the service. `credentials`: by default those
+        of the environment.
+        """
+        where = Address.of(address)
+        shown = Credentials.from_environment() if credentials is None else credentials
+        check_token(shown, where)
         self._principal = common_pb2.Principal(name=principal, client=client_name)
-        self._metadata = (*principal_metadata(principal), *features.METADATA)
+        self._named = (*principal_metadata(principal), *features.METADATA)
+        self._tokens = tokens_of(shown, self._named) if shown.has_token else None
         self._client_features = [*features.WRITTEN, *client_features]
         self._ask_features = lambda: self.get_status().features
         self._timeout_s = call_timeout_s
-        self._retries = Retries(retry_budget_s, revive=revive, contact=self._contact if revive is None else _no_contact)
+        self._retries = Retries(
+            retry_budget_s,
+            revive=revive,
+            contact=self._contact if revive is None else _no_contact,
+            tokens=self._tokens,
+        )
         self._closed = False
-        address = address.removeprefix(SCHEME).rstrip("/")
         channel = open_channel(
-            address,
+            where,
+            shown,
             [
                 ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
                 ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -106,7 +124,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
                 ("grpc.use_local_subchannel_pool", 1),  # two clients of a process don't share a connection
             ],
         )
-        self._address, self._is_reached = address, False
+        self._address, self._credentials, self._is_reached = where, shown, False
         self._greet: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH)
         self._contact_s = max(min(CONTACT_S, retry_budget_s), CONTACT_S_MIN)
         self._channel = expect_epoch(channel, expected_epoch) if expected_epoch else channel
@@ -119,7 +137,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         self._session: Session | None = None
         self._session_lock = threading.Lock()
         self._no_session_until_s = 0.0 if use_session else float("inf")
-        self._heartbeat = Heartbeat(self._renew_once)
+        self._heartbeat = Heartbeat(lambda txn_id: self._retries.once(lambda: self._renew_once(txn_id)))
 
     def __enter__(self) -> Self:
         return self
@@ -159,10 +177,16 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
                     if left_s > CONTACT_PAUSE_S:  # a service that ends cuts the call off: its successor may come
                         time.sleep(CONTACT_PAUSE_S)
                         continue
-                    said = f"no service answers at {self._address}: does one run there, and is the address right?"
-                    facts = {"address": self._address}
-                    raise build_error(ErrorKind.UNAVAILABLE, "SERVER_UNREACHABLE", said, facts) from error
+                    raise self._unreachable() from error
             self._is_reached = True
+
+    def _unreachable(self) -> MetaServiceError:
+        facts = {"address": self._address.target}
+        if said := why_no_tls(self._address, self._credentials):
+            said = f"the service at {self._address} can't be used: {said}"
+            return build_error(ErrorKind.UNAVAILABLE, "TLS_FAILED", said, facts)
+        said = f"no service answers at {self._address}: does one run there, and is the address right?"
+        return build_error(ErrorKind.UNAVAILABLE, "SERVER_UNREACHABLE", said, facts)
 
     # -------------------------------------------------------------------------------------------------- transactions
 
@@ -345,8 +369,19 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
     def _answer(self, session: Session, request: wire.SessionRequest) -> wire.SessionReply:
         replies = session.call(request, self._timeout_s)
         if replies[-1].HasField("error"):
-            raise decode_status(next(reply.error for reply in replies if reply.HasField("error")))
+            error = decode_status(next(reply.error for reply in replies if reply.HasField("error")))
+            if isinstance(error, UnauthenticatedError):
+                self._leave(session)
+            raise error
         return replies[-1]
+
+    def _leave(self, session: Session) -> None:
+        """Its token is taken no longer: the next call opens another."""
+        with self._session_lock:
+            if self._session is not session:
+                return
+            self._session = None
+        session.close()
 
     def _one_by_one(self, calls: Sequence[wire.SessionCall]) -> wire.SessionReply:
         """Makes unary calls in the order of a session; the last one may know its answer even if earlier ones come too
@@ -450,6 +485,12 @@ def batch_outcome(item: wire.BatchItem) -> BatchOutcome:
             return ConflictError(item.conflict)
         case _:
             return decode_status(item.error)
+
+
+def tokens_of(credentials: Credentials, others: Metadata) -> Tokens:
+    from metaservice.client.tokens import Tokens  # noqa: PLC0415 - slow, and not needed without a token
+
+    return Tokens(credentials, others)
 
 
 def _no_contact() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from metaservice.client.calling import PAGE_SIZE, Caller
 from metaservice.client.features import VERSION_CONDITIONS
-from metaservice.client.watching import watch
+from metaservice.client.watching import Stream, watch
 from metaservice.ids import uuid7
 from protos.laketx.v1 import common_pb2, read_pb2, read_pb2_grpc
 
@@ -60,7 +59,10 @@ class ReadCalls(Caller):
         when the client is closed.
         """
         after = self.resolve_version(table_id).version if after_version is None else after_version
-        opened = partial(self._reads.Watch, metadata=self._metadata)
+
+        def opened(request: read_pb2.WatchRequest) -> Stream:
+            return self._reads.Watch(request, metadata=self._metadata)
+
         return watch(opened, table_id, after, self._retries.patience(), lambda: self._closed)
 
     def list_files(self, table_id: str, *, version: int | None = None) -> Iterator[common_pb2.LiveEntry]:

@@ -21,7 +21,14 @@ from typing import Final
 
 import grpc
 
-from metaservice.client.errors import ErrorKind, MetaServiceError, build_error, decode_rpc_error
+from metaservice.client.errors import (
+    ErrorKind,
+    MetaServiceError,
+    UnauthenticatedError,
+    build_error,
+    build_unauthenticated,
+    decode_rpc_error,
+)
 from metaservice.client.tracing import Metadata
 from protos.laketx.v1 import transaction_pb2 as wire
 
@@ -76,7 +83,9 @@ class Session:
     def is_refused(self) -> bool:
         """Whether it ended before its first answer, and not because the service was away."""
         end = self._end
-        return end is not None and not self._answered and end.kind is not ErrorKind.UNAVAILABLE
+        if end is None or self._answered or isinstance(end, UnauthenticatedError):
+            return False
+        return end.kind is not ErrorKind.UNAVAILABLE
 
     def call(self, request: wire.SessionRequest, timeout_s: float) -> list[wire.SessionReply]:
         """Sends a request's calls in order, in one frame; sets their numbers."""
@@ -185,5 +194,7 @@ class Session:
     def _broken(self) -> MetaServiceError:
         """A new error for every caller, because a traceback belongs to one thread."""
         end = self._end
+        if isinstance(end, UnauthenticatedError) and not self._answered:
+            return build_unauthenticated(end.reason, end.message, end.facts)  # nothing of it was heard
         message = "" if end is None else str(end)
         return build_error(ErrorKind.UNAVAILABLE, "SESSION_BROKEN", message)

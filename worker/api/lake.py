@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from metaservice.client import KEY_SCOPE, KeyScope, MetaClient, NotFoundError
+from metaservice.client import KEY_SCOPE, Credentials, KeyScope, MetaClient, NotFoundError
+from metaservice.client.credentials import is_address, with_scheme
 from metaservice.embedded import looks_like_address, open_folder
 from protos.laketx.v1 import catalog_pb2
 from worker.api.multi_table import MultiTableTransaction
@@ -40,7 +41,6 @@ else:
     daemon = LazyModule("worker.compact.daemon")
     file_imports = LazyModule("worker.write.file_imports")
 
-SCHEME: Final = "laketx://"
 CLIENT_NAME: Final = "laketx-worker"
 BUCKETS: Final = 8
 
@@ -195,24 +195,27 @@ def connect(
     user: str = "",
     warehouse: str | None = None,
     maintenance: bool = False,
+    credentials: Credentials | None = None,
 ) -> Lake:
     """Opens a lake of tables: a folder, whose service starts by itself, or a service by its address.
 
         lake = connect("./warehouse")
-        lake = connect("laketx://meta:7070", spark, warehouse="s3a://bucket/lake", user="ana")
+        lake = connect("laketxs://meta:7070", spark, warehouse="s3a://bucket/lake", user="ana")
 
         orders = lake.create_table("shop.orders", "id bigint, amount double", primary_key=["id"])
         orders.insert(df)
         orders.read(commits_ago=1).show()
 
+    where: a folder, or `laketxs://host:port` (TLS), `laketx://host:port` (without) or `unix:path` of a service.
     spark: the session, classic or Spark Connect. Default: the active one, or a new one when it is first needed.
     user: the name in the history.
     warehouse: the location of data files, a path or URI that both Spark and pyarrow can open; a folder is its own.
     maintenance: the lake's session also runs the compactions that the service plans, until the lake closes.
+    credentials: what the client trusts and shows to a service; by default what the environment says.
 
     See also `help(Lake)`, `help(Table)` and docs/python.md.
     """
-    lake = _connect(where, spark, user, warehouse)
+    lake = _connect(where, spark, user, warehouse, credentials)
     if maintenance:
         jobs = daemon.Daemon(lake)
         lake.at_close(jobs.stop)
@@ -220,24 +223,30 @@ def connect(
     return lake
 
 
-def _connect(where: str | Path, spark: SparkSession | None, user: str, warehouse: str | None) -> Lake:
+def _connect(
+    where: str | Path, spark: SparkSession | None, user: str, warehouse: str | None, credentials: Credentials | None
+) -> Lake:
     text = str(where)
-    if text.startswith(SCHEME):
+    if isinstance(where, str) and is_address(text):
         if not warehouse:
             raise InputError(
                 "WAREHOUSE_MISSING", f'the location of the files is missing: connect("{text}", warehouse=…)'
             )
-        client = MetaClient(text.removeprefix(SCHEME).rstrip("/"), principal=user, client_name=CLIENT_NAME)
+        client = MetaClient(text, principal=user, client_name=CLIENT_NAME, credentials=credentials)
         try:
             client.reach()
         except BaseException:
             client.close()
             raise
-        return Lake(client, _absolute(warehouse), spark, uri=text, user=user)
+        return Lake(client, _absolute(warehouse), spark, uri=text, user=user, credentials=credentials)
     if "://" in text:
-        raise InputError("ADDRESS_INVALID", f"{text} is neither a folder nor laketx://host:port")
+        raise InputError(
+            "ADDRESS_INVALID", f"{text} is neither a folder nor laketxs://host:port nor laketx://host:port"
+        )
     if isinstance(where, str) and looks_like_address(text) and not Path(text).exists():
-        raise InputError("ADDRESS_INVALID", f'{text} has no scheme: use "{SCHEME}{text}", or "./{text}" for a folder')
+        raise InputError(
+            "ADDRESS_INVALID", f'{text} has no scheme: use "{with_scheme(text)}", or "./{text}" for a folder'
+        )
     folder = Path(text).absolute()
     return Lake(
         open_folder(folder, principal=user, client_name=CLIENT_NAME),

@@ -9,10 +9,17 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from metaservice.client import MetaClient
+from metaservice.client import Credentials, MetaClient
 from worker.base.lazily import LazyModule
 from worker.base.pins import ReaderPins
-from worker.base.spark_jar import CATALOG, address_settings, catalog_settings, find_jar, jar_setting
+from worker.base.spark_jar import (
+    CATALOG,
+    address_settings,
+    catalog_settings,
+    credential_settings,
+    find_jar,
+    jar_setting,
+)
 from worker.base.warehouse import mark_where_proven
 
 if TYPE_CHECKING:
@@ -27,14 +34,22 @@ class Connection:
     """A lake's connection. Threads can share it, like its Spark session."""
 
     def __init__(
-        self, client: MetaClient, warehouse: str, spark: SparkSession | None, *, uri: str = "", user: str = ""
+        self,
+        client: MetaClient,
+        warehouse: str,
+        spark: SparkSession | None,
+        *,
+        uri: str = "",
+        user: str = "",
+        credentials: Credentials | None = None,
     ) -> None:
-        """`uri` is the folder, or `laketx://host:port`."""
+        """`uri` is the folder, or the service's address. The catalog gets the credentials; None: the environment's."""
         self.client = client
         self.warehouse = warehouse.rstrip("/")
         self.pins = ReaderPins(client)
         self._spark = spark
-        self.address = address_settings(uri, self.warehouse, user) if uri else {}  # for the catalog's reader
+        self._shown = {} if credentials is None else credential_settings(credentials)
+        self.address = address_settings(uri, self.warehouse, user) | self._shown if uri else {}  # for the reader's jar
         self._uri = uri
         self._user = user
         self._is_looked_at = False
@@ -80,7 +95,8 @@ class Connection:
         return name
 
     def _catalog(self, name: str) -> dict[str, str]:
-        return catalog_settings(name, self._uri, self.warehouse, self._user)
+        shown = {f"spark.sql.catalog.{name}.{key}": value for key, value in self._shown.items()}
+        return catalog_settings(name, self._uri, self.warehouse, self._user) | shown
 
     def mark_warehouse(self) -> None:
         """Called before the first write. Leaves the mark that purge and fsck check."""

@@ -147,7 +147,7 @@ class ReaderPins:
             try:
                 pin.lease_ms = self._client.renew_pin(pin_id)
             except MetaServiceError as error:
-                if error.kind not in (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED):
+                if error.kind not in (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED, ErrorKind.DENIED):
                     _log.warning("a pinned version is held no longer", extra={"pin_id": pin_id, "reason": error.reason})
                     with self._lock:
                         self._pins.pop(pin_id, None)

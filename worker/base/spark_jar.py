@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from metaservice.client import Credentials
 
 SPARK_MINOR: Final = "4.3"
 CATALOG_CLASS: Final = "io.laketx.spark.LakeCatalog"
@@ -53,6 +57,13 @@ def address_settings(uri: str, warehouse: str, user: str = "") -> dict[str, str]
     if user:
         found["user"] = user
     return found
+
+
+def credential_settings(credentials: Credentials) -> dict[str, str]:
+    """What a client trusts and shows, likewise; Spark leaves the values of keys with `token` out of what it shows."""
+    return {
+        name: str(value).lower() if value is True else value for name, value in asdict(credentials).items() if value
+    }
 
 
 def catalog_settings(name: str, uri: str, warehouse: str, user: str = "") -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from metaservice.cli.failures import CommandError, Exit
 from metaservice.cli.output import Session
+from metaservice.client.credentials import with_scheme
 from worker.base.spark_jar import SPARK_MINOR, catalog_settings, find_jar, jar_name, jar_setting
 from worker.files.commands import warehouse_of
 
@@ -15,7 +16,7 @@ def run_spark_jar(session: Session, name: str, warehouse: str | None) -> None:
         hint = f"install the wheel laketx-spark-{SPARK_MINOR}, or build the jar with `make spark-jar` in a clone"
         raise CommandError(Exit.REFUSED, "JAR_MISSING", f"{jar_name()} is not installed here", {}, hint)
     folder = session.settings.folder
-    uri = str(Path(folder).absolute()) if folder else f"laketx://{session.settings.server}"
+    uri = str(Path(folder).absolute()) if folder else with_scheme(session.settings.server)
     place = warehouse_of(session, warehouse)
     if "://" not in place and not place.startswith("file:"):
         place = str(Path(place).absolute())

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.output import Session, existing
 from metaservice.cli.settings import SERVER
+from metaservice.client.credentials import with_scheme
 from worker.api.lake import connect
 from worker.base.spark_jar import CATALOG
 from worker.files.commands import told, warehouse_of
@@ -71,7 +72,7 @@ def run_sql(
 def lake_of(session: Session) -> str:
     """The folder, or the service's address."""
     settings = session.settings
-    return str(existing(settings.folder).absolute()) if settings.folder else f"laketx://{settings.server}"
+    return str(existing(settings.folder).absolute()) if settings.folder else with_scheme(settings.server)
 
 
 def warehouse_for(session: Session, given: str | None) -> str | None:
