@@ -269,6 +269,12 @@ def _list_tables(caller: Caller, request: Any) -> None:
         raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=request.namespace)
 
 
+def _create_namespace(caller: Caller, request: Any) -> None:
+    is_there = request.if_not_exists and caller.state.namespaces.find(request.name) is not None
+    if not (is_there and caller.sees_namespace(request.name)):
+        caller.need(MAINTAINER)
+
+
 def _get_namespace(caller: Caller, request: Any) -> None:
     if not caller.sees_namespace(request.name):
         raise MetaError(ErrorKind.NOT_FOUND, "NAMESPACE_UNKNOWN", namespace=request.name)
@@ -424,7 +430,9 @@ RIGHTS: Final[Mapping[str, Right]] = {
         "admin on the service, or on the table by a grant of its own",
         lambda caller, it: caller.need_table(it.table_id, ADMIN),
     ),
-    f"{_CATALOG}CreateNamespace": _on_service(MAINTAINER),
+    f"{_CATALOG}CreateNamespace": Right(
+        "maintainer on the service; with IF NOT EXISTS, reader of anything in one that is there", _create_namespace
+    ),
     f"{_CATALOG}GetNamespace": Right("reader of anything in the namespace", _get_namespace),
     f"{_CATALOG}ListNamespaces": Right("reader: other namespaces are left out", _anyone, _shown_namespaces),
     f"{_CATALOG}DropNamespace": Right(

@@ -23,7 +23,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
-from metaservice.client import MetaClient, MetaServiceError
+from metaservice.client import DeniedError, MetaClient, MetaServiceError
 from protos.laketx.v1 import maintenance_pb2
 from worker.base.errors import InputError
 from worker.base.storage import is_local, storage
@@ -107,7 +107,7 @@ def adopt(client: MetaClient, warehouse: str) -> maintenance_pb2.Warehouse:
 def mark_where_proven(client: MetaClient, warehouse: str) -> None:
     """Called by a writer before it begins.
 
-    If the location can't be proven, or the mark not written, an operator must adopt it.
+    If the location can't be proven, the mark not written, or the writer is no admin, an operator must adopt it.
     """
     try:
         known = client.get_warehouse()
@@ -115,7 +115,7 @@ def mark_where_proven(client: MetaClient, warehouse: str) -> None:
         if error.reason != OLD_SERVICE:
             raise
         return
-    with suppress(OSError, pa.ArrowException, InputError):
+    with suppress(OSError, pa.ArrowException, InputError, DeniedError):
         _mark(client, warehouse, known)
 
 

@@ -1,0 +1,131 @@
+"""What identities and rights cost: the check of one request, and begin + commit with and without them.
+
+`make bench-security`; JSON and SCALE as for bench-commit. Ratios are within a run: all ways once, then all again.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.frame import Benchmark, scaled, scratch
+from benchmarks.serving import server
+from benchmarks.turns import interleaved, over
+from metaservice.client import Credentials, MetaClient
+from metaservice.config import read_settings
+from metaservice.core.access import Identity, Role
+from metaservice.rpc import rights
+from metaservice.rpc.rights import Caller
+from metaservice.wiring import OWNER_SOCKET, OpenState
+from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, read_pb2, transaction_pb2
+from tests.integration.certificates import Authority
+
+TABLES: Final = 1_000
+GRANTS: Final = 10_000
+NAMESPACES: Final = 10
+GROUPS: Final = 8  # of the caller
+CHECKS: Final = 20_000
+COMMITS: Final = 400
+RUNS: Final = 7
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def rights_check(bench: Benchmark, folder: Path) -> None:
+    data, names = folder / "data", [f"space{number}" for number in range(NAMESPACES)]
+    with server(data, "--tokens", "true"), MetaClient(f"unix:{data}/{OWNER_SOCKET}") as owner:
+        for name in names:
+            owner.create_namespace(name)
+        say(f"{TABLES:,} tables, {GRANTS:,} grants")
+        ids = [create(owner, f"{names[at % NAMESPACES]}.t{at}") for at in range(TABLES)]
+        for at in range(GRANTS):
+            kind = "group:g" if at % 2 else "user:u"
+            owner.grant(f"{kind}{at // TABLES}", access_pb2.ROLE_WRITER, table_id=ids[at % TABLES])
+    state = OpenState(read_settings(["--data", str(data)])).again()
+    assert len(state.access.grants) >= GRANTS
+    who = Identity("u4", frozenset(f"g{number}" for number in range(1, 2 * GROUPS, 2)))
+    caller = Caller(who, state.access.grants, state)
+    asked: dict[str, Callable[[str], Any]] = {
+        "ReadService/PlanScan": lambda table_id: read_pb2.PlanScanRequest(table_id=table_id),
+        "TransactionService/Append": lambda table_id: transaction_pb2.AppendRequest(table_id=table_id),
+        "TransactionService/BeginTransaction": lambda table_id: transaction_pb2.BeginTransactionRequest(
+            tables=[transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)]
+        ),
+    }
+    mine = [one for one in ids if caller.on_table(one) >= Role.WRITER]
+    say(f"{len(mine)} tables are the caller's, who is in {GROUPS} groups")
+    for name, build in asked.items():
+        requests = [build(mine[at % len(mine)]) for at in range(scaled(CHECKS))]
+        figures = []
+        for run in range(RUNS + 1):
+            begin = time.perf_counter()
+            for request in requests:
+                rights.check(caller, f"/laketx.v1.{name}", request)
+            if run:
+                figures.append((time.perf_counter() - begin) / len(requests) * 1e6)
+        bench.add(f"rights of {name.rpartition('/')[2]}", figures, unit="µs", at_most=20)
+    state.store.close()
+
+
+def create(client: MetaClient, name: str) -> str:
+    columns = [catalog_pb2.Column(name="id", type="bigint")]
+    return client.create_table(catalog_pb2.Table(name=name, columns=columns)).table_id
+
+
+def begin_and_commit(bench: Benchmark, folder: Path) -> None:
+    authority = Authority(folder / "authority")
+    flags = ("--tokens", "true", *authority.issue("meta").flags)
+    with server(folder / "plain") as plain, server(folder / "guarded", *flags) as guarded:
+        shown = Credentials(ca_file=str(authority.file), token=token_of(folder / "guarded"))
+        ways = {
+            "plain": writer_of(MetaClient(plain.address)),
+            "guarded": writer_of(MetaClient(f"laketxs://{guarded.address}", credentials=shown)),
+        }
+        times = interleaved(ways, runs=RUNS, warm_ups=1)
+        figures = over(times["plain"], times["guarded"])
+        each = {name: statistics.median(found) / scaled(COMMITS) * 1e3 for name, found in times.items()}
+        note = f"{each['plain']:.2f} ms, with TLS, tokens and rights {each['guarded']:.2f} ms"
+        bench.add("begin + commit with TLS, tokens and rights", figures, unit="times", at_least=0.85, note=note)
+
+
+def token_of(data: Path) -> str:
+    """Of a writer of one namespace."""
+    with MetaClient(f"unix:{data}/{OWNER_SOCKET}") as owner:
+        owner.create_namespace("shop")
+        owner.grant("user:writer", access_pb2.ROLE_WRITER, namespace="shop")
+        return owner.create_token("writer", groups=["a", "b"]).secret
+
+
+def writer_of(client: MetaClient) -> Callable[[], object]:
+    """Commits so many transactions, one after the other."""
+    client.create_namespace("shop", if_not_exists=True)
+    table_id = create(client, "shop.t")
+
+    def write() -> None:
+        for _ in range(scaled(COMMITS)):
+            intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
+            with client.begin([intent]) as txn:
+                txn.register(
+                    table_id, [common_pb2.DataFile(path=f"{txn.txn_id}/0.parquet", rows=1, bytes=1)]
+                )
+                txn.commit([common_pb2.Change(table_id=table_id)])
+
+    return write
+
+
+def main() -> None:
+    bench = Benchmark("security", "Identities and rights", packages=["grpcio"])
+    with scratch() as folder:
+        rights_check(bench, folder)
+        begin_and_commit(bench, folder)
+    raise SystemExit(0 if bench.finish() else 1)
+
+
+if __name__ == "__main__":
+    main()
