@@ -87,7 +87,7 @@ def members(owner: type) -> Iterator[tuple[str, object]]:
 def signature(name: str, found: object) -> Iterator[str]:
     assert callable(found)
     whole = inspect.signature(found)
-    taken = list(arguments([one for one in whole.parameters.values() if one.name != "self"]))
+    taken = list(arguments([one for one in whole.parameters.values() if one.name not in ("self", "cls")]))
     arrow = f" -> {whole.return_annotation}"
     text = f"{name}({', '.join(taken)}){arrow}"
     if len(text) > 110:

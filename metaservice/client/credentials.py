@@ -50,12 +50,13 @@ def with_scheme(address: str) -> str:
     return address if is_address(address) else f"{PLAIN}{address}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a client trusts and shows. By default it is what the environment says.
+    """What a client trusts and shows; all are keyword arguments. See docs/security.md.
 
     ca_file: authorities of the service's certificate, in PEM (LAKETX_CA_FILE). Default: those that gRPC brings.
-    cert_file, key_file: a certificate to show, in PEM (LAKETX_CERT_FILE, LAKETX_KEY_FILE).
+    cert_file: a certificate to show, in PEM (LAKETX_CERT_FILE).
+    key_file: its key (LAKETX_KEY_FILE).
     token: sent with each call (LAKETX_TOKEN). Or one of:
     token_file: a file with the token, read again when it changes (LAKETX_TOKEN_FILE).
     token_command: a shell command that prints it, run again before it expires (LAKETX_TOKEN_COMMAND).

@@ -32,7 +32,7 @@ class Place:
 
     @property
     def shown(self) -> Credentials:
-        return Credentials(str(self.authority.file), str(self.ana.cert), str(self.ana.key))
+        return Credentials(ca_file=str(self.authority.file), cert_file=str(self.ana.cert), key_file=str(self.ana.key))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -118,7 +118,7 @@ def test_a_certificate_of_another_host_is_not_trusted(place: Place, tmp_path: Pa
     service = Service(tmp_path / "db", *place.authority.issue("elsewhere", ["elsewhere.example"]).flags)
     try:
         found = replace(place, address=service.start())
-        error = refusal(found, Credentials(str(place.authority.file)))
+        error = refusal(found, Credentials(ca_file=str(place.authority.file)))
     finally:
         service.kill()
     assert "its certificate is not trusted: IP address mismatch" in str(error)

@@ -144,7 +144,7 @@ public final class Pins {
         RenewPinRequest request = RenewPinRequest.newBuilder().setPinId(pin.pinId).build();
         pin.leaseMs = service.askOnce(stubs -> stubs.reads().renewPin(request)).getLeaseMs();
       } catch (LakeException error) {
-        if (error.kind() == RefusalKind.UNAVAILABLE || error.kind() == RefusalKind.EXHAUSTED) continue;
+        if (error.kind().mayPass()) continue;
         LOG.warn("a version that a plan reads is held no longer: {}", error.getMessage());
         synchronized (this) {
           held.remove(one.getKey(), pin);

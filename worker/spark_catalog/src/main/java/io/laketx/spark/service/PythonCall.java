@@ -38,7 +38,7 @@ public final class PythonCall {
     line.add("--");
     line.addAll(words);
     try {
-      return answer(line);
+      return answer(line, address.shown());
     } catch (IOException error) {
       String message = "the Python of the catalog's setting `python` can't be run: correct it, or " + instead;
       throw new LakeException(
@@ -46,10 +46,12 @@ public final class PythonCall {
     }
   }
 
-  private static JsonNode answer(List<String> line) throws IOException {
+  private static JsonNode answer(List<String> line, Credentials shown) throws IOException {
     Path errors = Files.createTempFile("laketx-", ".txt");
     try {
-      Process process = new ProcessBuilder(line).redirectError(errors.toFile()).start();
+      ProcessBuilder python = new ProcessBuilder(line).redirectError(errors.toFile());
+      shown.putInto(python.environment());
+      Process process = python.start();
       process.getOutputStream().close();
       int ended = waitFor(process);
       if (ended == 0) return JSON.readTree(process.getInputStream());

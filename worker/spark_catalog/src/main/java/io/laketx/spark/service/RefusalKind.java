@@ -21,5 +21,10 @@ public enum RefusalKind {
   /** Send the same again. */
   UNAVAILABLE,
   /** Call a human. */
-  CORRUPT
+  CORRUPT;
+
+  /** Whether a renewal in the background may succeed later; rights and tokens come back, too. */
+  public boolean mayPass() {
+    return this == UNAVAILABLE || this == EXHAUSTED || this == DENIED;
+  }
 }

@@ -6,11 +6,14 @@ import com.google.rpc.ErrorInfo;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
+import java.security.cert.CertificateException;
 import java.util.HashMap;
 import java.util.Map;
+import javax.net.ssl.SSLPeerUnverifiedException;
 
 /** What the service says in the trailers of a call that it refused. */
 final class Refusals {
+  static final String TLS_FAILED = "TLS_FAILED";
   private static final String DOMAIN = "laketx";
   private static final String ERROR_INFO = "/google.rpc.ErrorInfo";
   private static final Metadata.Key<byte[]> DETAILS =
@@ -29,6 +32,12 @@ final class Refusals {
         if (found != null) return found;
       } catch (InvalidProtocolBufferException unreadable) {
         error.addSuppressed(unreadable);
+      }
+    }
+    for (Throwable cause = status.getCause(); cause != null; cause = cause.getCause()) {
+      if (cause instanceof CertificateException || cause instanceof SSLPeerUnverifiedException) {
+        String said = "its certificate is not trusted: " + cause.getMessage();
+        return new LakeException(RefusalKind.UNAVAILABLE, TLS_FAILED, said, Map.of(), error);
       }
     }
     String message = status.getDescription() == null ? "" : status.getDescription();

@@ -2,6 +2,7 @@ package io.laketx.spark.service;
 
 import io.grpc.CallOptions;
 import io.grpc.Channel;
+import io.grpc.ChannelCredentials;
 import io.grpc.ClientCall;
 import io.grpc.ClientInterceptor;
 import io.grpc.ClientInterceptors;
@@ -9,6 +10,7 @@ import io.grpc.ForwardingClientCall;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
+import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.okhttp.OkHttpChannelBuilder;
 import io.laketx.v1.CatalogServiceGrpc;
@@ -21,6 +23,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -33,6 +36,7 @@ import java.util.function.Function;
 public final class Service {
   private static final String CLIENT = "laketx-spark-sql";
   private static final int MESSAGE_BYTES_MAX = 64 << 20;
+  private static final Set<String> FINAL = Set.of("SERVER_NOT_RUNNING", Refusals.TLS_FAILED);
   private static final long CALL_S = 120;
   private static final long BUDGET_NS = TimeUnit.SECONDS.toNanos(60);
   private static final long PAUSE_MS_MIN = 20;
@@ -45,15 +49,19 @@ public final class Service {
   private static final String READ = "inlined_rows,version_conditions";
   /** What its writers say when they begin. */
   public static final List<String> WRITTEN = List.of("column_defaults");
+  private static final Metadata.Key<String> AUTHORIZATION =
+      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
   private static final Map<LakeAddress, Service> OPEN = new ConcurrentHashMap<>();
 
   private final LakeAddress address;
+  private final Tokens tokens;
   private final Pins pins = new Pins(this);
   private Path socket;
   private Stubs stubs;
 
   private Service(LakeAddress address) {
     this.address = address;
+    tokens = new Tokens(address.shown());
   }
 
   /** One for each address, for as long as the JVM lives; it connects with the first call. */
@@ -97,7 +105,7 @@ public final class Service {
     for (int attempt = 0; ; attempt++) {
       LakeException refusal;
       try {
-        return call.apply(stubs(attempt > 0));
+        return once(call, stubs(attempt > 0));
       } catch (StatusRuntimeException error) {
         refusal = Refusals.of(error);
       } catch (LakeException error) {
@@ -105,7 +113,7 @@ public final class Service {
       }
       boolean mayPass = refusal.kind() == RefusalKind.UNAVAILABLE || refusal.kind() == RefusalKind.EXHAUSTED;
       boolean isLate = System.nanoTime() - began > BUDGET_NS;
-      boolean isFinal = refusal.reason().equals("SERVER_NOT_RUNNING");
+      boolean isFinal = FINAL.contains(refusal.reason());
       if (!mayPass || isLate || isFinal || Thread.currentThread().isInterrupted() || !pause(attempt)) throw refusal;
     }
   }
@@ -118,9 +126,20 @@ public final class Service {
     }
     if (known == null) throw new LakeException(RefusalKind.UNAVAILABLE, "RPC_UNAVAILABLE", "not connected", Map.of());
     try {
-      return call.apply(known);
+      return once(call, known);
     } catch (StatusRuntimeException error) {
       throw Refusals.of(error);
+    }
+  }
+
+  /** A call that is refused for its token is repeated with the one that its source has then. */
+  private <T> T once(Function<Stubs, T> call, Stubs to) {
+    long generation = tokens.generation();
+    try {
+      return call.apply(to);
+    } catch (StatusRuntimeException error) {
+      if (error.getStatus().getCode() != Status.Code.UNAUTHENTICATED || !tokens.renew(generation)) throw error;
+      return call.apply(to);
     }
   }
 
@@ -155,15 +174,26 @@ public final class Service {
   }
 
   private ManagedChannel channel() {
-    OkHttpChannelBuilder builder;
-    if (address.isFolder()) {
-      builder = OkHttpChannelBuilder.forAddress("localhost", 1).socketFactory(UnixSocket.factory(socket));
-      builder.overrideAuthority("localhost").proxyDetector(any -> null);
-    } else {
-      var found = address.hostAndPort();
-      builder = OkHttpChannelBuilder.forAddress(found.group(1), Integer.parseInt(found.group(2)));
+    address.checkToken();
+    return builder().maxInboundMessageSize(MESSAGE_BYTES_MAX).build();
+  }
+
+  private OkHttpChannelBuilder builder() {
+    Path path = address.isFolder() ? socket : address.socket();
+    if (path != null) {
+      var builder = OkHttpChannelBuilder.forAddress("localhost", 1).socketFactory(UnixSocket.factory(path));
+      return builder.overrideAuthority("localhost").proxyDetector(any -> null).usePlaintext();
     }
-    return builder.usePlaintext().maxInboundMessageSize(MESSAGE_BYTES_MAX).build();
+    var found = address.hostAndPort();
+    String host = found.group(1);
+    int port = Integer.parseInt(found.group(2));
+    if (!address.hasTls()) return OkHttpChannelBuilder.forAddress(host, port).usePlaintext();
+    ChannelCredentials tls = address.shown().forTls();
+    try {
+      return OkHttpChannelBuilder.forAddress(host, port, tls);
+    } catch (IllegalArgumentException error) {
+      throw Credentials.invalid("a certificate or a key can't be used: " + error.getMessage(), error);
+    }
   }
 
   /** A deadline, and whose call it is. */
@@ -179,6 +209,8 @@ public final class Service {
             headers.put(PRINCIPAL, user);
           }
           headers.put(FEATURES, READ);
+          String token = tokens.current();
+          if (token != null) headers.put(AUTHORIZATION, "Bearer " + token);
           super.start(listener, headers);
         }
       };

@@ -257,7 +257,7 @@ final class WriteTransaction {
           snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
       if (answer.hasDoomed() && !reruns() && !resubmits()) stop(Conflicts.of(answer.getDoomed(), snapshot.meta().getName()));
     } catch (LakeException error) {
-      if (error.kind() == RefusalKind.UNAVAILABLE || error.kind() == RefusalKind.EXHAUSTED) return;
+      if (error.kind().mayPass()) return;
       stop(error);
     }
   }
