@@ -171,6 +171,10 @@ bench-commit: $(VENV)/.ready-bench ## measure commits; JSON=FILE to write result
 bench-plan: $(VENV)/.ready-bench ## measure plans; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.plan
 
+.PHONY: bench-tls
+bench-tls: $(VENV)/.ready-bench ## measure what TLS, tokens and rights cost commits; JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.tls
+
 .PHONY: bench-maintain
 bench-maintain: $(VENV)/.ready-bench ## measure the planning of table services; JSON and SCALE as for bench-commit
 	@$(PY) -m benchmarks.maintain
