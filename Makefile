@@ -207,9 +207,9 @@ bench-scan: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure reads with Spark;
 bench-compact: $(VENV)/.ready-bench ## measure compactions; ROWS="major minor large soak peers peers-keyed" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.compact $(ROWS)
 
-.PHONY: bench-security
-bench-security: $(VENV)/.ready-bench ## measure what identities and rights cost; JSON and SCALE as above
-	@$(PY) -m benchmarks.security
+.PHONY: bench-rights
+bench-rights: $(VENV)/.ready-bench ## measure the check of a request's rights among 10,000 grants; JSON and SCALE as above
+	@$(PY) -m benchmarks.rights
 
 .PHONY: bench-sizing
 bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory and disk by files, transactions, commits; JSON and SCALE as above

@@ -1,11 +1,7 @@
-"""What identities and rights cost: the check of one request, and begin + commit with and without them.
-
-`make bench-security`; JSON and SCALE as for bench-commit. Ratios are within a run: all ways once, then all again.
-"""
+"""What the check of one request's rights costs among many grants. `make bench-rights`; SCALE as for bench-commit."""
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -14,22 +10,19 @@ from typing import Any, Final
 
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.serving import server
-from benchmarks.turns import interleaved, over
-from metaservice.client import Credentials, MetaClient
+from metaservice.client import MetaClient
 from metaservice.config import read_settings
 from metaservice.core.access import Identity, Role
 from metaservice.rpc import rights
 from metaservice.rpc.rights import Caller
 from metaservice.wiring import OWNER_SOCKET, OpenState
 from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, read_pb2, transaction_pb2
-from tests.integration.certificates import Authority
 
 TABLES: Final = 1_000
 GRANTS: Final = 10_000
 NAMESPACES: Final = 10
 GROUPS: Final = 8  # of the caller
 CHECKS: Final = 20_000
-COMMITS: Final = 400
 RUNS: Final = 7
 
 
@@ -78,52 +71,10 @@ def create(client: MetaClient, name: str) -> str:
     return client.create_table(catalog_pb2.Table(name=name, columns=columns)).table_id
 
 
-def begin_and_commit(bench: Benchmark, folder: Path) -> None:
-    authority = Authority(folder / "authority")
-    flags = ("--tokens", "true", *authority.issue("meta").flags)
-    with server(folder / "plain") as plain, server(folder / "guarded", *flags) as guarded:
-        shown = Credentials(ca_file=str(authority.file), token=token_of(folder / "guarded"))
-        ways = {
-            "plain": writer_of(MetaClient(plain.address)),
-            "guarded": writer_of(MetaClient(f"laketxs://{guarded.address}", credentials=shown)),
-        }
-        times = interleaved(ways, runs=RUNS, warm_ups=1)
-        figures = over(times["plain"], times["guarded"])
-        each = {name: statistics.median(found) / scaled(COMMITS) * 1e3 for name, found in times.items()}
-        note = f"{each['plain']:.2f} ms, with TLS, tokens and rights {each['guarded']:.2f} ms"
-        bench.add("begin + commit with TLS, tokens and rights", figures, unit="times", at_least=0.85, note=note)
-
-
-def token_of(data: Path) -> str:
-    """Of a writer of one namespace."""
-    with MetaClient(f"unix:{data}/{OWNER_SOCKET}") as owner:
-        owner.create_namespace("shop")
-        owner.grant("user:writer", access_pb2.ROLE_WRITER, namespace="shop")
-        return owner.create_token("writer", groups=["a", "b"]).secret
-
-
-def writer_of(client: MetaClient) -> Callable[[], object]:
-    """Commits so many transactions, one after the other."""
-    client.create_namespace("shop", if_not_exists=True)
-    table_id = create(client, "shop.t")
-
-    def write() -> None:
-        for _ in range(scaled(COMMITS)):
-            intent = transaction_pb2.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
-            with client.begin([intent]) as txn:
-                txn.register(
-                    table_id, [common_pb2.DataFile(path=f"{txn.txn_id}/0.parquet", rows=1, bytes=1)]
-                )
-                txn.commit([common_pb2.Change(table_id=table_id)])
-
-    return write
-
-
 def main() -> None:
-    bench = Benchmark("security", "Identities and rights", packages=["grpcio"])
+    bench = Benchmark("rights", "Rights", packages=["grpcio"])
     with scratch() as folder:
         rights_check(bench, folder)
-        begin_and_commit(bench, folder)
     raise SystemExit(0 if bench.finish() else 1)
 
 
