@@ -68,7 +68,7 @@ class Credentials:
     key_file: str = ""
     token: str = field(default="", repr=False)
     token_file: str = ""
-    token_command: str = ""
+    token_command: str = field(default="", repr=False)  # it may hold a secret of its own
     insecure: bool = False
 
     @classmethod

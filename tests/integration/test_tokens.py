@@ -14,7 +14,7 @@ import pytest
 
 from metaservice.client import Credentials, DeniedError, InvalidError, MetaClient, UnauthenticatedError
 from metaservice.client.tokens import expiry_of
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 from tests.conformance.server import ROOT
 from tests.integration.service import service, wait_until
@@ -257,3 +257,27 @@ def test_a_token_that_says_when_it_expires() -> None:
     found = expiry_of(jwt(100))
     assert found is not None
     assert 90 < found - time.time() <= 100
+
+
+def test_a_session_outlives_a_token_that_the_service_revokes(tmp_path: Path) -> None:
+    """The service itself refuses the calls of the stream; an open transaction goes on with the next token."""
+    file = tmp_path / "token"
+    with service(tmp_path / "db", "--tokens", "true", "--lease-ms", "1000") as (running, _):
+        owner = MetaClient(f"unix:{tmp_path / 'db' / 'owner.sock'}", credentials=Credentials())
+        client = MetaClient(running.address, retry_budget_s=BUDGET_S, credentials=Credentials(token_file=str(file)))
+        with owner, client:
+            first = owner.create_token("etl")
+            file.write_text(first.secret)
+            table_id = owner.create_table(catalog_pb2.Table(name="revoked", columns=COLUMNS)).table_id
+            owner.grant("user:etl", access_pb2.ROLE_WRITER, table_id=table_id)
+            intent = wire.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
+            txn = client.begin([intent])
+            second = owner.create_token("etl").secret
+            owner.revoke_token(first.token.token_id)
+            with pytest.raises(UnauthenticatedError):
+                client.ping()
+            file.write_text(second)
+            time.sleep(1.5)  # longer than its lease: the heartbeat has the next token
+            txn.abort()
+            assert client.get_transaction(txn.txn_id).state == wire.TRANSACTION_STATE_ABORTED
+            assert client.ping(b"x") == b"x"
