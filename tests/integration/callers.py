@@ -19,7 +19,8 @@ from protos.laketx.v1 import (
     read_pb2,
     transaction_pb2,
 )
-from tests.integration.service import TIMEOUT_S, Service, reason_of, service
+from tests.conformance.play import new_uuid7
+from tests.integration.service import TIMEOUT_S, Service, data_file, reason_of, service
 
 FILES = (transaction_pb2, catalog_pb2, read_pb2, maintenance_pb2, admin_pb2, access_pb2)
 METHODS = {
@@ -29,6 +30,7 @@ METHODS = {
     for method in found.methods
 }
 OWNER_SOCKET = "owner.sock"
+COLUMNS = [catalog_pb2.Column(name="id", type="bigint"), catalog_pb2.Column(name="day", type="string")]
 Metadata = tuple[tuple[str, str], ...]
 
 
@@ -69,6 +71,18 @@ class Caller:
 
     def close(self) -> None:
         self.channel.close()
+
+
+def create(caller: Caller, name: str) -> str:
+    table = catalog_pb2.Table(name=name, columns=COLUMNS, partition_columns=["day"])
+    answer = caller.call("CatalogService/CreateTable", request_id=new_uuid7(), table=table)
+    return str(answer.table.table_id)
+
+
+def append(caller: Caller, table_id: str) -> str:
+    txn_id = new_uuid7()
+    caller.call("TransactionService/Append", txn_id=txn_id, table_id=table_id, files=[data_file(txn_id)])
+    return txn_id
 
 
 class Guarded:

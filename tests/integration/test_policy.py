@@ -13,8 +13,7 @@ import pytest
 
 from protos.laketx.v1 import access_pb2
 from tests.conformance.play import new_uuid7
-from tests.integration.callers import Guarded, guarded
-from tests.integration.test_rights import append, create
+from tests.integration.callers import Guarded, append, create, guarded
 
 
 class PolicyServer(ThreadingHTTPServer):

@@ -15,12 +15,11 @@ from metaservice.rpc.rights import RIGHTS, SESSION_CALLS
 from metaservice.subjects import subject_of
 from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
-from tests.integration.callers import METHODS, Caller, Guarded, guarded
+from tests.integration.callers import COLUMNS, METHODS, Caller, Guarded, append, create, guarded
 from tests.integration.service import data_file, facts_of
 
 STRANGER, READER, WRITER, MAINTAINER, ADMIN = "stranger", "reader", "writer", "maintainer", "admin"
 ROLES: Final = (STRANGER, READER, WRITER, MAINTAINER, ADMIN)
-COLUMNS: Final = [catalog_pb2.Column(name="id", type="bigint"), catalog_pb2.Column(name="day", type="string")]
 FOUND: Final = {grpc.StatusCode.PERMISSION_DENIED: "denied", grpc.StatusCode.NOT_FOUND: "unknown"}
 NOBODY: Final = "nobody"  # no role on a table is enough
 
@@ -43,24 +42,12 @@ class World:
     task_id: str
 
 
-def create(caller: Caller, name: str) -> str:
-    table = catalog_pb2.Table(name=name, columns=COLUMNS, partition_columns=["day"])
-    answer = caller.call("CatalogService/CreateTable", request_id=new_uuid7(), table=table)
-    return str(answer.table.table_id)
-
-
 def begin(
     caller: Caller, table_id: str, operation: common_pb2.Operation.ValueType = common_pb2.OPERATION_INSERT
 ) -> str:
     txn_id = new_uuid7()
     intents = [transaction_pb2.TableIntent(table_id=table_id, operation=operation)]
     caller.call("TransactionService/BeginTransaction", txn_id=txn_id, tables=intents)
-    return txn_id
-
-
-def append(caller: Caller, table_id: str) -> str:
-    txn_id = new_uuid7()
-    caller.call("TransactionService/Append", txn_id=txn_id, table_id=table_id, files=[data_file(txn_id)])
     return txn_id
 
 
