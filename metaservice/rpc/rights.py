@@ -121,32 +121,40 @@ class Caller:
             raise denied(self.who, role, found, f"the namespace of {name}")
 
     def need_txn(self, txn_id: str, others: Role) -> None:
-        """The caller's own transaction, with the right to write; that of somebody else with the role `others`."""
+        """The caller's own transaction; that of somebody else with the role `others` on its tables."""
         txn = self.state.find_txn(wire.txn_id(txn_id))
-        if txn is None:
-            return  # the service says that there is none
-        if self.owns(txn):
-            self.need_tables(txn.tables, WRITER if txn.state is TxnState.OPEN else READER)
-            return
-        roles = [self.on_table(table_id) for table_id in txn.tables]
-        found = min(roles, default=Role.NONE)
+        if txn is None or self.owns(txn):
+            return  # the service says that there is none; everyone may learn how his own ended, and end it
+        found = min((self.on_table(table_id) for table_id in txn.tables), default=Role.NONE)
         if found >= others:
             return
         if found < READER:
             raise MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
         raise denied(self.who, others, found, f"the tables of {txn_id}, a transaction of {txn.principal.name}")
 
-    def need_own_txn(self, txn_id: str) -> None:
+    def need_own_txn(self, txn_id: str) -> bool:
+        """The caller's own transaction, with the right to write. Returns whether it is open: a repeat is answered."""
         txn = self.state.find_txn(wire.txn_id(txn_id))
         if txn is None:
-            return
-        if not self.owns(txn):
-            found = min((self.on_table(table_id) for table_id in txn.tables), default=Role.NONE)
-            if found < READER:
-                raise MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
-            said = f"{txn_id} is a transaction of {txn.principal.name}: begin one of your own"
-            raise MetaError(ErrorKind.DENIED, "TRANSACTION_OF_ANOTHER", said, txn_id=txn_id)
-        self.need_tables(txn.tables, WRITER)
+            return True  # the service says that there is none
+        if self.owns(txn):
+            if txn.state is TxnState.OPEN:
+                self.need_tables((one for one in txn.tables if self.state.views.find(one) is not None), WRITER)
+            return txn.state is TxnState.OPEN
+        found = min((self.on_table(table_id) for table_id in txn.tables), default=Role.NONE)
+        if found < READER:
+            raise MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
+        said = f"{txn_id} is a transaction of {txn.principal.name}: begin one of your own"
+        raise MetaError(ErrorKind.DENIED, "TRANSACTION_OF_ANOTHER", said, txn_id=txn_id)
+
+    def need_append(self, table_id: str, txn_id: str) -> None:
+        """The right to write; the answer to one's own append can be asked for again, whatever came since."""
+        try:
+            self.need_table(table_id, WRITER)
+        except MetaError:
+            txn = self.state.find_txn(wire.txn_id(txn_id))
+            if txn is None or txn.state is TxnState.OPEN or not self.owns(txn):
+                raise
 
     def need_task(self, task_id: str, role: Role) -> None:
         task = self.state.tasks.tasks.get(task_id)
@@ -224,8 +232,13 @@ def _begin(caller: Caller, request: Any) -> None:
         caller.need_own_txn(request.adopt_from)
 
 
-def _commit(caller: Caller, request: Any) -> None:
+def _own_txn(caller: Caller, request: Any) -> None:
     caller.need_own_txn(request.txn_id)
+
+
+def _commit(caller: Caller, request: Any) -> None:
+    if not caller.need_own_txn(request.txn_id):
+        return
     for change in request.changes:
         service = change.restore_version or change.groups or change.HasField("alteration")
         caller.need_table(change.table_id, MAINTAINER if service else WRITER)
@@ -234,6 +247,11 @@ def _commit(caller: Caller, request: Any) -> None:
     for one in request.replacements:
         caller.need_table(one.table_id, MAINTAINER)
         _new_name(caller, one.table_id, one.name)
+
+
+def _batch(caller: Caller, request: Any) -> None:
+    for one in request.appends:
+        caller.need_append(one.table_id, one.txn_id)
 
 
 def _new_name(caller: Caller, table_id: str, name: str) -> None:
@@ -402,22 +420,20 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_WRITE}BeginTransaction": Right(
         "writer on the tables; maintainer for compaction, clustering and RESTORE", _begin
     ),
-    f"{_WRITE}RegisterFiles": Right("one's own transaction", lambda caller, it: caller.need_own_txn(it.txn_id)),
+    f"{_WRITE}RegisterFiles": Right("one's own transaction", _own_txn),
     f"{_WRITE}CommitTransaction": Right(
         "one's own transaction, and writer on its tables; maintainer to alter, restore, compact or replace", _commit
     ),
-    f"{_WRITE}CommitBatch": _plain(
-        WRITER, "on the tables", lambda caller, it: caller.need_tables([one.table_id for one in it.appends], WRITER)
-    ),
-    f"{_WRITE}Append": _on_table(WRITER),
+    f"{_WRITE}CommitBatch": _plain(WRITER, "on the tables", _batch),
+    f"{_WRITE}Append": _plain(WRITER, "on the table", lambda caller, it: caller.need_append(it.table_id, it.txn_id)),
     f"{_WRITE}AbortTransaction": Right(
         "one's own transaction, or maintainer on its tables", lambda caller, it: caller.need_txn(it.txn_id, MAINTAINER)
     ),
-    f"{_WRITE}RenewTransaction": Right("one's own transaction", lambda caller, it: caller.need_own_txn(it.txn_id)),
+    f"{_WRITE}RenewTransaction": Right("one's own transaction", _own_txn),
     f"{_WRITE}GetTransaction": Right(
         "one's own transaction, or reader on its tables", lambda caller, it: caller.need_txn(it.txn_id, READER)
     ),
-    f"{_WRITE}ExplainTransaction": Right("one's own transaction", lambda caller, it: caller.need_own_txn(it.txn_id)),
+    f"{_WRITE}ExplainTransaction": Right("one's own transaction", _own_txn),
     f"{_WRITE}ListTransactions": Right("reader: those of other tables are left out", _anyone, _shown_txns),
     f"{_WRITE}Session": Right("each call in it is checked as by itself", _anyone),
     f"{_CATALOG}CreateTable": Right("writer on the namespace; maintainer on a table that is replaced", _create),

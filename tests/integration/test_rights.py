@@ -278,6 +278,45 @@ def test_the_name_is_that_of_the_identity(lake: Guarded) -> None:
     assert (version.principal.name, version.principal.client) == ("real", "nightly 1.4 as boss")
 
 
+def test_everyone_may_learn_how_his_own_commit_ended(lake: Guarded) -> None:
+    """Whatever came since: a client never has to guess."""
+    table_id = create(lake.owner, "shop.fleeting")
+    lake.grant("user:brief", "writer", table_id=table_id)
+    brief = lake.named("brief")
+    appended = new_uuid7()
+    asked = {"txn_id": appended, "table_id": table_id, "files": [data_file(appended)]}
+    first = brief.call("TransactionService/Append", **asked)
+    begun = begin(brief, table_id)
+    change = {"txn_id": begun, "changes": [{"table_id": table_id}]}
+    committed = brief.call("TransactionService/CommitTransaction", **change)
+    left_open = begin(brief, table_id)
+    lake.owner.call("AccessService/Revoke", grantee="user:brief", place={"table_id": table_id})
+    assert brief.call("TransactionService/Append", **asked) == first
+    assert brief.outcome("TransactionService/Append", **{**asked, "txn_id": new_uuid7()}) == "TABLE_UNKNOWN"
+    for _ in range(2):
+        assert brief.call("TransactionService/CommitTransaction", **change) == committed
+        assert brief.call("TransactionService/GetTransaction", txn_id=begun).transaction.committed.tables
+        assert brief.outcome("TransactionService/AbortTransaction", txn_id=left_open) == "ok"
+        lake.owner.outcome("CatalogService/DropTable", table_id=table_id)
+
+
+def test_a_namespace_that_comes_back_has_none_of_the_old_grants(lake: Guarded) -> None:
+    def grants() -> list[str]:
+        return [
+            one.grantee for one in lake.owner.call("AccessService/ListGrants").grants if one.place.namespace == "old"
+        ]
+
+    lake.owner.call("CatalogService/CreateNamespace", name="old", request_id=new_uuid7())
+    lake.grant("user:former", "writer", namespace="old")
+    assert grants() == ["user:former"]
+    lake.owner.call("CatalogService/DropNamespace", name="old")
+    assert grants() == []
+    lake.owner.call("CatalogService/CreateNamespace", name="old", request_id=new_uuid7())
+    lake.service.kill()
+    lake.service.start()
+    assert grants() == []
+
+
 def test_calls_of_a_session_are_checked_one_by_one(lake: Guarded) -> None:
     at = world(lake, "shop.session")
     lake.grant("user:half", "writer", table_id=at.table_id)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from metaservice.core.access import Grants, Token
+from metaservice.core.access import Grants, Place, Token
 from metaservice.store import keys
 from metaservice.store.access_records import decode_grant, decode_token
-from metaservice.store.port import StoreCursor, prefix_end
+from metaservice.store.port import Batch, StoreCursor, prefix_end
 
 
 class AccessBook:
@@ -16,3 +16,9 @@ class AccessBook:
         self.grants = Grants(decode_grant(key, raw) for key, raw in found)
         kept = store.scan(keys.TOKENS, prefix_end(keys.TOKENS))
         self.tokens: dict[str, Token] = {one.token_id: one for one in (decode_token(key, raw) for key, raw in kept)}
+
+    def forget(self, place: Place, batch: Batch) -> None:
+        """Drops the grants on what is gone: something else may get its name."""
+        for grant in self.grants.at(place):
+            self.grants.drop(place, grant.grantee)
+            batch.delete(keys.grant_key(place.key, grant.grantee))

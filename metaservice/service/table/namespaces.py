@@ -6,6 +6,7 @@ from dataclasses import replace
 from heapq import nsmallest
 
 from metaservice.core import limits
+from metaservice.core.access import Place
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.meta import Namespace
 from metaservice.service.decider.clocks import Clocks
@@ -62,3 +63,4 @@ class Namespaces:
         if not validate_only:
             state.batch.delete(keys.namespace_key(name))
             del state.namespaces[name]
+            state.access.forget(Place(namespace=name), state.batch)
