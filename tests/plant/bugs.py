@@ -502,4 +502,39 @@ BUGS = (
         (('whole = rf"[0-9]{{1,{digits}}}" if digits', 'whole = "[0-9]+" if digits'),),
         spark=("tests/arrow/test_from_texts.py",),
     ),
+    Bug(
+        "the calls in a session's frames are not checked for rights",
+        "metaservice/rpc/session.py",
+        (
+            (
+                "if method is not None:\n                    self._gate.check",
+                "if method is None:\n                    self._gate.check",
+            ),
+        ),
+        spark=("tests/integration/test_rights.py", "-k", "session"),
+    ),
+    Bug(
+        "a declared name stays the principal",
+        "metaservice/rpc/gate.py",
+        (("        given.name = who.principal\n", ""),),
+        spark=("tests/integration/test_rights.py", "-k", "name"),
+    ),
+    Bug(
+        "a hidden table can be told from one that isn't there",
+        "metaservice/rpc/rights.py",
+        (("if table is None or found < READER:", "if table is None:"),),
+        spark=("tests/integration/test_rights.py", "-k", "seems"),
+    ),
+    Bug(
+        "a token whose signature is of another key is taken",
+        "metaservice/rpc/oidc.py",
+        (('options={"require"', 'options={"verify_signature": False, "require"'),),
+        spark=("tests/integration/test_identity.py", "-k", "key"),
+    ),
+    Bug(
+        "a refusal for rights is not in the audit",
+        "metaservice/rpc/edge.py",
+        (("            self._turned_away(refusal, visit, context)\n            raise", "            raise"),),
+        spark=("tests/integration/test_identity.py", "-k", "audited"),
+    ),
 )
