@@ -191,7 +191,10 @@ class Calls:
         return changes, counts
 
     def append(self, request: transaction_pb2.AppendRequest) -> transaction_pb2.AppendResponse:
-        return answers.append_answer(self.transactions.append(self._append(request)))
+        (result,) = self.append_many([request])
+        if isinstance(result, MetaError):
+            raise result
+        return answers.append_answer(result)
 
     def _append(self, request: transaction_pb2.AppendRequest) -> Append:
         parsed = wire_changes.append(request, self.meta(request.table_id))
@@ -206,9 +209,14 @@ class Calls:
                 parsed.append(self._append(request))
                 results.append(None)
             except MetaError as refusal:
-                results.append(refusal)
+                results.append(self._appended(request) or refusal)
         decided = iter(self.transactions.append_many(parsed))
         return [next(decided) if one is None else one for one in results]
+
+    def _appended(self, request: transaction_pb2.AppendRequest) -> Txn | None:
+        """The append that is asked for again, perhaps about a table that is gone by now."""
+        txn = self.decider.state.find_txn(request.txn_id) if wire.UUID7.match(request.txn_id) else None
+        return txn if txn is not None and txn.begin_digest == wire.digest(request) else None
 
     def batch(self, request: transaction_pb2.CommitBatchRequest) -> transaction_pb2.CommitBatchResponse:
         if len(request.appends) > limits.APPENDS_PER_BATCH_MAX:

@@ -73,7 +73,7 @@ def test_reflection_is_off_unless_asked_for(stubs: Stubs) -> None:
     assert code_of(caught.value) is CODE.UNIMPLEMENTED
 
 
-def test_reflection_lists_the_five_services(tmp_path: Path) -> None:
+def test_reflection_lists_the_services(tmp_path: Path) -> None:
     with service(tmp_path / "db", "--reflection", "true") as (_, stubs):
         answer = list_services(stubs)
     names = {each.name for each in answer.list_services_response.service}
@@ -249,6 +249,17 @@ def test_a_dropped_table_ends_its_transactions(stubs: Stubs) -> None:
     )
     check_refused(lambda: stubs.append(table_id), CODE.FAILED_PRECONDITION, "TABLE_DROPPED")
     assert stubs.append(other).WhichOneof("outcome") == "committed"
+
+
+def test_an_append_is_answered_again_when_its_table_is_gone(stubs: Stubs) -> None:
+    table_id, txn_id = stubs.create("appended_and_dropped"), new_uuid7()
+    first = stubs.append(table_id, txn_id)
+    stubs.catalog.DropTable(catalog_pb2.DropTableRequest(table_id=table_id), timeout=TIMEOUT_S)
+    assert stubs.append(table_id, txn_id) == first
+    batch = transaction_pb2.CommitBatchRequest(appends=[append_request(table_id, txn_id)])
+    assert stubs.txns.CommitBatch(batch, timeout=TIMEOUT_S).items[0].committed == first.committed
+    other = "another message under the same id"
+    check_refused(lambda: stubs.append(table_id, txn_id, other), CODE.FAILED_PRECONDITION, "TABLE_DROPPED")
 
 
 def test_an_application_version_is_applied_once(stubs: Stubs) -> None:
