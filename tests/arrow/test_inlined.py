@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from laketx import ConflictError, Lake, Table, connect
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
-from tests.conformance.server import stop
+from tests.conformance.server import ROOT, stop
 from tests.integration.service import PRINCIPAL, TIMEOUT_S, Service, code_of, data_file, reason_of, service
 from worker.base.arrow_shapes import arrow_schema
 from worker.base.inlined import content_of, joined, rows_in
@@ -327,6 +329,37 @@ def test_writers_wait_while_too_many_bytes_are_inlined(tmp_path: Path) -> None:
         txn_id = stubs.begin(table_id, operation=common_pb2.OPERATION_TRUNCATE)
         stubs.commit(txn_id, common_pb2.Change(table_id=table_id, scope=common_pb2.Scope(all=True)))
         assert append(100) == ""
+
+
+# -- backups -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_restored_backup_has_the_inlined_rows(tmp_path: Path) -> None:
+    """They are in the store and nowhere else; what was written out after the backup was taken is there as well."""
+    warehouse = str(tmp_path / "lake")
+    with (
+        service(tmp_path / "data") as (running, _),
+        connect(f"laketx://{running.address}", warehouse=warehouse) as lake,
+    ):
+        table = lake.create_table("t", "id bigint, v string", primary_key=["id"], buckets=1)
+        table.upsert([{"id": 1, "v": "one"}, {"id": 2, "v": "two"}])
+        table.delete(keys=[2])
+        wanted = {version: table.to_arrow(version=version).to_pylist() for version in (1, 2)}
+        backup = lake.client.backup("b")
+        table.upsert([{"id": 3, "v": "later"}])
+    command = [sys.executable, "-m", "metaservice", "restore", "--backup", backup.path, "--data"]
+    subprocess.run([*command, str(tmp_path / "restored")], cwd=ROOT, check=True, capture_output=True, timeout=60)
+    with (
+        service(tmp_path / "restored") as (again, _),
+        connect(f"laketx://{again.address}", warehouse=warehouse) as lake,
+    ):
+        table = lake.table("t")
+        assert table.meta.head_version == 2
+        assert {version: table.to_arrow(version=version).to_pylist() for version in (1, 2)} == wanted
+        assert wanted[2] == [{"id": 1, "v": "one"}]
+        assert not [one for progress in lake.client.check() for one in progress.problems]
+        table.upsert([{"id": 4, "v": "after"}])
+        assert table.count() == 2
 
 
 # -- kill -9 -----------------------------------------------------------------------------------------------------------
