@@ -257,4 +257,6 @@ def read(text: str, kind: pa.DataType, beside: list[str]) -> str:
         found = from_texts(pa.array([text, *beside]), kind, "v")
     except UnfitError:
         return "refused"
+    if pa.types.is_date(kind):
+        return repr(found[0].cast(pa.int32()).as_py())  # Python has no year 0
     return repr(found[0].cast(pa.int64()).as_py() if pa.types.is_timestamp(kind) else str(found[0]))

@@ -4,6 +4,7 @@ import json
 import random
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -282,6 +283,7 @@ def test_a_sweep_is_confirmed_up_to_what_is_settled(lake: Warehouse) -> None:
     lake.abort()
     lake.pass_time(GRACE_MS, looks=20)
     waiting = lake.begin(INSERT)
+    time.sleep(0.002)  # ids of one millisecond have no order
     young = lake.begin(INSERT)
     young.abort()
     lake.purge()
