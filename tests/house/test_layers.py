@@ -9,7 +9,7 @@ import pytest
 
 from tests.house.tree import ROOT
 
-PACKAGES = ("laketx", "metaservice", "worker", "protos")
+PACKAGES = ("laketx", "metaservice", "worker", "iceberg", "protos")
 
 
 UNDER_TYPE_CHECKING = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
@@ -43,6 +43,7 @@ def test_imports_follow_the_layers() -> None:
         ("worker/read", "import worker.write.transaction", "the worker is layered"),
         ("worker/base", f"{UNDER_TYPE_CHECKING}    import worker.api.table", "the worker is layered"),
         ("worker/files", "import worker.base.spark_types", "jobs on files do without Spark"),
+        ("iceberg/metadata", "import metaservice.client", "Iceberg's metadata is made from facts"),
         ("protos/laketx/v1", "import metaservice.core", "the wire is generated"),
     ],
 )

@@ -76,6 +76,7 @@ class LabTable:
     """A table, what it must show at every version, and what every logical commit did."""
 
     inlined_each = 3  # every third file that may be is inlined; 0: none
+    row_id_field = 0  # the field id of row ids in files; 0: they have none
 
     def __init__(self, lake: LabLake, meta: catalog_pb2.Table) -> None:
         self.lake = lake
@@ -406,7 +407,8 @@ class LabTable:
             fields.append(pa.field("_op", pa.int8()))
             columns.append(pa.array(ops, pa.int8()))
         if row_ids is not None:
-            fields.append(pa.field("_row_id", pa.int64()))
+            marked = {"PARQUET:field_id": str(self.row_id_field)} if self.row_id_field else None
+            fields.append(pa.field("_row_id", pa.int64(), metadata=marked))
             columns.append(pa.array(row_ids, pa.int64()))
         stored = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         file = common_pb2.DataFile(path=path, partition=partition, bucket=bucket, kind=kind, rows=len(rows))

@@ -31,6 +31,7 @@ from worker.base.storage import pages, storage, walk
 from worker.base.warehouse import check_warehouse
 
 QUARANTINE: Final = "_quarantine"
+NOT_OURS: Final = (f"{QUARANTINE}/", "_iceberg/")  # what is not the table's data
 THREADS: Final = 16
 AT_ONCE: Final = 1_000
 ASKED_AT_ONCE: Final = 10_000
@@ -160,7 +161,7 @@ class Fsck:
         start, found = len(self._folder) + 1, {}
         for whole, size in walk(self._files, self._folder):
             path = whole[start:]
-            is_hidden = path.rpartition("/")[2][0] in "._" or path.startswith(f"{QUARANTINE}/")
+            is_hidden = path.rpartition("/")[2][0] in "._" or path.startswith(NOT_OURS)
             if not is_hidden and "/_temporary/" not in path:
                 found[path] = size
         return found

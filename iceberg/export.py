@@ -1,0 +1,115 @@
+"""Static Iceberg metadata of a version, for readers without a catalog: `metadata/vN.metadata.json` and its hint.
+
+A reader finds the metadata by the hint, which is written last: an export that is cut off leaves what was there.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from iceberg.locations import location_of
+from iceberg.metadata.facts import FORMATS, METADATA, MadeFile, TableFacts
+from iceberg.metadata.manifests import MadeSnapshot, make_snapshot
+from iceberg.metadata.schemas import name_mapping
+from iceberg.metadata.table_metadata import table_metadata
+from iceberg.shown import check_kind, lacks_ids, snapshot_facts, written_schemas
+from metaservice.client import uuid7
+from worker.base.errors import InputError
+from worker.base.storage import is_local, storage
+from worker.base.table_view import TableView
+
+FOLDER: Final = "_iceberg"  # below the table's folder
+HINT: Final = "version-hint.text"
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written, and where readers find it."""
+
+    version: int
+    metadata: str
+    files: int
+    rows: int
+
+
+def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -> Exported:
+    """Writes the metadata of a version into a folder, by default one of the table's own. No data is copied.
+
+    Tags up to the version come along.
+    """
+    check_kind(table.meta)
+    if form not in FORMATS:
+        raise InputError("ICEBERG_FORMAT", f"Iceberg's format {form} is not written, but {FORMATS[0]} and {FORMATS[1]}")
+    folder = folder or f"{table.folder}/{FOLDER}"
+    tags = [one for one in table.client.list_tags(table.table_id) if one.version <= version]
+    versions = sorted({version, *(one.version for one in tags)})
+    pins = table.lake.pins.own_all(table.table_id, versions)
+    view = table.at(version)
+    facts = TableFacts(view.meta, location_of(folder).rstrip("/"), form)
+    target = _Folder(folder, table.table_id)
+    schemas = list(table.client.list_schemas(table.table_id))
+    snapshots, files = [], []
+    for each in versions:
+        shown = snapshot_facts(view, schemas, each)
+        made = make_snapshot(facts, shown)
+        files += [one.file for one in shown.files if lacks_ids(view, one.file)]
+        target.write_all(made)
+        snapshots.append((shown, made))
+    head = snapshots[-1][0]
+    written = [one.columns for one in written_schemas(schemas, files)] if files else []
+    mapping = name_mapping(table.name, head.schema.columns, written) if files else []
+    known = [one for one in schemas if one.version <= version]
+    document = table_metadata(facts, known, snapshots, tags, mapping)
+    name = f"{METADATA}/v{head.snapshot_id}.metadata.json"
+    target.write(MadeFile(name, json.dumps(document, indent=1).encode()))
+    target.write(MadeFile(f"{METADATA}/{HINT}", str(head.snapshot_id).encode()))
+    for pin in pins:
+        pin.release()
+    rows = sum(one.file.rows - len(one.hidden) for one in head.files)
+    return Exported(version, f"{facts.location}/{name}", len(head.files), rows)
+
+
+class _Folder:
+    """A folder of exports of one table."""
+
+    def __init__(self, folder: str, table_id: str) -> None:
+        self._files, self._path = storage(folder)
+        self._check(folder, table_id)
+
+    def _check(self, folder: str, table_id: str) -> None:
+        """Refuses the folder of another table, whose files would be replaced."""
+        try:
+            hint = self._read(HINT).decode().strip()
+            found = json.loads(self._read(f"v{int(hint)}.metadata.json"))["table-uuid"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return
+        if found != table_id:
+            raise InputError(
+                "ICEBERG_FOLDER", f"{folder} has the metadata of another table, {found}; choose another folder"
+            )
+
+    def _read(self, name: str) -> bytes:
+        with self._files.open_input_stream(f"{self._path}/{METADATA}/{name}") as stream:
+            return bytes(stream.read())
+
+    def write_all(self, made: MadeSnapshot) -> None:
+        for one in made.files:
+            self.write(one)
+
+    def write(self, one: MadeFile) -> None:
+        """A file that has its name when it is complete."""
+        path = f"{self._path}/{one.name}"
+        self._files.create_dir(path.rpartition("/")[0], recursive=True)
+        if not is_local(self._files):
+            with self._files.open_output_stream(path) as sink:
+                sink.write(one.content)
+            return
+        unfinished = Path(path).with_name(f".{uuid7()}.unfinished")
+        try:
+            unfinished.write_bytes(one.content)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)

@@ -1,0 +1,26 @@
+"""Places as Iceberg's readers name them: URIs, local ones without escapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from worker.base.errors import InputError
+
+S3: Final = ("s3a://", "s3n://")
+ODD: Final = frozenset("?#%")
+
+
+def location_of(path: str) -> str:
+    """The URI of a path or URI. Readers differ in what they make of escapes, so there are none."""
+    if path.startswith(S3):
+        path = "s3://" + path[6:]
+    elif path.startswith("file:"):
+        path = "file:///" + path.removeprefix("file:").lstrip("/")
+    elif "://" not in path:
+        path = f"file://{Path(path).absolute()}"
+    if odd := ODD & set(path):
+        raise InputError(
+            "ICEBERG_PATH", f"{path}: Iceberg's readers take {min(odd)} in a path for a part of a URI; move the file"
+        )
+    return path

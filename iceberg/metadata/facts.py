@@ -1,0 +1,79 @@
+"""What Iceberg's metadata is made from: a table, and what one of its versions shows.
+
+Version V is snapshot V + 1 with the sequence number V + 1, because Iceberg's numbers begin at 1. A file's sequence
+number is its data version + 1: deletes apply to files of the same or a lower one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyroaring import BitMap64
+
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+
+FORMATS: Final = (2, 3)
+METADATA: Final = "metadata"  # the folder of generated files, below the location
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table, where its metadata lies, and the format that it is shown in."""
+
+    meta: catalog_pb2.Table
+    location: str
+    format: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """A data file with at least one visible row, where it lies, and the positions of its hidden rows."""
+
+    entry: common_pb2.LiveEntry
+    path: str
+    hidden: BitMap64
+
+    @property
+    def file(self) -> common_pb2.DataFile:
+        return self.entry.file
+
+    @property
+    def sequence(self) -> int:
+        return sequence_of(self.entry.data_version)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """A version: its commit, its schema, and the files that it shows."""
+
+    commit: read_pb2.Version
+    schema: catalog_pb2.SchemaVersion
+    files: Sequence[ShownFile]
+
+    @property
+    def version(self) -> int:
+        return self.commit.version
+
+    @property
+    def snapshot_id(self) -> int:
+        return sequence_of(self.version)
+
+    @property
+    def next_row_id(self) -> int:
+        """An id above those of all its files."""
+        return max((one.file.first_row_id + one.file.rows for one in self.files), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeFile:
+    """A generated file: its name below the location, and its content."""
+
+    name: str
+    content: bytes
+
+
+def sequence_of(version: int) -> int:
+    """The sequence number of a version, and the id of its snapshot."""
+    return version + 1

@@ -1,0 +1,205 @@
+"""Columns as an Iceberg schema. Column ids are Iceberg's field ids, so evolution needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from metaservice.column_types import Array, Atomic, Decimal, Map, Struct, Type, quoted, read_type
+from protos.laketx.v1 import catalog_pb2
+from worker.base.errors import InputError
+from worker.base.schema import ROW_ID
+
+PRIMITIVES: Final = {
+    "boolean": "boolean",
+    "tinyint": "int",
+    "smallint": "int",
+    "int": "int",
+    "bigint": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+}
+ROW_ID_FIELD: Final = 2147483540  # reserved by Iceberg for row ids in files
+PROMOTED: Final = frozenset({("int", "long"), ("float", "double")})
+Columns = Sequence[catalog_pb2.Column]
+
+
+def iceberg_schema(schema: catalog_pb2.SchemaVersion) -> dict[str, Any]:
+    """The schema of a version; its id is the schema version."""
+    fields = [
+        _field(
+            column.name, column.column_id, read_type(column.type), column.nullable, column.comment, ids_of(column), ""
+        )
+        for column in schema.columns
+    ]
+    return {"type": "struct", "schema-id": schema.schema_version, "fields": fields}
+
+
+def ids_of(column: catalog_pb2.Column) -> dict[str, int]:
+    """The ids of the fields inside a column, by path."""
+    return {one.path: one.field_id for one in column.nested}
+
+
+def last_column_id(schemas: Iterable[catalog_pb2.SchemaVersion]) -> int:
+    """The highest id that a column or field ever had."""
+    return max(
+        (
+            number
+            for one in schemas
+            for column in one.columns
+            for number in (column.column_id, *ids_of(column).values())
+        ),
+        default=0,
+    )
+
+
+def primitive(kind: Type) -> str:
+    """The Iceberg type of a column without parts."""
+    match kind:
+        case Atomic(name):
+            return PRIMITIVES[name]
+        case Decimal(precision, scale):
+            return f"decimal({precision}, {scale})"
+        case _:
+            raise ValueError(kind)
+
+
+def _field(
+    name: str, number: int, kind: Type, nullable: bool, comment: str, ids: Mapping[str, int], path: str
+) -> dict[str, Any]:
+    found = {"id": number, "name": name, "required": not nullable, "type": _type(kind, ids, path)}
+    return found | ({"doc": comment} if comment else {})
+
+
+def _type(kind: Type, ids: Mapping[str, int], path: str) -> Any:
+    match kind:
+        case Struct(fields):
+            listed = [
+                _field(one.name, ids[path + quoted(one.name)], one.kind, one.nullable, one.comment, ids, below)
+                for one in fields
+                for below in [f"{path}{quoted(one.name)}."]
+            ]
+            return {"type": "struct", "fields": listed}
+        case Array(element):
+            return {
+                "type": "list",
+                "element-id": ids[f"{path}element"],
+                "element-required": False,
+                "element": _type(element, ids, f"{path}element."),
+            }
+        case Map(key, value):
+            return {
+                "type": "map",
+                "key-id": ids[f"{path}key"],
+                "key": _type(key, ids, f"{path}key."),
+                "value-id": ids[f"{path}value"],
+                "value-required": False,
+                "value": _type(value, ids, f"{path}value."),
+            }
+        case _:
+            return primitive(kind)
+
+
+# -- what Iceberg can't say --------------------------------------------------------------------------------------------
+
+
+def check_promotions(table: str, now: Columns, written: Iterable[Columns]) -> None:
+    """Refuses a table with files of a column's older type that Iceberg's readers don't widen."""
+    wanted = {number: kind for column in now for number, kind in _leaves(column)}
+    for columns in written:
+        for column in columns:
+            for number, kind in _leaves(column):
+                wider = wanted.get(number, kind)
+                if not _promotes(kind, wider):
+                    raise InputError(
+                        "ICEBERG_TYPE",
+                        f"{table}: files have {column.name} as {kind}, which Iceberg's readers don't widen to {wider}; "
+                        'table.compact("major") rewrites them, then export a version from then on',
+                    )
+
+
+def _leaves(column: catalog_pb2.Column) -> Iterator[tuple[int, str]]:
+    """The ids and types of a column's parts that have none themselves."""
+    ids = ids_of(column)
+
+    def below(kind: Type, number: int, path: str) -> Iterator[tuple[int, str]]:
+        match kind:
+            case Struct(fields):
+                for one in fields:
+                    name = path + quoted(one.name)
+                    yield from below(one.kind, ids[name], f"{name}.")
+            case Array(element):
+                yield from below(element, ids[f"{path}element"], f"{path}element.")
+            case Map(key, value):
+                yield from below(key, ids[f"{path}key"], f"{path}key.")
+                yield from below(value, ids[f"{path}value"], f"{path}value.")
+            case _:
+                yield number, primitive(kind)
+
+    yield from below(read_type(column.type), column.column_id, "")
+
+
+def _promotes(before: str, after: str) -> bool:
+    if before == after or (before, after) in PROMOTED:
+        return True
+    if before.startswith("decimal") and after.startswith("decimal"):
+        return before.partition(",")[2] == after.partition(",")[2]  # the same scale: more digits fit
+    return False
+
+
+# -- files without field ids -------------------------------------------------------------------------------------------
+
+
+def name_mapping(table: str, now: Columns, written: Iterable[Columns]) -> list[dict[str, Any]]:
+    """Iceberg's name mapping: what columns are called in files without field ids, by the schemas they came under."""
+    current = {column.column_id: column for column in now}
+    names = {number: {column.name: None} for number, column in current.items()}
+    owners = {column.name: column.column_id for column in now}
+    for columns in written:
+        for column in columns:
+            if owners.setdefault(column.name, column.column_id) != column.column_id:
+                raise InputError(
+                    "ICEBERG_NAMES",
+                    f"{table}: {column.name} means another column in files whose columns Iceberg tells by name "
+                    '(imported ones and updates); table.compact("major") rewrites them, then export a version '
+                    "from then on",
+                )
+            if column.column_id in names:
+                names[column.column_id][column.name] = None
+    return [
+        *(
+            {"field-id": number, "names": [*listed]} | _mapped_below(current[number])
+            for number, listed in names.items()
+        ),
+        {"field-id": ROW_ID_FIELD, "names": [ROW_ID]},
+    ]
+
+
+def _mapped_below(column: catalog_pb2.Column) -> dict[str, Any]:
+    ids = ids_of(column)
+
+    def below(kind: Type, path: str) -> list[dict[str, Any]]:
+        match kind:
+            case Struct(fields):
+                parts = [(one.name, quoted(one.name), one.kind) for one in fields]
+            case Array(element):
+                parts = [("element", "element", element)]
+            case Map(key, value):
+                parts = [("key", "key", key), ("value", "value", value)]
+            case _:
+                return []
+        found = []
+        for name, step, part in parts:
+            fields_below = below(part, f"{path}{step}.")
+            found.append(
+                {"field-id": ids[path + step], "names": [name]} | ({"fields": fields_below} if fields_below else {})
+            )
+        return found
+
+    listed = below(read_type(column.type), "")
+    return {"fields": listed} if listed else {}

@@ -1,0 +1,231 @@
+"""Exported metadata, read by other people's readers, against what was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg.export import export
+from iceberg.metadata.schemas import ROW_ID_FIELD
+from laketx import InputError, Lake, Table, connect
+from metaservice.cli import command_line
+from metaservice.client import rename_column, widen_column
+from tests.arrow.tables import open_lake, texts
+from tests.iceberg.readers import read_duckdb, read_pyiceberg
+from tests.spark.histories import grow, grow_many
+from tests.spark.reading import LabLake, LabTable, Row
+from worker.base.table_view import TableView
+
+pytest.importorskip("fastavro", reason="fastavro writes the manifests")
+
+COLUMNS = "id bigint, day date, amount double, price decimal(10,2), at timestamp, note string"
+NAN = float("nan")
+BOTH = pytest.mark.parametrize("form", [2, 3])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("iceberg")
+
+
+@pytest.fixture(scope="module")
+def lake(folder: Path) -> Iterator[Lake]:
+    with connect(folder) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lab(folder: Path, lake: Lake) -> Iterator[LabLake]:
+    """The same lake, for tables that know what they must show."""
+    with open_lake(folder) as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LabTable, "inlined_each", 0)
+        yield made
+
+
+def metadata_of(table: Table | LabTable, version: int | None = None, **options: Any) -> str:
+    view: TableView = table.view
+    head = view.client.resolve_version(view.table_id, version=version).version
+    return export(view, head, **options).metadata
+
+
+def as_texts(rows: Iterator[Row] | list[Row], names: list[str]) -> list[str]:
+    return sorted(repr(tuple(row[name] for name in names)) for row in rows)
+
+
+# -- random histories --------------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(3))
+def test_every_version_shows_its_rows(lab: LabLake, seed: int, form: int, tmp_path: Path) -> None:
+    table = grow(lab, f"h{seed}_{form}", seed, keyed=False, steps=8)
+    for version, rows in table.at.items():
+        found = read_pyiceberg(metadata_of(table, version, form=form, folder=str(tmp_path)))
+        assert texts(found) == as_texts(list(rows.values()), found.schema.names), version
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(2))
+def test_every_version_shows_its_rows_under_its_columns(lab: LabLake, seed: int, form: int, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LabTable, "row_id_field", ROW_ID_FIELD)
+        table = grow_many(lab, f"m{seed}_{form}", seed, keyed=False, cases=3, sites=2, steps=6, alters=3)
+    for version, rows in table.at.items():
+        found = read_pyiceberg(metadata_of(table, version, form=form, folder=str(tmp_path)))
+        assert texts(found) == as_texts(list(rows.values()), found.schema.names), version
+
+
+@BOTH
+def test_duckdb_reads_deleted_and_evolved_rows(lab: LabLake, form: int) -> None:
+    deleted = grow(lab, f"d{form}", 1, keyed=False, steps=8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LabTable, "row_id_field", ROW_ID_FIELD)
+        evolved = grow_many(lab, f"e{form}", 1, keyed=False, cases=3, sites=2, steps=6, alters=3)
+    for table in (deleted, evolved):
+        for version in sorted(table.at)[-3:]:
+            found = read_duckdb(metadata_of(table, version, form=form))
+            assert texts(found) == as_texts(list(table.at[version].values()), found.schema.names), version
+
+
+# -- tables that the worker writes: with bounds ------------------------------------------------------------------------
+
+
+def visit(number: int, day: int, **other: object) -> Row:
+    return {
+        "id": number,
+        "day": date(2026, 11, day),
+        "amount": float(number),
+        "price": Decimal(number) - Decimal("0.25"),
+        "at": datetime(2026, 11, day, 12, 0, number, 250, UTC),
+        "note": f"n{number}",
+        **other,
+    }
+
+
+@pytest.fixture(scope="module")
+def visits(lake: Lake) -> Table:
+    """Three commits in two partitions, then deletes of version 4."""
+    table = lake.create_table("visits", COLUMNS, partition_by=["day"], properties={"write.inline.rows": "0"})
+    table.append([visit(number, 1) for number in range(10)])
+    table.append([visit(number, 2) for number in range(10, 20)] + [visit(20, 1, note=None, amount=-0.0)])
+    table.append([visit(21, 2, amount=NAN), visit(22, 2, amount=1.0)])
+    table.delete("id IN (3, 4, 12)")
+    return table
+
+
+@BOTH
+def test_rows_are_as_here(visits: Table, form: int, tmp_path: Path) -> None:
+    for version in range(5):
+        wanted = texts(visits.to_arrow(version=version))
+        metadata = metadata_of(visits, version, form=form, folder=str(tmp_path))
+        assert texts(read_pyiceberg(metadata)) == wanted, version
+        assert texts(read_duckdb(metadata)) == wanted, version
+
+
+@pytest.mark.parametrize(
+    ("condition", "ids", "files"),
+    [
+        ("id >= 21", [21, 22], 1),
+        ("day = '2026-11-01'", [0, 1, 2, 5, 6, 7, 8, 9, 20], 2),
+        ("price < 0", [0], 1),
+        ("note IS NULL", [20], 1),
+        ("at < '2026-11-01T12:00:01+00:00'", [0], 1),
+        ("amount <= -0.0", [0, 20], 3),
+    ],
+)
+def test_bounds_leave_out_files_that_cannot_match(visits: Table, condition: str, ids: list[int], files: int) -> None:
+    static = pytest.importorskip("pyiceberg.table", reason="pyiceberg is not installed").StaticTable
+    scan = static.from_metadata(metadata_of(visits)).scan(row_filter=condition)
+    assert sorted(scan.to_arrow().column("id").to_pylist()) == ids
+    assert len(list(scan.plan_files())) == files
+
+
+def test_an_upper_bound_of_floats_is_left_out(visits: Table) -> None:
+    static = pytest.importorskip("pyiceberg.table", reason="pyiceberg is not installed").StaticTable
+    number = next(one.column_id for one in visits.meta.columns if one.name == "amount")
+    files = [one.file for one in static.from_metadata(metadata_of(visits)).scan().plan_files()]
+    assert [one.upper_bounds for one in files if number in one.upper_bounds] == []
+    assert [one for one in files if number in one.lower_bounds] != []
+
+
+def test_row_ids_and_sequence_numbers_are_those_of_the_table(visits: Table) -> None:
+    static = pytest.importorskip("pyiceberg.table", reason="pyiceberg is not installed").StaticTable
+    table = static.from_metadata(metadata_of(visits))
+    snapshot = table.current_snapshot()
+    entries = [
+        entry
+        for manifest in snapshot.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io)
+        if entry.data_file.content == 0
+    ]
+    found = {(one.data_file.record_count, one.sequence_number, one.snapshot_id) for one in entries}
+    listed = [one for one in visits.view.client.list_files(visits.table_id) if one.HasField("file")]
+    assert found == {(one.file.rows, one.data_version + 1, one.added_version + 1) for one in listed}
+    assert (snapshot.snapshot_id, snapshot.summary["laketx.version"]) == (5, "4")
+
+
+def test_tags_are_refs(visits: Table, tmp_path: Path) -> None:
+    static = pytest.importorskip("pyiceberg.table", reason="pyiceberg is not installed").StaticTable
+    visits.view.client.create_tag(visits.table_id, "early", version=1)
+    table = static.from_metadata(metadata_of(visits, 3, folder=str(tmp_path)))
+    assert sorted(one.snapshot_id for one in table.snapshots()) == [2, 4]
+    assert table.scan().use_ref("early").to_arrow().num_rows == 10
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def refusal(table: Table | LabTable, **options: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        metadata_of(table, **options)
+    return caught.value.reason
+
+
+def test_what_iceberg_cannot_show_is_refused(lake: Lake, visits: Table, tmp_path: Path) -> None:
+    small = lake.create_table("small", "id int, note string")
+    small.append([{"id": 1, "note": "in the service"}])
+    assert refusal(small) == "ICEBERG_INLINED"
+    keyed = lake.create_table("keyed", "id int", primary_key=["id"])
+    assert refusal(keyed) == "ICEBERG_KEYED"
+    wide = lake.create_table("wide", "id int, n int", properties={"write.inline.rows": "0"})
+    wide.append([{"id": 1, "n": 2}])
+    wide.view.client.alter_columns(wide.table_id, widen_column("n", "double"))
+    wide.refresh()
+    assert refusal(wide) == "ICEBERG_TYPE"
+    metadata_of(visits, folder=str(tmp_path))
+    other = lake.create_table("other", "id int")
+    assert refusal(other, folder=str(tmp_path)) == "ICEBERG_FOLDER"
+
+
+def test_a_renamed_column_keeps_its_values(lake: Lake) -> None:
+    table = lake.create_table("renamed", "id int, n int", properties={"write.inline.rows": "0"})
+    table.append([{"id": 1, "n": 2}])
+    table.view.client.alter_columns(table.table_id, rename_column("n", "count"), widen_column("id", "bigint"))
+    table.refresh()
+    table.append([{"id": 1 << 40, "count": 3}])
+    wanted = [{"id": 1, "count": 2}, {"id": 1 << 40, "count": 3}]
+    metadata = metadata_of(table)
+    assert sorted(read_pyiceberg(metadata).to_pylist(), key=repr) == wanted
+    assert sorted(read_duckdb(metadata).to_pylist(), key=repr) == wanted
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_where_the_metadata_is(
+    folder: Path, visits: Table, capfd: pytest.CaptureFixture[str]
+) -> None:
+    environment = {"LAKETX_FOLDER": str(folder)}
+    assert command_line.run(["iceberg", "export", "visits", "--format", "2"], environment) == 0
+    place = capfd.readouterr().out.strip()
+    path = Path(place.removeprefix("file://"))
+    assert (path.parent / "version-hint.text").read_text() == "5"
+    assert json.loads(path.read_text())["format-version"] == 2
+    assert texts(read_pyiceberg(place)) == texts(visits.to_arrow())
+    assert command_line.run(["fsck", "visits"], environment) == 0
