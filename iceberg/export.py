@@ -55,7 +55,7 @@ def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -
     for each in versions:
         shown = snapshot_facts(view, schemas, each)
         made = make_snapshot(facts, shown)
-        files += [one.file for one in shown.files if lacks_ids(view, one.file)]
+        files += [one.file for one in shown.files if lacks_ids(view, one.file, written_schemas(schemas, [one.file]))]
         target.write_all(made)
         snapshots.append((shown, made))
     head = snapshots[-1][0]

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from iceberg.locations import location_of
 from iceberg.metadata.facts import ShownFile, SnapshotFacts
-from iceberg.metadata.schemas import check_promotions
+from iceberg.metadata.schemas import check_promotions, has_lists
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.base.arrow_shapes import field_id
 from worker.base.errors import InputError
@@ -103,13 +103,15 @@ def check_names(table: TableView, file: common_pb2.DataFile) -> None:
         )
 
 
-def lacks_ids(table: TableView, file: common_pb2.DataFile) -> bool:
-    """Whether readers need names: of imported files, and of those whose `_row_id` has no field id.
+def lacks_ids(table: TableView, file: common_pb2.DataFile, written: Schemas) -> bool:
+    """Whether readers need names: of imported files, of those with arrays or maps, of those whose `_row_id` has no id.
 
-    pyiceberg uses the ids of a file only if each of its columns has one.
+    pyiceberg uses the ids of a file only if each of its columns and fields has one.
     """
+    if file.external or any(has_lists(one.columns) for one in written):
+        return True
     if not file.carries_row_ids:
-        return file.external
+        return False
     files, path = storage(table.path(file.path))
     return any(field_id(one) is None for one in pq.read_schema(path, filesystem=files))
 

@@ -155,51 +155,64 @@ def _promotes(before: str, after: str) -> bool:
 # -- files without field ids -------------------------------------------------------------------------------------------
 
 
+def has_lists(columns: Columns) -> bool:
+    """Whether a column has arrays or maps, whose parts have no field ids in our files."""
+
+    def inside(kind: Type) -> bool:
+        match kind:
+            case Array() | Map():
+                return True
+            case Struct(fields):
+                return any(inside(one.kind) for one in fields)
+            case _:
+                return False
+
+    return any(inside(read_type(one.type)) for one in columns)
+
+
 def name_mapping(table: str, now: Columns, written: Iterable[Columns]) -> list[dict[str, Any]]:
     """Iceberg's name mapping: what columns are called in files without field ids, by the schemas they came under."""
-    current = {column.column_id: column for column in now}
-    names = {number: {column.name: None} for number, column in current.items()}
-    owners = {column.name: column.column_id for column in now}
-    for columns in written:
-        for column in columns:
-            if owners.setdefault(column.name, column.column_id) != column.column_id:
+    called: dict[int, dict[str, None]] = {}
+    owners: dict[tuple[int, str], int] = {}
+    for columns in [now, *written]:
+        for parent, number, name in _named(columns):
+            if owners.setdefault((parent, name), number) != number:
                 raise InputError(
                     "ICEBERG_NAMES",
-                    f"{table}: {column.name} means another column in files whose columns Iceberg tells by name "
-                    '(imported ones and updates); table.compact("major") rewrites them, then export a version '
-                    "from then on",
+                    f"{table}: {name} means another column in files whose columns Iceberg tells by name (imports, "
+                    'updates, arrays, maps); table.compact("major") rewrites them, then export a version from then on',
                 )
-            if column.column_id in names:
-                names[column.column_id][column.name] = None
-    return [
-        *(
-            {"field-id": number, "names": [*listed]} | _mapped_below(current[number])
-            for number, listed in names.items()
-        ),
-        {"field-id": ROW_ID_FIELD, "names": [ROW_ID]},
-    ]
+            called.setdefault(number, {})[name] = None
+    below: dict[int, list[int]] = {}
+    for parent, number, _ in _named(now):
+        below.setdefault(parent, []).append(number)
+
+    def mapped(number: int) -> dict[str, Any]:
+        found: dict[str, Any] = {"field-id": number, "names": [*called[number]]}
+        return found | ({"fields": [mapped(each) for each in below[number]]} if number in below else {})
+
+    return [*(mapped(number) for number in below.get(0, ())), {"field-id": ROW_ID_FIELD, "names": [ROW_ID]}]
 
 
-def _mapped_below(column: catalog_pb2.Column) -> dict[str, Any]:
-    ids = ids_of(column)
+def _named(columns: Columns) -> Iterator[tuple[int, int, str]]:
+    """All columns and fields: the id of what they are in (0: the table), their own, and their name."""
+    for column in columns:
+        ids = ids_of(column)
+        yield 0, column.column_id, column.name
+        yield from _named_below(read_type(column.type), column.column_id, ids, "")
 
-    def below(kind: Type, path: str) -> list[dict[str, Any]]:
-        match kind:
-            case Struct(fields):
-                parts = [(one.name, quoted(one.name), one.kind) for one in fields]
-            case Array(element):
-                parts = [("element", "element", element)]
-            case Map(key, value):
-                parts = [("key", "key", key), ("value", "value", value)]
-            case _:
-                return []
-        found = []
-        for name, step, part in parts:
-            fields_below = below(part, f"{path}{step}.")
-            found.append(
-                {"field-id": ids[path + step], "names": [name]} | ({"fields": fields_below} if fields_below else {})
-            )
-        return found
 
-    listed = below(read_type(column.type), "")
-    return {"fields": listed} if listed else {}
+def _named_below(kind: Type, parent: int, ids: Mapping[str, int], path: str) -> Iterator[tuple[int, int, str]]:
+    match kind:
+        case Struct(fields):
+            parts = [(one.name, one.kind) for one in fields]
+        case Array(element):
+            parts = [("element", element)]
+        case Map(key, value):
+            parts = [("key", key), ("value", value)]
+        case _:
+            return
+    for name, part in parts:
+        below = path + quoted(name)
+        yield parent, ids[below], name
+        yield from _named_below(part, ids[below], ids, f"{below}.")

@@ -9,6 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from iceberg.export import export
@@ -16,6 +18,7 @@ from iceberg.metadata.schemas import ROW_ID_FIELD
 from laketx import InputError, Lake, Table, connect
 from metaservice.cli import command_line
 from metaservice.client import rename_column, widen_column
+from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.arrow.tables import open_lake, texts
 from tests.iceberg.readers import read_duckdb, read_pyiceberg
 from tests.spark.histories import grow, grow_many
@@ -213,6 +216,65 @@ def test_a_renamed_column_keeps_its_values(lake: Lake) -> None:
     metadata = metadata_of(table)
     assert sorted(read_pyiceberg(metadata).to_pylist(), key=repr) == wanted
     assert sorted(read_duckdb(metadata).to_pylist(), key=repr) == wanted
+
+
+# -- imported files, and parts of columns ------------------------------------------------------------------------------
+
+
+def import_file(table: Table, path: Path, rows: pa.Table, **partition: int) -> None:
+    """Registers a file where it lies."""
+    pq.write_table(rows, path)
+    values = [
+        common_pb2.PartitionValue(column=name, value=common_pb2.Value(integer=value))
+        for name, value in partition.items()
+    ]
+    file = common_pb2.DataFile(path=str(path), rows=len(rows), bytes=path.stat().st_size, external=True)
+    file.partition.values.extend(values)
+    intent = transaction_pb2.TableIntent(table_id=table.table_id, operation=common_pb2.OPERATION_INSERT)
+    with table.view.client.begin([intent]) as txn:
+        txn.commit([common_pb2.Change(table_id=table.table_id, files=[file])])
+
+
+@BOTH
+def test_imported_files_are_read_by_name(lake: Lake, form: int, tmp_path: Path) -> None:
+    table = lake.create_table(
+        f"imported{form}",
+        "id bigint, shop int, note string",
+        partition_by=["shop"],
+        properties={"write.inline.rows": "0"},
+    )
+    import_file(table, tmp_path / "a.parquet", pa.table({"note": ["a", "b"], "id": [1, 2]}), shop=7)
+    table.view.client.alter_columns(table.table_id, rename_column("note", "text"))
+    table.refresh()
+    table.append([{"id": 3, "shop": 8, "text": "c"}])
+    table.delete("id = 1")
+    wanted = [{"id": 2, "shop": 7, "text": "b"}, {"id": 3, "shop": 8, "text": "c"}]
+    metadata = metadata_of(table, form=form)
+    assert sorted(read_pyiceberg(metadata).to_pylist(), key=repr) == wanted
+    assert sorted(read_duckdb(metadata).to_pylist(), key=repr) == wanted
+
+
+def test_an_imported_file_with_ids_of_its_own_is_refused(lake: Lake, tmp_path: Path) -> None:
+    table = lake.create_table("foreign", "id bigint")
+    field = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "9"})
+    import_file(table, tmp_path / "a.parquet", pa.table({"id": [1]}, schema=pa.schema([field])))
+    assert refusal(table) == "ICEBERG_NAMES"
+
+
+@BOTH
+def test_nested_and_odd_columns_keep_their_values(lake: Lake, form: int) -> None:
+    columns = "`a b` tinyint, place struct<zip:string,tags:array<int>>, counts map<string,bigint>, raw binary"
+    table = lake.create_table(f"nested{form}", columns, partition_by=["a b"], properties={"write.inline.rows": "0"})
+    rows: list[Row] = [
+        {"a b": 1, "place": {"zip": "1", "tags": [1, None]}, "counts": [("x", 1)], "raw": b"\0"},
+        {"a b": None, "place": None, "counts": None, "raw": None},
+    ]
+    table.append(rows)
+    table.view.client.alter_columns(table.table_id, rename_column("place.zip", "code"), rename_column("raw", "bytes"))
+    rows[0]["place"] = {"code": "1", "tags": [1, None]}
+    rows = [{name.replace("raw", "bytes"): value for name, value in row.items()} for row in rows]
+    metadata = metadata_of(table, form=form)
+    assert sorted(read_pyiceberg(metadata).to_pylist(), key=repr) == sorted(rows, key=repr)
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
