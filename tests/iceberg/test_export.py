@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +26,11 @@ from tests.spark.histories import grow, grow_many
 from tests.spark.reading import LabLake, LabTable, Row
 from worker.base.table_view import TableView
 
-pytest.importorskip("fastavro", reason="fastavro writes the manifests")
-
 COLUMNS = "id bigint, day date, amount double, price decimal(10,2), at timestamp, note string"
+Read = FunctionType
 NAN = float("nan")
 BOTH = pytest.mark.parametrize("form", [2, 3])
+READERS = pytest.mark.parametrize("read", [read_pyiceberg, read_duckdb])
 
 
 @pytest.fixture(scope="module")
@@ -123,12 +124,12 @@ def visits(lake: Lake) -> Table:
 
 
 @BOTH
-def test_rows_are_as_here(visits: Table, form: int, tmp_path: Path) -> None:
+@READERS
+def test_rows_are_as_here(visits: Table, read: Read, form: int, tmp_path: Path) -> None:
     for version in range(5):
         wanted = texts(visits.to_arrow(version=version))
         metadata = metadata_of(visits, version, form=form, folder=str(tmp_path))
-        assert texts(read_pyiceberg(metadata)) == wanted, version
-        assert texts(read_duckdb(metadata)) == wanted, version
+        assert texts(read(metadata)) == wanted, version
 
 
 @pytest.mark.parametrize(
@@ -206,16 +207,16 @@ def test_what_iceberg_cannot_show_is_refused(lake: Lake, visits: Table, tmp_path
     assert refusal(other, folder=str(tmp_path)) == "ICEBERG_FOLDER"
 
 
-def test_a_renamed_column_keeps_its_values(lake: Lake) -> None:
-    table = lake.create_table("renamed", "id int, n int", properties={"write.inline.rows": "0"})
+@READERS
+def test_a_renamed_column_keeps_its_values(lake: Lake, read: Read) -> None:
+    table = lake.create_table(f"renamed_{read.__name__}", "id int, n int", properties={"write.inline.rows": "0"})
     table.append([{"id": 1, "n": 2}])
     table.view.client.alter_columns(table.table_id, rename_column("n", "count"), widen_column("id", "bigint"))
     table.refresh()
     table.append([{"id": 1 << 40, "count": 3}])
     wanted = [{"id": 1, "count": 2}, {"id": 1 << 40, "count": 3}]
     metadata = metadata_of(table)
-    assert sorted(read_pyiceberg(metadata).to_pylist(), key=repr) == wanted
-    assert sorted(read_duckdb(metadata).to_pylist(), key=repr) == wanted
+    assert sorted(read(metadata).to_pylist(), key=repr) == wanted
 
 
 # -- imported files, and parts of columns ------------------------------------------------------------------------------
@@ -236,9 +237,10 @@ def import_file(table: Table, path: Path, rows: pa.Table, **partition: int) -> N
 
 
 @BOTH
-def test_imported_files_are_read_by_name(lake: Lake, form: int, tmp_path: Path) -> None:
+@READERS
+def test_imported_files_are_read_by_name(lake: Lake, read: Read, form: int, tmp_path: Path) -> None:
     table = lake.create_table(
-        f"imported{form}",
+        f"imported{form}_{read.__name__}",
         "id bigint, shop int, note string",
         partition_by=["shop"],
         properties={"write.inline.rows": "0"},
@@ -250,8 +252,7 @@ def test_imported_files_are_read_by_name(lake: Lake, form: int, tmp_path: Path) 
     table.delete("id = 1")
     wanted = [{"id": 2, "shop": 7, "text": "b"}, {"id": 3, "shop": 8, "text": "c"}]
     metadata = metadata_of(table, form=form)
-    assert sorted(read_pyiceberg(metadata).to_pylist(), key=repr) == wanted
-    assert sorted(read_duckdb(metadata).to_pylist(), key=repr) == wanted
+    assert sorted(read(metadata).to_pylist(), key=repr) == wanted
 
 
 def test_an_imported_file_with_ids_of_its_own_is_refused(lake: Lake, tmp_path: Path) -> None:
