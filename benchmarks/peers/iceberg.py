@@ -65,7 +65,7 @@ class IcebergWriter:
         self.attempts: int | None = 0
         self._catalog = _catalog(folder)
         self._commit_table = self._catalog.commit_table
-        self._catalog.commit_table = self._count_attempt
+        self._catalog.commit_table = self._count_attempt  # type: ignore[method-assign]
         self._table = self._catalog.load_table(TABLE)
 
     def commit(self, file_name: str) -> None:
@@ -96,5 +96,5 @@ def _data_file(path: str) -> DataFile:
         record_count=RECORDS_A_FILE,
         file_size_in_bytes=FILE_BYTES,
         spec_id=0,
-        **STATISTICS,
+        **STATISTICS,  # type: ignore[arg-type]
     )

@@ -6,6 +6,7 @@ import io
 import json
 import struct
 import zlib
+from typing import Any
 
 import fastavro
 import pytest
@@ -92,7 +93,7 @@ def test_many_files_have_several_manifests(monkeypatch: pytest.MonkeyPatch) -> N
     made = make_snapshot(table, SnapshotFacts(commit, schema, [shown(number) for number in range(1, 6)]))
     again = make_snapshot(table, SnapshotFacts(commit, schema, [shown(number) for number in range(1, 6)]))
     assert made == again
-    listed = list(fastavro.reader(io.BytesIO(made.files[-1].content)))
+    listed: list[Any] = list(fastavro.reader(io.BytesIO(made.files[-1].content)))
     assert [one["first_row_id"] for one in listed] == [10, 30, 50]
     assert [(one["added_files_count"], one["existing_files_count"]) for one in listed] == [(0, 2), (0, 2), (1, 0)]
     assert [one["min_sequence_number"] for one in listed] == [2, 4, 6]
