@@ -65,7 +65,7 @@ authorities. `make dist` writes the same as a software bill of materials.
 ## Python
 
 Versions are those of the lock files in [deploy/image](../deploy/image). "service" is
-`laketx[arrow,oidc,otel]`, "worker" is `laketx[spark]`.
+`laketx[arrow,iceberg,oidc,otel]`, "worker" is `laketx[spark]`.
 
 | package | version | licence | in |
 | --- | --- | --- | --- |

@@ -32,7 +32,7 @@ class Lock(NamedTuple):
 
 
 LOCKS: Final = (
-    Lock("service", ("arrow", "oidc", "otel")),
+    Lock("service", ("arrow", "iceberg", "oidc", "otel")),
     Lock("worker", ("spark",)),
     Lock("build", (), ("setuptools",)),
 )

@@ -28,13 +28,15 @@ def added_commands() -> tuple[click.Command, ...]:
 
 
 def load(found: Iterable[EntryPoint]) -> tuple[click.Command, ...]:
-    """An entry point whose module is not there adds none."""
+    """An entry point whose module is not there adds none; one that can't be imported adds none, and a note says so."""
     added: list[click.Command] = []
     for each in sorted(found, key=lambda one: one.name):
         try:
             added += each.load()
         except ModuleNotFoundError:
             continue
+        except ImportError as error:
+            click.echo(f"note: the commands of {each.name} are left out: {error}", err=True)
     return tuple(added)
 
 

@@ -44,6 +44,13 @@ def test_an_entry_point_whose_module_is_missing_adds_nothing() -> None:
     assert [each.name for each in load([here, gone])] == ["purge", "fsck"]
 
 
+def test_an_entry_point_that_cannot_be_imported_is_left_out_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    older = EntryPoint("older", "tests.unit.outdated_commands:COMMANDS", GROUP)
+    here = EntryPoint("here", "tests.unit.test_plugins:ADDED", GROUP)
+    assert [each.name for each in load([older, here])] == ["purge", "fsck"]
+    assert "the commands of older are left out: cannot import name 'gone_since'" in capsys.readouterr().err
+
+
 def test_what_is_not_installed_is_said_when_the_command_runs() -> None:
     session: Any = None
     with pytest.raises(CommandError) as caught:
