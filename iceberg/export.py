@@ -18,7 +18,7 @@ from iceberg.metadata.table_metadata import table_metadata
 from iceberg.shown import check_kind, lacks_ids, snapshot_facts, written_schemas
 from metaservice.client import uuid7
 from worker.base.errors import InputError
-from worker.base.storage import is_local, storage
+from worker.base.storage import is_local, make_folder, storage
 from worker.base.table_view import TableView
 
 FOLDER: Final = "_iceberg"  # below the table's folder
@@ -102,7 +102,7 @@ class _Folder:
     def write(self, one: MadeFile) -> None:
         """A file that has its name when it is complete."""
         path = f"{self._path}/{one.name}"
-        self._files.create_dir(path.rpartition("/")[0], recursive=True)
+        make_folder(self._files, path.rpartition("/")[0])
         if not is_local(self._files):
             with self._files.open_output_stream(path) as sink:
                 sink.write(one.content)

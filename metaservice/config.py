@@ -21,6 +21,7 @@ from metaservice.rpc.streams import StreamLimits
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.store.formats import FIRST, NEWEST
 
+STORAGE_VALID_S_MIN, STORAGE_VALID_S_MAX = 900, 43_200  # what STS takes
 SET_QUOTAS: Final = tuple(name for name in quotas.DEFAULTS if name != quotas.CHECKS)
 
 
@@ -68,6 +69,11 @@ class Settings:
     admins: str
     policy_url: str
     policy_keep_s: float
+    storage_role: str
+    storage_valid_s: int
+    storage_sts_endpoint: str
+    storage_endpoint: str
+    storage_region: str
     tls_cert: str
     tls_key: str
     tls_client_ca: str
@@ -121,6 +127,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     limits_given = {name: _quota(parser, given, name) for name in SET_QUOTAS}
     _check_bounds(parser, found)
     _check_identity(parser, found)
+    _check_storage(parser, found)
     settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
     _check_tls(parser, settings)
     _check_places(parser, settings)
@@ -167,6 +174,14 @@ def _check_identity(parser: argparse.ArgumentParser, found: argparse.Namespace) 
     wrong = [one for one in found.admins.split(",") if one.strip() and grantee_of(one.strip()) is None]
     if wrong:
         parser.error(f"--admins: {wrong[0]!r} is neither a user nor group:NAME")
+
+
+def _check_storage(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
+    if not STORAGE_VALID_S_MIN <= found.storage_valid_s <= STORAGE_VALID_S_MAX:
+        parser.error(f"--storage-valid-s must be between {STORAGE_VALID_S_MIN} and {STORAGE_VALID_S_MAX}")
+    for flag, url in (("sts-endpoint", found.storage_sts_endpoint), ("endpoint", found.storage_endpoint)):
+        if url and not url.startswith(("http://", "https://")):
+            parser.error(f"--storage-{flag} is an http or https address")
 
 
 def _check_tls(parser: argparse.ArgumentParser, settings: Settings) -> None:
@@ -256,6 +271,11 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--admins", "", str, "users and groups (group:NAME), separated by commas, that are admins of the service")
     add("--policy-url", "", str, "server of an external policy that decides roles instead of grants; docs/security.md")
     add("--policy-keep-s", 10.0, float, "how long its answers are kept")
+    add("--storage-role", "", str, "role of S3 whose temporary keys tables' readers and writers get; empty: none")
+    add("--storage-valid-s", 3600, int, "how long such a key is valid, 900 to 43200 seconds")
+    add("--storage-sts-endpoint", "", str, "S3's token service; empty: Amazon's of the region")
+    add("--storage-endpoint", "", str, "S3 server that clients are told of; empty: Amazon's of the region")
+    add("--storage-region", "", str, "its region; empty: that of AWS's own settings")
     add("--external-locations", "", str, "folders and URIs, separated by commas, that imports may read; empty: any")
     add("--tls-cert", "", str, "PEM file of the certificate and its chain; read again when it changes; empty: no TLS")
     add("--tls-key", "", str, "PEM file of the certificate's key; read again when it changes")

@@ -83,6 +83,7 @@ from metaservice.terminal import printable
 
 if TYPE_CHECKING:
     from metaservice.rpc.exports import Exports
+    from metaservice.rpc.storage_tokens import StorageTokens
 
 EXIT_BROKEN = 70
 EXIT_UNUSABLE = 74
@@ -323,6 +324,7 @@ def serve(settings: Settings) -> int:
             recorder=observers.recorder,
             policy=_policy(settings, service),
             credentials=_credentials(settings, service.operators),
+            storage_tokens=_storage_tokens(settings),
         )
     except RuntimeError as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
@@ -385,6 +387,24 @@ def _policy(settings: Settings, service: Service) -> Policy | None:
         return table.meta.name if table is not None else ""
 
     return ExternalPolicy(settings.policy_url, settings.policy_keep_s, name_of, time.monotonic)
+
+
+def _storage_tokens(settings: Settings) -> StorageTokens | None:
+    """Who gives temporary keys for tables' files, if somebody does."""
+    if not settings.storage_role:
+        return None
+    try:
+        from metaservice.rpc.storage_tokens import StorageTokens, TokenSettings  # noqa: PLC0415 - its library is optional
+    except ImportError as error:
+        raise RuntimeError("--storage-role needs botocore: pip install 'laketx[sts]'") from error
+    told = TokenSettings(
+        settings.storage_role,
+        settings.storage_valid_s,
+        settings.storage_sts_endpoint,
+        settings.storage_endpoint,
+        settings.storage_region,
+    )
+    return StorageTokens(told, RealClocks().now_us)
 
 
 def _owner_socket(settings: Settings) -> Path | None:

@@ -29,6 +29,7 @@ BY_NAME: Final = {
     "pandas": "BSD-3-Clause",
     "prompt-toolkit": "BSD-3-Clause",
     "py4j": "BSD-3-Clause",
+    "python-dateutil": "Apache-2.0 OR BSD-3-Clause",
 }  # "BSD License"
 IN_THE_JAR: Final = (
     ("com.google.protobuf:protobuf-javalite", "BSD-3-Clause"),
@@ -65,7 +66,7 @@ authorities. `make dist` writes the same as a software bill of materials.
 ## Python
 
 Versions are those of the lock files in [deploy/image](../deploy/image). "service" is
-`laketx[arrow,iceberg,oidc,otel]`, "worker" is `laketx[spark]`.
+`laketx[arrow,iceberg,oidc,otel,sts]`, "worker" is `laketx[spark]`.
 
 | package | version | licence | in |
 | --- | --- | --- | --- |

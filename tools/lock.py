@@ -32,7 +32,7 @@ class Lock(NamedTuple):
 
 
 LOCKS: Final = (
-    Lock("service", ("arrow", "iceberg", "oidc", "otel")),
+    Lock("service", ("arrow", "iceberg", "oidc", "otel", "sts")),
     Lock("worker", ("spark",)),
     Lock("build", (), ("setuptools",)),
 )

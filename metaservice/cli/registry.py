@@ -15,7 +15,8 @@ from metaservice.cli.settings import version
 NAMES: Final = (
     "serve", "ping", "health", "status", "namespace", "table", "view", "versions", "show", "files", "changes", "diff",
     "watch", "events", "txn", "why", "explain", "pins", "tag", "cursor", "compaction", "worker", "purge", "clock",
-    "backup", "restore", "check", "whoami", "can", "grant", "revoke", "grants", "token", "bench", "completion", "help",
+    "backup", "restore", "check", "whoami", "can", "grant", "revoke", "grants", "token", "storage-key", "bench",
+    "completion", "help",
 )  # fmt: skip
 IN_ACCESS: Final = ("whoami", "can", "grant", "revoke", "grants")  # one module has them all
 COMPLETE: Final = "__complete"
@@ -43,7 +44,7 @@ def own_command(name: str) -> click.Command | None:
     if name in IN_ACCESS:
         one: click.Command = getattr(import_module("metaservice.cli.access"), name)
         return one
-    module = import_module(f"metaservice.cli.{name.removeprefix('__')}")
+    module = import_module(f"metaservice.cli.{name.removeprefix('__').replace('-', '_')}")
     found: click.Command = module.GROUP if hasattr(module, "GROUP") else module.run
     return found
 

@@ -126,6 +126,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "SCOPE_MISSING": "an OVERWRITE, TRUNCATE or RESTORE needs a scope: name partitions, or all",
     "SERVICE_UNKNOWN": "the server has no such service: use the empty name",
     "STATE_INVALID": "unknown state: use one of the API's",
+    "STORAGE_TOKENS_OFF": "this service gives no storage credentials: start it with --storage-role",
+    "STORAGE_WITHOUT_TOKENS": "the warehouse is not on S3, or its URI has *, ? or $: use credentials of your own",
     "STORE_MISSING": "the data folder does not exist: check the path",
     "TABLES_INVALID": "the number of tables is out of range: name at least one",
     "TABLE_DROPPED": "the table is dropped: undrop it, or use another table",

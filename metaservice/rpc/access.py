@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from metaservice.core import access, limits
 from metaservice.core.access import NAME, USER, Identity, Place, Role, Token, grantee_of, places_of
 from metaservice.core.errors import ErrorKind, MetaError, invalid
+from metaservice.core.storage_scope import folder_of
 from metaservice.rpc import rights, wire
 from metaservice.rpc.calls import Calls, Servicer
 from metaservice.rpc.gate import Gate
@@ -17,6 +18,9 @@ from metaservice.service.operate.access import digest_of, secret_text
 from protos.laketx.v1 import access_pb2 as pb
 from protos.laketx.v1 import access_pb2_grpc
 
+if TYPE_CHECKING:
+    from metaservice.rpc.storage_tokens import StorageTokens  # its library is optional
+
 NewSecret = Callable[[], tuple[str, str]]  # the id of a token, and its secret
 VALID_MS_MAX: Final = 10 * 365 * 24 * 3_600_000
 
@@ -24,10 +28,13 @@ VALID_MS_MAX: Final = 10 * 365 * 24 * 3_600_000
 class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
     """Who calls, who may do what, and the tokens of services."""
 
-    def __init__(self, calls: Calls, gate: Gate, new_secret: NewSecret) -> None:
+    def __init__(
+        self, calls: Calls, gate: Gate, new_secret: NewSecret, storage_tokens: StorageTokens | None = None
+    ) -> None:
         super().__init__(calls)
         self._gate = gate
         self._new_secret = new_secret
+        self._storage_tokens = storage_tokens
 
     def _who(self, context: Context) -> Identity:
         return self._gate.identify("", context)
@@ -114,6 +121,27 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
 
     def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
         return pb.RevokeTokenResponse(revoked=self._ask(lambda: self._calls.access.revoke_token(request.token_id)))
+
+    def GetStorageCredentials(
+        self, request: pb.GetStorageCredentialsRequest, context: Context
+    ) -> pb.GetStorageCredentialsResponse:
+        if self._storage_tokens is None:
+            raise invalid("STORAGE_TOKENS_OFF")
+        table = self._calls.decider.state.get_table(wire.table_id(request.table_id))
+        warehouse = self._ask(self._calls.warehouses.location)
+        folder = folder_of(warehouse, table.meta.table_id)
+        if folder is None:
+            raise MetaError(ErrorKind.BLOCKED, "STORAGE_WITHOUT_TOKENS", warehouse=warehouse)
+        made = self._storage_tokens.credentials(self._who(context).principal, folder, write=request.write)
+        return pb.GetStorageCredentialsResponse(
+            location=folder.uri,
+            access_key_id=made.access_key_id,
+            secret_access_key=made.secret_access_key,
+            session_token=made.session_token,
+            expire_time_us=made.expires_us,
+            endpoint=self._storage_tokens.settings.endpoint,
+            region=self._storage_tokens.settings.region,
+        )
 
     def _place(self, message: pb.Place) -> Place:
         if message.table_id and message.namespace:

@@ -35,6 +35,7 @@ CHANGES: Final = frozenset(
     f"/laketx.v1.{each}"
     for each in (
         "AccessService/CreateToken",
+        "AccessService/GetStorageCredentials",
         "AccessService/Grant",
         "AccessService/Revoke",
         "AccessService/RevokeToken",

@@ -249,6 +249,10 @@ def _commit(caller: Caller, request: Any) -> None:
         _new_name(caller, one.table_id, one.name)
 
 
+def _storage(caller: Caller, request: Any) -> None:
+    caller.need_table(request.table_id, WRITER if request.write else READER)
+
+
 def _batch(caller: Caller, request: Any) -> None:
     for one in request.appends:
         caller.need_append(one.table_id, one.txn_id)
@@ -525,6 +529,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_ACCESS}CreateToken": _on_service(ADMIN),
     f"{_ACCESS}ListTokens": _on_service(ADMIN),
     f"{_ACCESS}RevokeToken": _on_service(ADMIN),
+    f"{_ACCESS}GetStorageCredentials": Right("reader on the table; writer to write its files", _storage),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Right("any identity", _anyone),
 }
 OPEN_TO_ALL: Final = ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch")  # probes have no identity

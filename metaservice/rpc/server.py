@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
@@ -52,6 +52,9 @@ from protos.laketx.v1 import (
     transaction_pb2_grpc,
 )
 
+if TYPE_CHECKING:
+    from metaservice.rpc.storage_tokens import StorageTokens  # its library is optional
+
 SERVICES = [
     transaction_pb2.DESCRIPTOR.services_by_name["TransactionService"].full_name,
     catalog_pb2.DESCRIPTOR.services_by_name["CatalogService"].full_name,
@@ -96,6 +99,7 @@ class Server:
         recorder: Recorder | None = None,
         policy: Policy | None = None,
         credentials: grpc.ServerCredentials | None = None,
+        storage_tokens: StorageTokens | None = None,
     ) -> None:
         """`identities`: who may call; None: everybody may do everything. Without `credentials` there is no TLS."""
         self.activity = Activity()
@@ -147,7 +151,9 @@ class Server:
         read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), self._server)
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls, operators), self._server)
-        access_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(calls, gate, new_secret), self._server)
+        access_pb2_grpc.add_AccessServiceServicer_to_server(
+            AccessServicer(calls, gate, new_secret, storage_tokens), self._server
+        )
         self._health = Health(SERVICES, Liveness(calls.decider), self._streams)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if settings.reflection:

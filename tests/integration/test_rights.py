@@ -140,6 +140,7 @@ def requests(at: World) -> dict[str, tuple[str, dict[str, Any]]]:
         "AccessService/Revoke": (ADMIN, {"place": place, "grantee": "user:somebody"}),
         "AccessService/CreateToken": (NOBODY, {"principal": "x"}),
         "AccessService/ListTokens": (NOBODY, {}),
+        "AccessService/GetStorageCredentials": (WRITER, {**on, "write": True}),
         "AccessService/RevokeToken": (NOBODY, {"token_id": "x"}),
         "ReadService/Unpin": (MAINTAINER, {"pin_id": at.pin_id}),
         "ReadService/DropCursor": (WRITER, {**on, "name": "c"}),

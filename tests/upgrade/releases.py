@@ -123,8 +123,9 @@ def unpack(name: str, folder: Path) -> Release:
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     archive.unlink()
-    for package in ADDED_SINCE:  # an empty one stands before the present one on the path
+    for package in ADDED_SINCE:  # one without commands stands before the present one on the path
         if not (folder / package).exists():
             (folder / package).mkdir()
             (folder / package / "__init__.py").touch()
+            (folder / package / "commands.py").write_text("COMMANDS = ()\n", encoding="utf-8")
     return Release(name, folder)

@@ -26,6 +26,7 @@ from worker.base.errors import InputError
 from worker.base.external_paths import plain_path
 from worker.base.lazily import LazyModule
 from worker.base.plain_columns import plain_columns
+from worker.base.storage import s3_uri
 from worker.write.transaction import Commit, OnConflict, app_version_of, check_policy, run_writes
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ def connect(
     warehouse: str | None = None,
     maintenance: bool = False,
     credentials: Credentials | None = None,
+    storage_keys: bool = False,
 ) -> Lake:
     """Opens a lake of tables: a folder, whose service starts by itself, or a service by its address.
 
@@ -212,10 +214,11 @@ def connect(
     warehouse: the location of data files, a path or URI that both Spark and pyarrow can open; a folder is its own.
     maintenance: the lake's session also runs the compactions that the service plans, until the lake closes.
     credentials: what the client trusts and shows to a service; by default what the environment says.
+    storage_keys: the service's temporary keys open the files on S3, for what runs without Spark (docs/security.md).
 
     See also `help(Lake)`, `help(Table)` and docs/python.md.
     """
-    lake = _connect(where, spark, user, warehouse, credentials)
+    lake = _connect(where, spark, user, warehouse, credentials, storage_keys)
     if maintenance:
         jobs = daemon.Daemon(lake)
         lake.at_close(jobs.stop)
@@ -224,9 +227,16 @@ def connect(
 
 
 def _connect(
-    where: str | Path, spark: SparkSession | None, user: str, warehouse: str | None, credentials: Credentials | None
+    where: str | Path,
+    spark: SparkSession | None,
+    user: str,
+    warehouse: str | None,
+    credentials: Credentials | None,
+    storage_keys: bool,
 ) -> Lake:
     text = str(where)
+    if storage_keys and not s3_uri(warehouse or "").startswith("s3://"):
+        raise InputError("STORAGE_KEYS_NOT_S3", f"storage_keys=True is for a warehouse on S3, not {warehouse or text}")
     if isinstance(where, str) and is_address(text):
         if not warehouse:
             raise InputError(
@@ -238,7 +248,15 @@ def _connect(
         except BaseException:
             client.close()
             raise
-        return Lake(client, _absolute(warehouse), spark, uri=text, user=user, credentials=credentials)
+        return Lake(
+            client,
+            _absolute(warehouse),
+            spark,
+            uri=text,
+            user=user,
+            credentials=credentials,
+            storage_keys=storage_keys,
+        )
     if "://" in text:
         raise InputError(
             "ADDRESS_INVALID", f"{text} is neither a folder nor laketxs://host:port nor laketx://host:port"
@@ -254,6 +272,7 @@ def _connect(
         spark,
         uri=str(folder),
         user=user,
+        storage_keys=storage_keys,
     )
 
 

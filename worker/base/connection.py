@@ -20,6 +20,8 @@ from worker.base.spark_jar import (
     find_jar,
     jar_setting,
 )
+from worker.base.storage import open_tables_by
+from worker.base.storage_keys import StorageKeys
 from worker.base.warehouse import mark_where_proven
 
 if TYPE_CHECKING:
@@ -42,8 +44,12 @@ class Connection:
         uri: str = "",
         user: str = "",
         credentials: Credentials | None = None,
+        storage_keys: bool = False,
     ) -> None:
-        """`uri` is the folder, or the service's address. The catalog gets the credentials; None: the environment's."""
+        """`uri` is the folder, or the service's address. The catalog gets the credentials; None: the environment's.
+
+        With `storage_keys` the service gives the keys for tables' files, and the warehouse is its own to mark.
+        """
         self.client = client
         self.warehouse = warehouse.rstrip("/")
         self.pins = ReaderPins(client)
@@ -53,9 +59,11 @@ class Connection:
         self._uri = uri
         self._user = user
         self._is_looked_at = False
-        self._is_marked = False
+        self._is_marked = storage_keys
         self._lock = threading.Lock()
         self._at_close: list[Callable[[], None]] = []
+        if storage_keys:
+            self.at_close(open_tables_by(self.warehouse, StorageKeys(client).files))
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ the way to a file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -18,12 +18,41 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 READ_BUFFER_BYTES: Final = 1 << 20
+OBJECT_STORES: Final = (fs.S3FileSystem, fs.GcsFileSystem, fs.AzureFileSystem)
 
 T = TypeVar("T")
 
 
+_opened: dict[str, Callable[[str], Any]] = {}  # by the URI of a warehouse: what opens the files of a table
+
+
+def open_tables_by(warehouse: str, opener: Callable[[str], Any]) -> Callable[[], None]:
+    """From now on the files of the warehouse's tables are opened by a file system of each table: `opener` gets its id.
+
+    Returns what ends that.
+    """
+    root = s3_uri(warehouse).rstrip("/") + "/"
+    _opened[root] = opener
+
+    def end() -> None:
+        if _opened.get(root) is opener:
+            del _opened[root]
+
+    return end
+
+
+def s3_uri(path: str) -> str:
+    """The URI in one spelling, if it is one of S3."""
+    scheme, colon, rest = path.partition(":")
+    return f"s3{colon}{rest}" if scheme in {"s3a", "s3n"} else path
+
+
 def storage(path: str) -> tuple[Any, str]:
     """The file system of a path or URI, and the path in it."""
+    for root, opener in list(_opened.items()):
+        if s3_uri(path).startswith(root):
+            inside = s3_uri(path)
+            return opener(inside.removeprefix(root).partition("/")[0]), inside.removeprefix("s3://").rstrip("/")
     if "://" in path or path.startswith("file:"):
         scheme, colon, rest = path.partition(":")
         place, query, options = rest.partition("?")
@@ -43,6 +72,12 @@ def in_pages(source: Any, files: Any = None) -> Any:
     return pq.ParquetFile(
         source, filesystem=files, coerce_int96_timestamp_unit="us", buffer_size=READ_BUFFER_BYTES, pre_buffer=False
     )
+
+
+def make_folder(files: Any, path: str) -> None:
+    """Creates a folder and those above it. Object stores need none, and may allow none."""
+    if not isinstance(files, OBJECT_STORES):
+        files.create_dir(path, recursive=True)
 
 
 def is_local(files: Any) -> bool:

@@ -26,7 +26,7 @@ from pyarrow import fs
 from metaservice.client import DeniedError, MetaClient, MetaServiceError
 from protos.laketx.v1 import maintenance_pb2
 from worker.base.errors import InputError
-from worker.base.storage import is_local, storage
+from worker.base.storage import is_local, make_folder, storage
 
 FOLDER: Final = "_laketx"
 NAME: Final = "warehouse.json"
@@ -157,7 +157,7 @@ def write_mark(warehouse: str, mark: WarehouseMark) -> None:
     """Writes the mark completely or not at all."""
     files, root = storage(warehouse.rstrip("/"))
     raw = json.dumps(asdict(mark)).encode() + b"\n"
-    files.create_dir(f"{root}/{FOLDER}", recursive=True)
+    make_folder(files, f"{root}/{FOLDER}")
     target = f"{root}/{FOLDER}/{NAME}"
     if not is_local(files):
         with files.open_output_stream(target) as stream:

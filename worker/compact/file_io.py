@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from protos.laketx.v1 import catalog_pb2
 from worker.base.parquet_options import leaves, options_of, with_nan
-from worker.base.storage import storage
+from worker.base.storage import make_folder, storage
 from worker.read.file_rows import InputFile, read_tables
 
 ROW_GROUP_BYTES: Final = 128 << 20  # decoded
@@ -106,7 +106,7 @@ class Output:
     def _begin_file(self, repeating: list[str], nan: frozenset[str]) -> None:
         self._nan = nan
         path = f"{self._root}/{self._path(len(self.written))}"
-        self._files.create_dir(path.rpartition("/")[0], recursive=True)
+        make_folder(self._files, path.rpartition("/")[0])
         self._sink = self._files.open_output_stream(path)
         self._writer = pq.ParquetWriter(
             self._sink, self._schema, use_dictionary=repeating, **options_of(self._meta, self._schema, nan)

@@ -27,7 +27,7 @@ from pyroaring import BitMap64
 from metaservice.client import GoneError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.base.external_paths import check_no_link
-from worker.base.storage import pages, storage, walk
+from worker.base.storage import make_folder, pages, storage, walk
 from worker.base.warehouse import check_warehouse
 
 QUARANTINE: Final = "_quarantine"
@@ -180,7 +180,7 @@ class Fsck:
     def _set_aside(self, path: str) -> str:
         target = f"{QUARANTINE}/{path}"
         check_no_link(self._files, self._folder, f"{self._folder}/{target}")
-        self._files.create_dir(f"{self._folder}/{target}".rpartition("/")[0], recursive=True)
+        make_folder(self._files, f"{self._folder}/{target}".rpartition("/")[0])
         self._files.move(f"{self._folder}/{path}", f"{self._folder}/{target}")
         self.quarantined += 1
         return target

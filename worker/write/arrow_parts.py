@@ -14,7 +14,7 @@ from worker.base.arrow_shapes import arrow_schema, in_shape
 from worker.base.footers import check_required
 from worker.base.parquet_options import options_of, table_with_nan
 from worker.base.schema import OP, PART, ROW_ID
-from worker.base.storage import storage
+from worker.base.storage import make_folder, storage
 from worker.write.inlined_files import CONTENT_BYTES_MAX, are_few, inlined_file
 from worker.write.staged_files import entry_of
 from worker.write.stages import Stage
@@ -45,7 +45,7 @@ def write_parts(
     entries = []
     for where, shaped in parts:
         path = f"{name}/{where}.parquet"
-        files.create_dir(f"{root}/{path}".rpartition("/")[0], recursive=True)
+        make_folder(files, f"{root}/{path}".rpartition("/")[0])
         footers: list[Any] = []
         with files.open_output_stream(f"{root}/{path}") as out:
             options = options_of(meta, schema, table_with_nan(shaped))

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from protos.laketx.v1 import common_pb2
-from worker.base.storage import storage
+from worker.base.storage import make_folder, storage
 from worker.write.stages import Stage
 
 INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
@@ -35,7 +35,7 @@ def delete_set(stage: Stage, key: bytes, bitmap: Any, touches: set[str], number:
     found.bytes, found.row_id_min, found.row_id_max = len(raw), bitmap.min(), bitmap.max()
     found.ranges.extend(ranges_of(bitmap))
     files, root = storage(stage.table_folder)
-    files.create_dir(f"{root}/{stage.txn_id}", recursive=True)
+    make_folder(files, f"{root}/{stage.txn_id}")
     with files.open_output_stream(f"{root}/{found.path}") as out:
         out.write(raw)
     return found

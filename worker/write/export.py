@@ -23,7 +23,7 @@ from worker.base.parquet_options import codec_of
 from worker.base.progress import progress
 from worker.base.schema import quoted
 from worker.base.session import with_settings
-from worker.base.storage import storage
+from worker.base.storage import make_folder, storage
 from worker.base.table_view import TableView
 from worker.read import scan
 from worker.read.file_layouts import as_clock
@@ -151,7 +151,7 @@ class Target:
         begin = self.root + inside
         for path in list_files(self.files, begin):
             new = self.root + path.removeprefix(begin)
-            self.files.create_dir(new.rpartition("/")[0], recursive=True)
+            make_folder(self.files, new.rpartition("/")[0])
             self.files.move(path, new)
         for folder in sorted(list_folders(self.files, self.root), reverse=True):
             if not self.files.get_file_info(fs.FileSelector(folder)):

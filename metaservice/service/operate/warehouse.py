@@ -43,6 +43,11 @@ class Warehouses:
         unused = not written and not state.open
         return Known(history.service_id, history.epoch, read_warehouse(state.store), unused)
 
+    def location(self) -> str:
+        """Empty: nobody has reported it yet."""
+        self._decider.state.flush()
+        return read_warehouse(self._decider.state.store).location
+
     def put(self, location: str, *, marked: bool, replace: bool) -> Known:
         """Records a location. Without `replace` the first location stays, and a set mark stays set."""
         state = self._decider.state

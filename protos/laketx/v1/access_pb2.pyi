@@ -605,3 +605,75 @@ class RevokeTokenResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeTokenResponse: _TypeAlias = RevokeTokenResponse  # noqa: Y015
+
+@_typing.final
+class GetStorageCredentialsRequest(_message.Message):
+    """Request of GetStorageCredentials."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    WRITE_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    write: _builtins.bool
+    """Whether files are written or deleted, too."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        write: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table_id", b"table_id", "write", b"write"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStorageCredentialsRequest: _TypeAlias = GetStorageCredentialsRequest  # noqa: Y015
+
+@_typing.final
+class GetStorageCredentialsResponse(_message.Message):
+    """Answer of GetStorageCredentials."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCATION_FIELD_NUMBER: _builtins.int
+    ACCESS_KEY_ID_FIELD_NUMBER: _builtins.int
+    SECRET_ACCESS_KEY_FIELD_NUMBER: _builtins.int
+    SESSION_TOKEN_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_US_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    location: _builtins.str
+    """The URI of the folder that they open."""
+    access_key_id: _builtins.str
+    """The id of the temporary key."""
+    secret_access_key: _builtins.str
+    """Its secret."""
+    session_token: _builtins.str
+    """What is sent with every request."""
+    expire_time_us: _builtins.int
+    """When they end."""
+    endpoint: _builtins.str
+    """The S3 server; empty: Amazon's of the region."""
+    region: _builtins.str
+    """Its region."""
+    def __init__(
+        self,
+        *,
+        location: _builtins.str = ...,
+        access_key_id: _builtins.str = ...,
+        secret_access_key: _builtins.str = ...,
+        session_token: _builtins.str = ...,
+        expire_time_us: _builtins.int = ...,
+        endpoint: _builtins.str = ...,
+        region: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_key_id", b"access_key_id", "endpoint", b"endpoint", "expire_time_us", b"expire_time_us", "location", b"location", "region", b"region", "secret_access_key", b"secret_access_key", "session_token", b"session_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStorageCredentialsResponse: _TypeAlias = GetStorageCredentialsResponse  # noqa: Y015

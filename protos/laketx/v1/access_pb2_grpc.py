@@ -75,6 +75,11 @@ class AccessServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_access__pb2.RevokeTokenRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_access__pb2.RevokeTokenResponse.FromString,
                 _registered_method=True)
+        self.GetStorageCredentials = channel.unary_unary(
+                '/laketx.v1.AccessService/GetStorageCredentials',
+                request_serializer=protos_dot_laketx_dot_v1_dot_access__pb2.GetStorageCredentialsRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_access__pb2.GetStorageCredentialsResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer:
@@ -138,6 +143,13 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetStorageCredentials(self, request, context):
+        """Gives temporary credentials for the files of a table on S3: to readers for reading, to writers for writing as well.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -180,6 +192,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.RevokeToken,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_access__pb2.RevokeTokenRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_access__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+            'GetStorageCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStorageCredentials,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_access__pb2.GetStorageCredentialsRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_access__pb2.GetStorageCredentialsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -399,6 +416,33 @@ class AccessService:
             '/laketx.v1.AccessService/RevokeToken',
             protos_dot_laketx_dot_v1_dot_access__pb2.RevokeTokenRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_access__pb2.RevokeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStorageCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.AccessService/GetStorageCredentials',
+            protos_dot_laketx_dot_v1_dot_access__pb2.GetStorageCredentialsRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_access__pb2.GetStorageCredentialsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,8 @@ class AccessServiceStub:
     """Lists the tokens, without their secrets."""
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.RevokeTokenRequest, _access_pb2.RevokeTokenResponse]
     """Revokes a token: the next call with it is refused."""
+    GetStorageCredentials: _grpc.UnaryUnaryMultiCallable[_access_pb2.GetStorageCredentialsRequest, _access_pb2.GetStorageCredentialsResponse]
+    """Gives temporary credentials for the files of a table on S3: to readers for reading, to writers for writing as well."""
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
@@ -75,6 +77,8 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """Lists the tokens, without their secrets."""
     RevokeToken: _aio.UnaryUnaryMultiCallable[_access_pb2.RevokeTokenRequest, _access_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """Revokes a token: the next call with it is refused."""
+    GetStorageCredentials: _aio.UnaryUnaryMultiCallable[_access_pb2.GetStorageCredentialsRequest, _access_pb2.GetStorageCredentialsResponse]  # type: ignore[assignment]
+    """Gives temporary credentials for the files of a table on S3: to readers for reading, to writers for writing as well."""
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """Who calls, what they may do, and the tokens of services."""
@@ -144,5 +148,13 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.RevokeTokenResponse, _abc.Awaitable[_access_pb2.RevokeTokenResponse]]:
         """Revokes a token: the next call with it is refused."""
+
+    @_abc_1.abstractmethod
+    def GetStorageCredentials(
+        self,
+        request: _access_pb2.GetStorageCredentialsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_pb2.GetStorageCredentialsResponse, _abc.Awaitable[_access_pb2.GetStorageCredentialsResponse]]:
+        """Gives temporary credentials for the files of a table on S3: to readers for reading, to writers for writing as well."""
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
