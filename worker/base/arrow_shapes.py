@@ -11,7 +11,7 @@ import pyarrow as pa
 from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type, type_text
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.base.schema import OP, ROW_ID, check_name, path_below
+from worker.base.schema import FILE_IDS, OP, ROW_ID, check_name, path_below
 
 ARROW_ID: Final = b"PARQUET:field_id"  # where pyarrow keeps a Parquet field id
 ARROW: Final[Mapping[str, pa.DataType]] = {
@@ -51,6 +51,13 @@ def arrow_schema(meta: catalog_pb2.Table, *, with_op: bool = False, with_row_id:
     return pa.schema(fields)
 
 
+def file_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema as new files have it: columns beside the table's have ids, too. Older files are without them."""
+    return pa.schema(
+        [_field(one.name, one.type, FILE_IDS[one.name]) if one.name in FILE_IDS else one for one in schema]
+    )
+
+
 def column_field(column: catalog_pb2.Column) -> pa.Field:
     """A column as its files have it: with its id, nullable."""
     return _column_field(
@@ -71,19 +78,20 @@ def _arrow_type(kind: Type, path: str, nested: Mapping[str, int]) -> pa.DataType
     def below(name: str, child: Type) -> pa.DataType:
         return _arrow_type(child, path_below(path, name), nested)
 
+    def part(name: str, child: Type) -> pa.Field:
+        return _field(name, below(name, child), nested.get(path_below(path, name)))
+
     match kind:
         case Atomic(name):
             return ARROW[name]
         case Decimal(precision, scale):
             return pa.decimal128(precision, scale)
         case Array(element):
-            return pa.list_(pa.field("element", below("element", element)))
+            return pa.list_(part("element", element))
         case Map(key, value):
-            return pa.map_(below("key", key), below("value", value))
+            return pa.map_(part("key", key).with_nullable(False), part("value", value))
         case Struct(fields):
-            return pa.struct(
-                [_field(one.name, below(one.name, one.kind), nested.get(path_below(path, one.name))) for one in fields]
-            )
+            return pa.struct([part(one.name, one.kind) for one in fields])
 
 
 def wire_columns(schema: pa.Schema, keys: Collection[str]) -> list[catalog_pb2.Column]:

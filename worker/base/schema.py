@@ -13,6 +13,7 @@ OP: Final = "_op"  # in delta files: UPSERT or TOMBSTONE
 UPSERT, TOMBSTONE = 0, 1
 ROW_ID: Final = "_row_id"  # in files of append tables whose rows keep their ids
 FILE: Final = "_file"  # in reads with origin
+FILE_IDS: Final = {ROW_ID: 2_147_483_540, OP: 2_147_483_400}  # their Parquet field ids; the first is Iceberg's for it
 PART: Final = "_part"  # folders of staged files: a partition and bucket each
 ROW_INDEX: Final = "_tmp_metadata_row_index"  # Spark fills a column of this name with each row's place in its file
 CHANGE_TYPE: Final = "_change_type"  # in increments, with the next two

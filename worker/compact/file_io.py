@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protos.laketx.v1 import catalog_pb2
+from worker.base.arrow_shapes import file_schema
 from worker.base.parquet_options import leaves, options_of, with_nan
 from worker.base.storage import make_folder, storage
 from worker.read.file_rows import InputFile, read_tables
@@ -49,7 +50,7 @@ class Output:
         self.written: list[WrittenFile] = []
         self._files, self._root = storage(table_folder)
         self._name = name
-        self._schema = schema
+        self._schema = file_schema(schema)
         self._meta = meta
         self._target = file_bytes_target
         self._group_bytes = min(ROW_GROUP_BYTES, 2 * file_bytes_target)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from protos.laketx.v1 import common_pb2
-from worker.base.arrow_shapes import arrow_schema, in_shape
+from worker.base.arrow_shapes import arrow_schema, file_schema, in_shape
 from worker.base.footers import check_required
 from worker.base.parquet_options import options_of, table_with_nan
 from worker.base.schema import OP, PART, ROW_ID
@@ -49,7 +49,8 @@ def write_parts(
         footers: list[Any] = []
         with files.open_output_stream(f"{root}/{path}") as out:
             options = options_of(meta, schema, table_with_nan(shaped))
-            pq.write_table(shaped, out, row_group_size=GROUP_ROWS, metadata_collector=footers, **options)
+            written = pa.table(shaped.columns, schema=file_schema(schema))
+            pq.write_table(written, out, row_group_size=GROUP_ROWS, metadata_collector=footers, **options)
             size = out.tell()
         entries.append(entry_of(stage, path, footers[0], size, kind))
     check_required(meta, entries)

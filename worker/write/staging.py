@@ -18,8 +18,9 @@ from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.parquet_options import codec_of
-from worker.base.schema import PART, quoted
+from worker.base.schema import FILE_IDS, PART, quoted
 from worker.base.session import with_settings
+from worker.base.spark_types import FIELD_ID
 from worker.write.arrow_parts import write_parts
 from worker.write.not_null import guarded
 from worker.write.row_level import key_sets
@@ -107,6 +108,8 @@ def _write(
     stage: Stage, rows: DataFrame, parted: bool, kind: common_pb2.FileKind.ValueType
 ) -> list[common_pb2.DataFile]:
     name = stage.next_name()
+    for beside in set(FILE_IDS) & set(rows.columns):
+        rows = rows.withMetadata(beside, {FIELD_ID: FILE_IDS[beside]})
     writer = (
         rows.write.mode("error")
         .option("compression", codec_of(stage.meta, SPARK_CODECS))

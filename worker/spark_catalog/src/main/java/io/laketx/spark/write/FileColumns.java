@@ -17,8 +17,8 @@ import org.apache.spark.sql.types.StructType;
 
 /** A table's columns as its files have them: with their ids, and NULL allowed everywhere. */
 final class FileColumns {
-  static final StructField ROW_ID = new StructField("_row_id", DataTypes.LongType, true, Metadata.empty());
-  static final StructField OP = new StructField("_op", DataTypes.ByteType, false, Metadata.empty());
+  static final StructField ROW_ID = new StructField("_row_id", DataTypes.LongType, true, id(2_147_483_540));
+  static final StructField OP = new StructField("_op", DataTypes.ByteType, false, id(2_147_483_400));
   private static final String FIELD_ID = "parquet.field.id"; // where Spark looks for it
 
   private FileColumns() {}
