@@ -12,10 +12,8 @@ from typing import Final
 
 from iceberg.locations import location_of
 from iceberg.metadata.facts import FORMATS, METADATA, MadeFile, TableFacts
-from iceberg.metadata.manifests import MadeSnapshot, make_snapshot
-from iceberg.metadata.schemas import name_mapping
 from iceberg.metadata.table_metadata import table_metadata
-from iceberg.shown import check_kind, lacks_ids, snapshot_facts, written_schemas
+from iceberg.snapshots import Snapshots, view_at
 from metaservice.client import uuid7
 from worker.base.errors import InputError
 from worker.base.storage import is_local, make_folder, storage
@@ -40,36 +38,28 @@ def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -
 
     Tags up to the version come along.
     """
-    check_kind(table.meta)
     if form not in FORMATS:
         raise InputError("ICEBERG_FORMAT", f"Iceberg's format {form} is not written, but {FORMATS[0]} and {FORMATS[1]}")
     folder = folder or f"{table.folder}/{FOLDER}"
     tags = [one for one in table.client.list_tags(table.table_id) if one.version <= version]
     versions = sorted({version, *(one.version for one in tags)})
     pins = table.lake.pins.own_all(table.table_id, versions)
-    view = table.at(version)
-    facts = TableFacts(view.meta, location_of(folder).rstrip("/"), form)
     target = _Folder(folder, table.table_id)
+    location = location_of(folder).rstrip("/")
     schemas = list(table.client.list_schemas(table.table_id))
-    snapshots, files = [], []
-    for each in versions:
-        shown = snapshot_facts(view, schemas, each)
-        made = make_snapshot(facts, shown)
-        files += [one.file for one in shown.files if lacks_ids(view, one.file, written_schemas(schemas, [one.file]))]
-        target.write_all(made)
-        snapshots.append((shown, made))
-    head = snapshots[-1][0]
-    written = [one.columns for one in written_schemas(schemas, files)] if files else []
-    mapping = name_mapping(table.name, head.schema.columns, written) if files else []
+    snapshots = Snapshots(location, target.write)
+    made = [snapshots.make(table, schemas, each, form) for each in versions]
+    head = made[-1]
     known = [one for one in schemas if one.version <= version]
-    document = table_metadata(facts, known, snapshots, tags, mapping)
+    mapping = snapshots.mapping(table, schemas, versions)
+    facts = TableFacts(view_at(table, schemas, version).meta, location, form)
+    document = table_metadata(facts, known, made, tags, mapping)
     name = f"{METADATA}/v{head.snapshot_id}.metadata.json"
     target.write(MadeFile(name, json.dumps(document, indent=1).encode()))
     target.write(MadeFile(f"{METADATA}/{HINT}", str(head.snapshot_id).encode()))
     for pin in pins:
         pin.release()
-    rows = sum(one.file.rows - len(one.hidden) for one in head.files)
-    return Exported(version, f"{facts.location}/{name}", len(head.files), rows)
+    return Exported(version, f"{location}/{name}", head.totals.files, head.totals.rows - head.totals.hidden)
 
 
 class _Folder:
@@ -94,10 +84,6 @@ class _Folder:
     def _read(self, name: str) -> bytes:
         with self._files.open_input_stream(f"{self._path}/{METADATA}/{name}") as stream:
             return bytes(stream.read())
-
-    def write_all(self, made: MadeSnapshot) -> None:
-        for one in made.files:
-            self.write(one)
 
     def write(self, one: MadeFile) -> None:
         """A file that has its name when it is complete."""

@@ -6,7 +6,7 @@ number is its data version + 1: deletes apply to files of the same or a lower on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,24 +46,15 @@ class ShownFile:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFacts:
-    """A version: its commit, its schema, and the files that it shows."""
+    """A version: its commit, its schema, and the files that it shows, by the commits that added them."""
 
     commit: read_pb2.Version
     schema: catalog_pb2.SchemaVersion
-    files: Sequence[ShownFile]
+    files: Mapping[int, Collection[ShownFile]]
 
     @property
     def version(self) -> int:
         return self.commit.version
-
-    @property
-    def snapshot_id(self) -> int:
-        return sequence_of(self.version)
-
-    @property
-    def next_row_id(self) -> int:
-        """An id above those of all its files."""
-        return max((one.file.first_row_id + one.file.rows for one in self.files), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +63,44 @@ class MadeFile:
 
     name: str
     content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What files add up to."""
+
+    files: int = 0
+    rows: int = 0
+    hidden: int = 0
+    delete_files: int = 0
+    row_ids: int = 0  # all row ids are below it
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.files + other.files,
+            self.rows + other.rows,
+            self.hidden + other.hidden,
+            self.delete_files + other.delete_files,
+            max(self.row_ids, other.row_ids),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSnapshot:
+    """A snapshot whose manifests are made: the name of their list, and what they hold."""
+
+    commit: read_pb2.Version
+    schema: catalog_pb2.SchemaVersion
+    manifest_list: str
+    totals: Totals
+
+    @property
+    def version(self) -> int:
+        return self.commit.version
+
+    @property
+    def snapshot_id(self) -> int:
+        return sequence_of(self.version)
 
 
 def sequence_of(version: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from metaservice.column_types import Array, Atomic, Decimal, Map, Struct, Type, quoted, read_type
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.base.schema import ROW_ID
+from worker.base.schema import FILE_IDS
 
 PRIMITIVES: Final = {
     "boolean": "boolean",
@@ -24,7 +24,6 @@ PRIMITIVES: Final = {
     "timestamp": "timestamptz",
     "timestamp_ntz": "timestamp",
 }
-ROW_ID_FIELD: Final = 2147483540  # reserved by Iceberg for row ids in files
 PROMOTED: Final = frozenset({("int", "long"), ("float", "double")})
 Columns = Sequence[catalog_pb2.Column]
 
@@ -119,7 +118,7 @@ def check_promotions(table: str, now: Columns, written: Iterable[Columns]) -> No
                     raise InputError(
                         "ICEBERG_TYPE",
                         f"{table}: files have {column.name} as {kind}, which Iceberg's readers don't widen to {wider}; "
-                        'table.compact("major") rewrites them, then export a version from then on',
+                        'table.compact("major") rewrites them, and newer versions can be shown',
                     )
 
 
@@ -170,28 +169,30 @@ def has_lists(columns: Columns) -> bool:
     return any(inside(read_type(one.type)) for one in columns)
 
 
-def name_mapping(table: str, now: Columns, written: Iterable[Columns]) -> list[dict[str, Any]]:
+def mapping_of(table: str, now: Columns, written: Iterable[Columns]) -> list[dict[str, Any]]:
     """Iceberg's name mapping: what columns are called in files without field ids, by the schemas they came under."""
     called: dict[int, dict[str, None]] = {}
     owners: dict[tuple[int, str], int] = {}
+    below: dict[int, dict[int, None]] = {}  # dropped ones, too: readers ask for every column of a file
     for columns in [now, *written]:
         for parent, number, name in _named(columns):
             if owners.setdefault((parent, name), number) != number:
                 raise InputError(
                     "ICEBERG_NAMES",
                     f"{table}: {name} means another column in files whose columns Iceberg tells by name (imports, "
-                    'updates, arrays, maps); table.compact("major") rewrites them, then export a version from then on',
+                    'older files, arrays, maps); table.compact("major") rewrites them, and newer versions can be shown',
                 )
             called.setdefault(number, {})[name] = None
-    below: dict[int, list[int]] = {}
-    for parent, number, _ in _named(now):
-        below.setdefault(parent, []).append(number)
+            below.setdefault(parent, {})[number] = None
 
     def mapped(number: int) -> dict[str, Any]:
         found: dict[str, Any] = {"field-id": number, "names": [*called[number]]}
         return found | ({"fields": [mapped(each) for each in below[number]]} if number in below else {})
 
-    return [*(mapped(number) for number in below.get(0, ())), {"field-id": ROW_ID_FIELD, "names": [ROW_ID]}]
+    return [
+        *(mapped(number) for number in below.get(0, ())),
+        *({"field-id": number, "names": [name]} for name, number in FILE_IDS.items()),
+    ]
 
 
 def _named(columns: Columns) -> Iterator[tuple[int, int, str]]:

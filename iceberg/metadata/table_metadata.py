@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from iceberg.metadata.facts import SnapshotFacts, TableFacts
-from iceberg.metadata.manifests import FIRST_PARTITION_ID, MadeSnapshot, partition_columns, partition_spec
+from iceberg.metadata.facts import MadeSnapshot, TableFacts
+from iceberg.metadata.partitions import FIRST_PARTITION_ID, partition_columns, partition_spec
 from iceberg.metadata.schemas import iceberg_schema, last_column_id
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
@@ -27,19 +27,19 @@ OPERATIONS: Final = {  # which rows a commit changed; all others may have done a
 def table_metadata(
     table: TableFacts,
     schemas: Sequence[catalog_pb2.SchemaVersion],
-    snapshots: Sequence[tuple[SnapshotFacts, MadeSnapshot]],
+    snapshots: Sequence[MadeSnapshot],
     tags: Iterable[read_pb2.Tag],
     mapping: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The metadata with these snapshots by ascending version; the last one is the table's current one."""
-    head, _ = snapshots[-1]
-    used = {facts.schema.schema_version: facts.schema for facts, _ in snapshots}
+    head = snapshots[-1]
+    used = {one.schema.schema_version: one.schema for one in snapshots}
     partitions = partition_columns(table.meta, head.schema.columns)
     listed = []
     next_row_id = 0
-    for facts, made in snapshots:
-        end = max(next_row_id, facts.next_row_id)
-        listed.append(_snapshot(table, facts, made, next_row_id, end))
+    for one in snapshots:
+        end = max(next_row_id, one.totals.row_ids)
+        listed.append(_snapshot(table, one, next_row_id, end))
         next_row_id = end
     found = {
         "format-version": table.format,
@@ -60,42 +60,42 @@ def table_metadata(
         "snapshots": listed,
         "snapshot-log": [{"snapshot-id": head.snapshot_id, "timestamp-ms": _milliseconds(head)}],
         "metadata-log": [],
-        "refs": _refs(head, [facts for facts, _ in snapshots], tags),
+        "refs": _refs(head, snapshots, tags),
     }
     return found | ({"next-row-id": next_row_id} if table.format >= 3 else {})
 
 
-def _snapshot(table: TableFacts, facts: SnapshotFacts, made: MadeSnapshot, first: int, end: int) -> dict[str, Any]:
-    commit = facts.commit
+def _snapshot(table: TableFacts, made: MadeSnapshot, first: int, end: int) -> dict[str, Any]:
+    commit, totals = made.commit, made.totals
     summary = {
         "operation": OPERATIONS.get(commit.operation, "overwrite"),
-        "laketx.version": str(facts.version),
+        "laketx.version": str(made.version),
         "laketx.operation": common_pb2.Operation.Name(commit.operation).removeprefix("OPERATION_").lower(),
-        "total-data-files": str(len(facts.files)),
-        "total-records": str(sum(one.file.rows for one in facts.files)),
-        "total-delete-files": str(made.delete_files),
-        "total-position-deletes": str(sum(len(one.hidden) for one in facts.files)),
+        "total-data-files": str(totals.files),
+        "total-records": str(totals.rows),
+        "total-delete-files": str(totals.delete_files),
+        "total-position-deletes": str(totals.hidden),
         "total-equality-deletes": "0",
     }
     if commit.HasField("time_version_us"):
         summary["laketx.time-version-us"] = str(commit.time_version_us)
     found = {
-        "snapshot-id": facts.snapshot_id,
-        "sequence-number": facts.snapshot_id,
-        "timestamp-ms": _milliseconds(facts),
+        "snapshot-id": made.snapshot_id,
+        "sequence-number": made.snapshot_id,
+        "timestamp-ms": _milliseconds(made),
         "manifest-list": f"{table.location}/{made.manifest_list}",
-        "schema-id": facts.schema.schema_version,
+        "schema-id": made.schema.schema_version,
         "summary": summary,
     }
     return found | ({"first-row-id": first, "added-rows": end - first} if table.format >= 3 else {})
 
 
-def _refs(head: SnapshotFacts, snapshots: Sequence[SnapshotFacts], tags: Iterable[read_pb2.Tag]) -> dict[str, Any]:
+def _refs(head: MadeSnapshot, snapshots: Sequence[MadeSnapshot], tags: Iterable[read_pb2.Tag]) -> dict[str, Any]:
     """The head as `main`, and the tags of its snapshots. A tag called `main` is left out."""
-    known = {facts.version: facts.snapshot_id for facts in snapshots}
+    known = {one.version: one.snapshot_id for one in snapshots}
     found = {one.name: {"snapshot-id": known[one.version], "type": "tag"} for one in tags if one.version in known}
     return found | {MAIN: {"snapshot-id": head.snapshot_id, "type": "branch"}}
 
 
-def _milliseconds(facts: SnapshotFacts) -> int:
-    return int(facts.commit.commit_time_us // 1000)
+def _milliseconds(made: MadeSnapshot) -> int:
+    return int(made.commit.commit_time_us // 1000)

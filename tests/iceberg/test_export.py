@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg.export import export
-from iceberg.metadata.schemas import ROW_ID_FIELD
 from laketx import InputError, Lake, Table, connect
 from metaservice.cli import command_line
 from metaservice.client import rename_column, widen_column
@@ -27,9 +25,10 @@ from tests.spark.reading import LabLake, LabTable, Row
 from worker.base.table_view import TableView
 
 COLUMNS = "id bigint, day date, amount double, price decimal(10,2), at timestamp, note string"
-Read = FunctionType
+Read = Callable[..., Any]
 NAN = float("nan")
 BOTH = pytest.mark.parametrize("form", [2, 3])
+KINDS = pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])
 READERS = pytest.mark.parametrize("read", [read_pyiceberg, read_duckdb])
 
 
@@ -47,8 +46,7 @@ def lake(folder: Path) -> Iterator[Lake]:
 @pytest.fixture(scope="module")
 def lab(folder: Path, lake: Lake) -> Iterator[LabLake]:
     """The same lake, for tables that know what they must show."""
-    with open_lake(folder) as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LabTable, "inlined_each", 0)
+    with open_lake(folder) as made:
         yield made
 
 
@@ -66,35 +64,45 @@ def as_texts(rows: Iterator[Row] | list[Row], names: list[str]) -> list[str]:
 
 
 @BOTH
-@pytest.mark.parametrize("seed", range(3))
-def test_every_version_shows_its_rows(lab: LabLake, seed: int, form: int, tmp_path: Path) -> None:
-    table = grow(lab, f"h{seed}_{form}", seed, keyed=False, steps=8)
-    for version, rows in table.at.items():
-        found = read_pyiceberg(metadata_of(table, version, form=form, folder=str(tmp_path)))
-        assert texts(found) == as_texts(list(rows.values()), found.schema.names), version
-
-
-@BOTH
+@KINDS
 @pytest.mark.parametrize("seed", range(2))
-def test_every_version_shows_its_rows_under_its_columns(lab: LabLake, seed: int, form: int, tmp_path: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LabTable, "row_id_field", ROW_ID_FIELD)
-        table = grow_many(lab, f"m{seed}_{form}", seed, keyed=False, cases=3, sites=2, steps=6, alters=3)
-    for version, rows in table.at.items():
-        found = read_pyiceberg(metadata_of(table, version, form=form, folder=str(tmp_path)))
-        assert texts(found) == as_texts(list(rows.values()), found.schema.names), version
+def test_every_version_shows_its_rows(lab: LabLake, seed: int, keyed: bool, form: int, tmp_path: Path) -> None:
+    table = grow(lab, f"h{seed}_{form}_{keyed}", seed, keyed=keyed, steps=8)
+    check(table, read_pyiceberg, sorted(table.at), form=form, folder=str(tmp_path))
 
 
 @BOTH
-def test_duckdb_reads_deleted_and_evolved_rows(lab: LabLake, form: int) -> None:
-    deleted = grow(lab, f"d{form}", 1, keyed=False, steps=8)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LabTable, "row_id_field", ROW_ID_FIELD)
-        evolved = grow_many(lab, f"e{form}", 1, keyed=False, cases=3, sites=2, steps=6, alters=3)
+@KINDS
+@pytest.mark.parametrize("seed", range(2))
+def test_every_version_shows_its_rows_under_its_columns(
+    lab: LabLake, seed: int, keyed: bool, form: int, tmp_path: Path
+) -> None:
+    table = grow_many(lab, f"m{seed}_{form}_{keyed}", seed, keyed=keyed, cases=3, sites=2, steps=6, alters=3)
+    check(table, read_pyiceberg, sorted(table.at), form=form, folder=str(tmp_path))
+
+
+@BOTH
+@KINDS
+def test_duckdb_reads_deleted_and_evolved_rows(lab: LabLake, keyed: bool, form: int) -> None:
+    deleted = grow(lab, f"d{form}_{keyed}", 1, keyed=keyed, steps=8)
+    evolved = grow_many(lab, f"e{form}_{keyed}", 1, keyed=keyed, cases=3, sites=2, steps=6, alters=3)
     for table in (deleted, evolved):
-        for version in sorted(table.at)[-3:]:
-            found = read_duckdb(metadata_of(table, version, form=form))
-            assert texts(found) == as_texts(list(table.at[version].values()), found.schema.names), version
+        check(table, read_duckdb, sorted(table.at)[-3:], form=form)
+
+
+@BOTH
+@KINDS
+def test_older_files_lack_ids_on_some_columns(lab: LabLake, keyed: bool, form: int, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LabTable, "marks_own", False)
+        table = grow(lab, f"o{form}_{keyed}", 2, keyed=keyed, steps=6)
+    check(table, read_pyiceberg, sorted(table.at), form=form, folder=str(tmp_path))
+
+
+def check(table: LabTable, read: Read, versions: list[int], **options: Any) -> None:
+    for version in versions:
+        found = read(metadata_of(table, version, **options))
+        assert texts(found) == as_texts(list(table.at[version].values()), found.schema.names), version
 
 
 # -- tables that the worker writes: with bounds ------------------------------------------------------------------------
@@ -192,11 +200,6 @@ def refusal(table: Table | LabTable, **options: Any) -> str:
 
 
 def test_what_iceberg_cannot_show_is_refused(lake: Lake, visits: Table, tmp_path: Path) -> None:
-    small = lake.create_table("small", "id int, note string")
-    small.append([{"id": 1, "note": "in the service"}])
-    assert refusal(small) == "ICEBERG_INLINED"
-    keyed = lake.create_table("keyed", "id int", primary_key=["id"])
-    assert refusal(keyed) == "ICEBERG_KEYED"
     wide = lake.create_table("wide", "id int, n int", properties={"write.inline.rows": "0"})
     wide.append([{"id": 1, "n": 2}])
     wide.view.client.alter_columns(wide.table_id, widen_column("n", "double"))

@@ -6,18 +6,24 @@ import io
 import json
 import struct
 import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import fastavro
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from iceberg.locations import location_of
 from iceberg.metadata import manifests
 from iceberg.metadata.avro_files import avro_name
 from iceberg.metadata.deletes import puffin, vector
-from iceberg.metadata.facts import ShownFile, SnapshotFacts, TableFacts
-from iceberg.metadata.manifests import make_snapshot
+from iceberg.metadata.facts import MadeFile, MadeSnapshot, ShownFile, SnapshotFacts, TableFacts
+from iceberg.metadata.manifests import Manifests
+from iceberg.metadata.ranges import cover, parts
 from iceberg.metadata.values import avro_value, bound, decimal_bytes, plain_value
 from laketx import InputError
 from metaservice.column_types import read_type
@@ -85,18 +91,113 @@ def test_a_puffin_file_lists_its_vectors() -> None:
         assert list(BitMap64.deserialize(blob[8:-4])) == hidden
 
 
-def test_many_files_have_several_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "ENTRIES_MAX", 2)
-    schema = catalog_pb2.SchemaVersion(columns=[catalog_pb2.Column(name="id", type="bigint", column_id=1)])
-    commit = read_pb2.Version(version=5)
-    table = TableFacts(catalog_pb2.Table(table_id="t"), "file:///t/_iceberg")
-    made = make_snapshot(table, SnapshotFacts(commit, schema, [shown(number) for number in range(1, 6)]))
-    again = make_snapshot(table, SnapshotFacts(commit, schema, [shown(number) for number in range(1, 6)]))
-    assert made == again
-    listed: list[Any] = list(fastavro.reader(io.BytesIO(made.files[-1].content)))
-    assert [one["first_row_id"] for one in listed] == [10, 30, 50]
-    assert [(one["added_files_count"], one["existing_files_count"]) for one in listed] == [(0, 2), (0, 2), (1, 0)]
-    assert [one["min_sequence_number"] for one in listed] == [2, 4, 6]
+class Store:
+    """Generated files by name, and how often each was put."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.puts: list[str] = []
+
+    def put(self, made: MadeFile) -> None:
+        assert self.files.get(made.name, made.content) == made.content
+        self.files[made.name] = made.content
+        self.puts.append(made.name)
+
+    def fresh(self) -> list[str]:
+        """The kinds of files put since the last call."""
+        found, self.puts = [one.rpartition("/")[2].split("-")[0] for one in self.puts], []
+        return found
+
+
+SCHEMA = catalog_pb2.SchemaVersion(columns=[catalog_pb2.Column(name="id", type="bigint", column_id=1)])
+TABLE = TableFacts(catalog_pb2.Table(table_id="t"), "file:///t/_iceberg")
+
+
+def snapshot_of(made: Manifests, version: int, files: Iterable[ShownFile]) -> MadeSnapshot:
+    by_version: dict[int, list[ShownFile]] = {}
+    for one in files:
+        by_version.setdefault(one.entry.added_version, []).append(one)
+    return made.snapshot(SnapshotFacts(read_pb2.Version(version=version), SCHEMA, by_version))
+
+
+def manifests_in(store: Store, made: MadeSnapshot) -> list[Any]:
+    return list(fastavro.reader(io.BytesIO(store.files[made.manifest_list])))
+
+
+def entries_in(store: Store, made: MadeSnapshot, content: int = 0) -> list[Any]:
+    found: list[Any] = []
+    for one in manifests_in(store, made):
+        name = one["manifest_path"].removeprefix("file:///t/_iceberg/")
+        if one["content"] == content:
+            found += fastavro.reader(io.BytesIO(store.files[name]))
+    return found
+
+
+def test_a_commit_makes_one_small_manifest() -> None:
+    store = Store()
+    made = Manifests(TABLE, store.put)
+    files = [shown(number) for number in range(1, 40)]
+    snapshots = []
+    for version in range(1, 40):
+        snapshots.append(snapshot_of(made, version, files[:version]))
+        assert store.fresh() == ["data", "snap"]
+    last = snapshots[-1]
+    assert [one["added_files_count"] + one["existing_files_count"] for one in manifests_in(store, last)] == [
+        15,
+        16,
+        4,
+        4,
+    ]
+    assert sorted(one["data_file"]["first_row_id"] for one in entries_in(store, last)) == [
+        one * 10 for one in range(1, 40)
+    ]
+    other = Store()
+    again = snapshot_of(Manifests(TABLE, other.put), 39, files)
+    assert (again, other.files.items() <= store.files.items()) == (last, True)
+
+
+def test_only_changed_vectors_are_written() -> None:
+    store = Store()
+    made = Manifests(TABLE, store.put)
+    files = [shown(1, (0,)), shown(2, (1,)), shown(3)]
+    snapshot_of(made, 3, files)
+    assert sorted(store.fresh()) == ["data", "deletes", "deletes", "snap"]
+    files[1] = ShownFile(files[1].entry, files[1].path, BitMap64([1, 2]))
+    last = snapshot_of(made, 4, files)
+    assert sorted(store.fresh()) == ["deletes", "deletes", "snap"]
+    found = entries_in(store, last, content=1)
+    assert [one["data_file"]["record_count"] for one in found] == [1, 2]
+    assert len({one["data_file"]["file_path"] for one in found}) == 2
+    for one in found:
+        place = one["data_file"]
+        content = store.files[place["file_path"].removeprefix("file:///t/_iceberg/")]
+        blob = content[place["content_offset"] :][: place["content_size_in_bytes"]]
+        assert len(BitMap64.deserialize(blob[8:-4])) == place["record_count"]
+
+
+def test_many_files_of_a_commit_have_several_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "ENTRIES_MAX", 8)
+    store = Store()
+    made = Manifests(TABLE, store.put)
+    files = [replace(shown(1), path=f"file:///t/{at}") for at in range(50)]
+    whole = snapshot_of(made, 1, files)
+    first = store.fresh()
+    assert first.count("data") > 6
+    assert sum(one["added_files_count"] for one in manifests_in(store, whole)) == 50
+    less = snapshot_of(made, 2, files[:20] + files[21:])
+    assert store.fresh().count("data") <= 2
+    assert len(entries_in(store, less)) == 49
+
+
+@given(end=st.integers(0, 5_000))
+def test_ranges_cover_all_versions_once(end: int) -> None:
+    found = list(cover(end))
+    assert list(chain.from_iterable(found)) == list(range(end))
+    assert all(one.start % len(one) == 0 for one in found)
+    fresh = set(cover(end + 1)) - set(found)
+    assert len(fresh) == 1
+    for one in fresh:
+        assert len(one) == 1 or list(chain.from_iterable(parts(one))) == list(one)
 
 
 def test_locations_are_uris_without_escapes() -> None:

@@ -19,6 +19,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.spark.sessions import shared_session
 from worker.base.connection import Connection
 from worker.base.inlined import content_of
+from worker.base.schema import FILE_IDS
 from worker.base.spark_hash import row_buckets
 from worker.base.table_view import TableView
 from worker.read import scan
@@ -76,7 +77,7 @@ class LabTable:
     """A table, what it must show at every version, and what every logical commit did."""
 
     inlined_each = 3  # every third file that may be is inlined; 0: none
-    row_id_field = 0  # the field id of row ids in files; 0: they have none
+    marks_own = True  # whether columns beside the table's have field ids, as in all but older files
 
     def __init__(self, lake: LabLake, meta: catalog_pb2.Table) -> None:
         self.lake = lake
@@ -404,11 +405,10 @@ class LabTable:
             fields.append(pa.field(column.name, arrow, metadata=metadata))
             columns.append(pa.array([row[column.name] for row in rows], arrow))
         if ops is not None:
-            fields.append(pa.field("_op", pa.int8()))
+            fields.append(pa.field("_op", pa.int8(), metadata=self._id_of("_op")))
             columns.append(pa.array(ops, pa.int8()))
         if row_ids is not None:
-            marked = {"PARQUET:field_id": str(self.row_id_field)} if self.row_id_field else None
-            fields.append(pa.field("_row_id", pa.int64(), metadata=marked))
+            fields.append(pa.field("_row_id", pa.int64(), metadata=self._id_of("_row_id")))
             columns.append(pa.array(row_ids, pa.int64()))
         stored = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         file = common_pb2.DataFile(path=path, partition=partition, bucket=bucket, kind=kind, rows=len(rows))
@@ -428,6 +428,9 @@ class LabTable:
             if known:
                 file.row_id_min, file.row_id_max = min(known), max(known)
         return file
+
+    def _id_of(self, name: str) -> dict[str, str] | None:
+        return {"PARQUET:field_id": str(FILE_IDS[name])} if self.marks_own else None
 
     def _stored(self, path: str) -> list[tuple[Row, int]]:
         """The rows of a file under the columns of now, and what each does."""

@@ -1,0 +1,131 @@
+"""Inlined rows as Parquet files: those of a range of commits together, a file for each partition and schema version."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from iceberg.hidden_rows import row_ids_in
+from iceberg.metadata.facts import MadeFile, ShownFile
+from iceberg.metadata.ranges import cover, parts
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.arrow_shapes import arrow_schema, file_schema
+from worker.base.footers import data_file
+from worker.base.inlined import rows_in
+from worker.base.schema import OP, ROW_ID
+from worker.base.table_view import TableView
+from worker.base.values import PartitionKey, partition_key
+from worker.read.written_schemas import WrittenSchemas
+
+FILES_MAX: Final = 1_000  # of small writes, in one written file
+DATA: Final = "data"  # the folder of written files, below the location
+Put = Callable[[MadeFile], None]
+Kind = tuple[PartitionKey, int]  # what rows of one file share: partition, schema version
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A written file, and where the rows of each small write begin in it."""
+
+    entry: common_pb2.LiveEntry
+    begins: Mapping[str, int]  # by path
+
+    @property
+    def name(self) -> str:
+        return self.entry.file.path
+
+
+class InlinedFiles:
+    """The small writes of a table as files. What was written once is used again."""
+
+    def __init__(self, location: str, put: Put) -> None:
+        self._location = location
+        self._put = put
+        self._written: dict[tuple[Kind, range], tuple[list[str], _Written]] = {}
+
+    def shown(self, table: TableView, inlined: Sequence[ShownFile], end: int) -> Iterator[ShownFile]:
+        """The files for the inlined ones of a version; `end` is the version after it."""
+        written = WrittenSchemas(table)
+        kinds: dict[Kind, list[ShownFile]] = defaultdict(list)
+        for one in sorted(inlined, key=lambda each: (each.entry.added_version, each.file.path)):
+            kinds[partition_key(one.file.partition), one.file.schema_version].append(one)
+        for kind, files in kinds.items():
+            for span, group in _groups(files, end):
+                found = self._of(table, written, kind, span, group)
+                hidden = BitMap64()
+                for one in group:
+                    hidden |= one.hidden.shift(found.begins[one.file.path]) if one.hidden else one.hidden
+                if len(hidden) < found.entry.file.rows:
+                    yield ShownFile(found.entry, f"{self._location}/{found.name}", hidden)
+
+    def _of(
+        self, table: TableView, written: WrittenSchemas, kind: Kind, span: range, group: Sequence[ShownFile]
+    ) -> _Written:
+        paths = [one.file.path for one in group]
+        known = self._written.get((kind, span))
+        if known is None or known[0] != paths:
+            known = self._written[kind, span] = paths, self._write(table, written, group)
+        return known[1]
+
+    def _write(self, table: TableView, written: WrittenSchemas, group: Sequence[ShownFile]) -> _Written:
+        is_keyed = bool(table.meta.primary_key)
+        first = group[0].file
+        meta = catalog_pb2.Table()
+        meta.CopyFrom(table.meta)
+        del meta.columns[:]
+        meta.columns.extend(written.columns_of(first))
+        meta.schema_version = first.schema_version
+        schema = file_schema(arrow_schema(meta, with_row_id=not is_keyed))
+        rows, begins, count = [], {}, 0
+        for one in group:
+            begins[one.file.path] = count
+            found = rows_in(one.file.content)
+            if is_keyed:
+                found = found.drop_columns([OP]) if OP in found.column_names else found
+            else:
+                ids = pa.array(row_ids_in(found, one.file.first_row_id))
+                found = found.drop_columns([ROW_ID]) if ROW_ID in found.column_names else found
+                found = found.append_column(ROW_ID, ids)
+            rows.append(found.select(schema.names))
+            count += len(found)
+        whole = pa.concat_tables(rows).combine_chunks()
+        sink = io.BytesIO()
+        footers: list[pq.FileMetaData] = []
+        pq.write_table(pa.table(whole.columns, schema=schema), sink, metadata_collector=footers)
+        content = sink.getvalue()
+        name = f"{DATA}/{hashlib.sha256(content).hexdigest()[:32]}.parquet"
+        file = data_file(meta, name, footers[0], len(content))
+        file.partition.CopyFrom(first.partition)
+        if not is_keyed:
+            file.first_row_id = min(one.file.first_row_id for one in group)
+        entry = common_pb2.LiveEntry(
+            file=file,
+            data_version=max(one.entry.data_version for one in group),
+            added_version=max(one.entry.added_version for one in group),
+        )
+        self._put(MadeFile(name, content))
+        return _Written(entry, begins)
+
+
+def _groups(files: Iterable[ShownFile], end: int) -> Iterator[tuple[range, list[ShownFile]]]:
+    """Files in the order of their versions, by ranges of versions that hold few enough."""
+    waiting = list(files)
+    spans = list(reversed(list(cover(end))))
+    while waiting:
+        span = spans.pop()
+        count = 0
+        while count < len(waiting) and waiting[count].entry.added_version < span.stop:
+            count += 1
+        if count > FILES_MAX and len(span) > 1:
+            spans += reversed(list(parts(span)))
+        elif count:
+            yield span, waiting[:count]
+            waiting = waiting[count:]

@@ -1,0 +1,129 @@
+"""What a version of a table shows, as facts: its files, and the positions of their hidden rows.
+
+It goes from version to version by what commits added and removed. Only partitions and buckets that they touched are
+looked at again, so a commit costs what it changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from iceberg.hidden_rows import NOTHING, Hidden, hidden_by_keys, hidden_by_sets
+from iceberg.locations import location_of
+from iceberg.metadata.facts import ShownFile
+from protos.laketx.v1 import common_pb2
+from worker.base.inlined import fetch_rows
+from worker.base.table_view import TableView
+from worker.base.values import PartitionKey, partition_key
+from worker.read.written_schemas import WrittenSchemas
+
+Place = tuple[PartitionKey, int]  # where entries can hide rows of each other: a partition, or a bucket of one
+UNBOUND: Final = ""
+
+
+@dataclass(slots=True)
+class _Entries:
+    files: dict[str, common_pb2.LiveEntry] = field(default_factory=dict)
+    sets: dict[str, common_pb2.LiveEntry] = field(default_factory=dict)
+
+
+class LiveFiles:
+    """The live files of a version. Files without a visible row are known, but not shown."""
+
+    def __init__(self, table: TableView) -> None:
+        self._is_keyed = bool(table.meta.primary_key)
+        self._places: dict[Place, _Entries] = defaultdict(_Entries)
+        self._shown: dict[int, dict[str, ShownFile]] = defaultdict(dict)  # by the commit that added them, and path
+        self._inlined: dict[str, ShownFile] = {}
+        self.schema_versions: Counter[int] = Counter()  # of all files: how many were written under it
+        self.external: dict[str, common_pb2.DataFile] = {}
+
+    def apply(
+        self, table: TableView, added: Iterable[common_pb2.LiveEntry], removed: Iterable[common_pb2.LiveEntry]
+    ) -> None:
+        """Goes to the version of the view, to which these entries lead."""
+        fresh: dict[Place, dict[str, None]] = defaultdict(dict)  # files to look at, where nothing else changed
+        whole: dict[Place, None] = {}
+        for one in removed:
+            place = self._place(one)
+            self._remove(place, one)
+            if self._is_keyed or one.HasField("delete_set"):
+                whole[place] = None
+        listed = list(added)
+        fetch_rows(table, [one.file for one in listed if one.HasField("file")])
+        for one in listed:
+            place = self._place(one)
+            self._add(place, one)
+            if self._is_keyed or one.HasField("delete_set"):
+                whole[place] = None
+            else:
+                fresh[place][one.file.path] = None
+        written = WrittenSchemas(table)
+        for place in whole:
+            self._look(table, written, place, list(self._places[place].files.values()))
+        for place, paths in fresh.items():
+            if place not in whole:
+                self._look(table, written, place, [self._places[place].files[path] for path in paths])
+
+    def shown(self) -> Iterator[tuple[int, Iterable[ShownFile]]]:
+        """The files that have visible rows, but the inlined ones, by the commits that added them."""
+        for version in sorted(self._shown):
+            yield version, self._shown[version].values()
+
+    def inlined(self) -> Sequence[ShownFile]:
+        """The inlined files that have visible rows."""
+        return list(self._inlined.values())
+
+    def files(self) -> Iterator[common_pb2.DataFile]:
+        """All files."""
+        return (one.file for entries in self._places.values() for one in entries.files.values())
+
+    def _place(self, one: common_pb2.LiveEntry) -> Place:
+        if one.HasField("delete_set"):
+            return partition_key(one.delete_set.partition), 0
+        return partition_key(one.file.partition), one.file.bucket
+
+    def _add(self, place: Place, one: common_pb2.LiveEntry) -> None:
+        if one.HasField("delete_set"):
+            self._places[place].sets[one.delete_set.path] = one
+            return
+        self._places[place].files[one.file.path] = one
+        self.schema_versions[one.file.schema_version] += 1
+        if one.file.external:
+            self.external[one.file.path] = one.file
+
+    def _remove(self, place: Place, one: common_pb2.LiveEntry) -> None:
+        if one.HasField("delete_set"):
+            del self._places[place].sets[one.delete_set.path]
+            return
+        path = one.file.path
+        known = self._places[place].files.pop(path)
+        self.schema_versions[known.file.schema_version] -= 1
+        self.external.pop(path, None)
+        self._inlined.pop(path, None)
+        self._shown[known.added_version].pop(path, None)
+        if not self._shown[known.added_version]:
+            del self._shown[known.added_version]
+
+    def _look(
+        self, table: TableView, written: WrittenSchemas, place: Place, files: Sequence[common_pb2.LiveEntry]
+    ) -> None:
+        for one, hidden in self._hidden(table, written, place, files):
+            path, version = one.file.path, one.added_version
+            listed = self._inlined if one.file.inlined else self._shown[version]
+            if len(hidden) >= one.file.rows:
+                listed.pop(path, None)
+            elif path not in listed or listed[path].hidden != hidden:
+                there = UNBOUND if one.file.inlined else location_of(table.path(path))
+                listed[path] = ShownFile(one, there, hidden)
+
+    def _hidden(
+        self, table: TableView, written: WrittenSchemas, place: Place, files: Sequence[common_pb2.LiveEntry]
+    ) -> Hidden:
+        if self._is_keyed:
+            return hidden_by_keys(table, written, files)
+        sets = self._places[place].sets
+        return hidden_by_sets(table, files, list(sets.values())) if sets else ((one, NOTHING) for one in files)

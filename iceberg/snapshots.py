@@ -1,0 +1,127 @@
+"""The snapshots of a table, made one after the other: each takes what the one before needed, and what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from iceberg.inlined_files import InlinedFiles
+from iceberg.live_files import LiveFiles
+from iceberg.metadata.facts import MadeFile, MadeSnapshot, SnapshotFacts, TableFacts
+from iceberg.metadata.manifests import Manifests
+from iceberg.metadata.schemas import check_promotions
+from iceberg.names import NameMapping, check_names, is_doubtful, lacks_ids, name_mapping, written_by
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from worker.base.errors import InputError
+from worker.base.table_view import TableView
+
+Put = Callable[[MadeFile], None]
+Schemas = Sequence[catalog_pb2.SchemaVersion]
+
+
+class Snapshots:
+    """The snapshots of one table in one place. Versions that are asked for must be pinned."""
+
+    def __init__(self, location: str, put: Put) -> None:
+        """`put` writes a generated file, whose name is below the location."""
+        self._location = location
+        self._put = put
+        self._at: _State | None = None
+        self._inlined = InlinedFiles(location, put)
+        self._manifests: dict[int, Manifests] = {}  # by format
+        self._doubtful: dict[int, set[int]] = {}  # by version: schemas of files that may need names
+        self._checked: set[str] = set()  # imported files whose names are fine
+
+    def make(self, table: TableView, schemas: Schemas, version: int, form: int) -> MadeSnapshot:
+        """The snapshot of a version, whose files are written by then."""
+        state = self._state_at(table, schemas, version)
+        schema = schema_at(schemas, version)
+        self._check(state, schemas, schema)
+        files = {number: list(listed) for number, listed in state.live.shown()}
+        for one in self._inlined.shown(state.view, state.live.inlined(), version + 1):
+            files.setdefault(one.entry.added_version, []).append(one)
+        ordered = {number: files[number] for number in sorted(files)}
+        if form not in self._manifests:
+            self._manifests[form] = Manifests(TableFacts(table.meta, self._location, form), self._put)
+        by_version = written_by(schemas)
+        self._doubtful[version] = {one.schema_version for one in state.live.files() if is_doubtful(one, by_version)}
+        commit = commit_of(table, version)
+        return self._manifests[form].snapshot(SnapshotFacts(commit, schema, ordered))
+
+    def mapping(self, table: TableView, schemas: Schemas, versions: Sequence[int]) -> NameMapping:
+        """The name mapping that readers of made versions need; the columns are the last one's. Empty: none is needed.
+
+        Files are opened only where a name would mean two columns.
+        """
+        now, by_version = schema_at(schemas, versions[-1]), written_by(schemas)
+        try:
+            return name_mapping(table.name, now, by_version, set().union(*(self._doubtful[one] for one in versions)))
+        except InputError:
+            lacking = {
+                file.schema_version
+                for version in versions
+                for file in self._state_at(table, schemas, version).live.files()
+                if is_doubtful(file, by_version) and lacks_ids(table, file)
+            }
+            return name_mapping(table.name, now, by_version, lacking)
+
+    # -- from version to version
+
+    def _state_at(self, table: TableView, schemas: Schemas, version: int) -> _State:
+        known = self._at
+        if known is not None and known.version == version:
+            return known
+        view = view_at(table, schemas, version)
+        if known is not None and known.version < version:
+            parts = table.client.plan_changes(
+                table.table_id, known.version, version, mode=read_pb2.CHANGES_MODE_DIFFERENCE
+            )
+            self._at = None  # an error midway leaves nothing half changed
+            added: list[common_pb2.LiveEntry] = []
+            removed: list[common_pb2.LiveEntry] = []
+            for part in parts:
+                added += part.added
+                removed += part.removed
+            known.live.apply(view, added, removed)
+            self._at = _State(view, version, known.live)
+            return self._at
+        live = LiveFiles(table)
+        live.apply(view, table.client.list_files(table.table_id, version=version), ())
+        found = _State(view, version, live)
+        if known is None:  # an older version, such as a tag's, is looked at aside
+            self._at = found
+        return found
+
+    def _check(self, state: _State, schemas: Schemas, now: catalog_pb2.SchemaVersion) -> None:
+        """Refuses what Iceberg can't say, so that no reader sees other rows than readers here do."""
+        by_version = written_by(schemas)
+        used = [by_version[one].columns for one, count in state.live.schema_versions.items() if count]
+        check_promotions(state.view.name, now.columns, used)
+        for path, file in state.live.external.items():
+            if path not in self._checked:
+                check_names(state.view, file)
+                self._checked.add(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The live files of a version, and its view."""
+
+    view: TableView
+    version: int
+    live: LiveFiles
+
+
+def commit_of(table: TableView, version: int) -> read_pb2.Version:
+    wanted = read_pb2.VersionFilter(from_version=version, to_version=version)
+    return next(iter(table.client.list_versions(table.table_id, wanted=wanted)))
+
+
+def schema_at(schemas: Schemas, version: int) -> catalog_pb2.SchemaVersion:
+    return max((one for one in schemas if one.version <= version), key=lambda one: one.version)
+
+
+def view_at(table: TableView, schemas: Schemas, version: int) -> TableView:
+    """The view under the schema of a version."""
+    schema = schema_at(schemas, version)
+    return table if schema.schema_version == table.meta.schema_version else table.at(version)
