@@ -1,17 +1,30 @@
-"""`laketx iceberg export`. No Spark here."""
+"""`laketx iceberg export` and `serve`. No Spark here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 from iceberg.export import export
+from iceberg.rest.serve import Served, serve
+from iceberg.rest.tables import Showing
 from metaservice.cli.find import find_table
 from metaservice.cli.output import Session
 from metaservice.cli.parameters import AsOf
 from worker.base.connection import Connection
 from worker.base.table_view import TableView
 from worker.files.commands import told, warehouse_of
+
+
+class Listening(TypedDict):
+    """Where the catalog listens, and to whom."""
+
+    listen: str
+    tls_cert: str
+    tls_key: str
+    token_file: str
+    insecure: bool
 
 
 def run_export(
@@ -24,3 +37,17 @@ def run_export(
         with told():
             done = export(view, version, form=int(form), folder=to or "")
     session.show_answer({"table": view.name, **asdict(done)}, done.metadata)
+
+
+def run_serve(
+    session: Session,
+    warehouse: str | None,
+    given: Sequence[tuple[str, str]],
+    snapshots: int,
+    hold_s: float,
+    **listening: Unpack[Listening],
+) -> None:
+    place = warehouse_of(session, warehouse)
+    served = Served(warehouse=place, config=dict(given), showing=Showing(snapshots, hold_s), **listening)
+    with told():
+        serve(served, session.settings.server, session.settings.folder, session.say)

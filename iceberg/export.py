@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
+from iceberg.generated_files import GeneratedFiles
 from iceberg.locations import location_of
 from iceberg.metadata.facts import FORMATS, METADATA, MadeFile, TableFacts
 from iceberg.metadata.table_metadata import table_metadata
 from iceberg.snapshots import Snapshots, view_at
-from metaservice.client import uuid7
 from worker.base.errors import InputError
-from worker.base.storage import is_local, make_folder, storage
 from worker.base.table_view import TableView
 
 FOLDER: Final = "_iceberg"  # below the table's folder
@@ -44,10 +42,11 @@ def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -
     tags = [one for one in table.client.list_tags(table.table_id) if one.version <= version]
     versions = sorted({version, *(one.version for one in tags)})
     pins = table.lake.pins.own_all(table.table_id, versions)
-    target = _Folder(folder, table.table_id)
+    target = GeneratedFiles(folder)
+    _check(target, folder, table.table_id)
     location = location_of(folder).rstrip("/")
     schemas = list(table.client.list_schemas(table.table_id))
-    snapshots = Snapshots(location, target.write)
+    snapshots = Snapshots(location, target.put_once)
     made = [snapshots.make(table, schemas, each, form) for each in versions]
     head = made[-1]
     known = [one for one in schemas if one.version <= version]
@@ -55,47 +54,21 @@ def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -
     facts = TableFacts(view_at(table, schemas, version).meta, location, form)
     document = table_metadata(facts, known, made, tags, mapping)
     name = f"{METADATA}/v{head.snapshot_id}.metadata.json"
-    target.write(MadeFile(name, json.dumps(document, indent=1).encode()))
-    target.write(MadeFile(f"{METADATA}/{HINT}", str(head.snapshot_id).encode()))
+    target.put(MadeFile(name, json.dumps(document, indent=1).encode()))
+    target.put(MadeFile(f"{METADATA}/{HINT}", str(head.snapshot_id).encode()))
     for pin in pins:
         pin.release()
     return Exported(version, f"{location}/{name}", head.totals.files, head.totals.rows - head.totals.hidden)
 
 
-class _Folder:
-    """A folder of exports of one table."""
-
-    def __init__(self, folder: str, table_id: str) -> None:
-        self._files, self._path = storage(folder)
-        self._check(folder, table_id)
-
-    def _check(self, folder: str, table_id: str) -> None:
-        """Refuses the folder of another table, whose files would be replaced."""
-        try:
-            hint = self._read(HINT).decode().strip()
-            found = json.loads(self._read(f"v{int(hint)}.metadata.json"))["table-uuid"]
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return
-        if found != table_id:
-            raise InputError(
-                "ICEBERG_FOLDER", f"{folder} has the metadata of another table, {found}; choose another folder"
-            )
-
-    def _read(self, name: str) -> bytes:
-        with self._files.open_input_stream(f"{self._path}/{METADATA}/{name}") as stream:
-            return bytes(stream.read())
-
-    def write(self, one: MadeFile) -> None:
-        """A file that has its name when it is complete."""
-        path = f"{self._path}/{one.name}"
-        make_folder(self._files, path.rpartition("/")[0])
-        if not is_local(self._files):
-            with self._files.open_output_stream(path) as sink:
-                sink.write(one.content)
-            return
-        unfinished = Path(path).with_name(f".{uuid7()}.unfinished")
-        try:
-            unfinished.write_bytes(one.content)
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+def _check(files: GeneratedFiles, folder: str, table_id: str) -> None:
+    """Refuses the folder of another table, whose files would be replaced."""
+    try:
+        hint = files.read(f"{METADATA}/{HINT}").decode().strip()
+        found = json.loads(files.read(f"{METADATA}/v{int(hint)}.metadata.json"))["table-uuid"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return
+    if found != table_id:
+        raise InputError(
+            "ICEBERG_FOLDER", f"{folder} has the metadata of another table, {found}; choose another folder"
+        )

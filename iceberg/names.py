@@ -32,7 +32,7 @@ def check_names(table: TableView, file: common_pb2.DataFile) -> None:
         raise InputError(
             "ICEBERG_NAMES",
             f"{table.name}: the imported file {file.path} has field ids of its own, which Iceberg would take for the "
-            'table\'s; table.compact("major") rewrites it, and newer versions can be shown',
+            'table\'s; table.compact("cluster", sort_by=[…]) rewrites it, and newer versions can be shown',
         )
 
 

@@ -118,7 +118,7 @@ def check_promotions(table: str, now: Columns, written: Iterable[Columns]) -> No
                     raise InputError(
                         "ICEBERG_TYPE",
                         f"{table}: files have {column.name} as {kind}, which Iceberg's readers don't widen to {wider}; "
-                        'table.compact("major") rewrites them, and newer versions can be shown',
+                        'table.compact("cluster", sort_by=[…]) rewrites them, and newer versions can be shown',
                     )
 
 
@@ -180,7 +180,8 @@ def mapping_of(table: str, now: Columns, written: Iterable[Columns]) -> list[dic
                 raise InputError(
                     "ICEBERG_NAMES",
                     f"{table}: {name} means another column in files whose columns Iceberg tells by name (imports, "
-                    'older files, arrays, maps); table.compact("major") rewrites them, and newer versions can be shown',
+                    'older files, arrays, maps); table.compact("cluster", sort_by=[…]) rewrites them, '
+                    "and newer versions can be shown",
                 )
             called.setdefault(number, {})[name] = None
             below.setdefault(parent, {})[number] = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from iceberg.metadata.facts import MadeSnapshot, TableFacts
@@ -30,18 +31,20 @@ def table_metadata(
     snapshots: Sequence[MadeSnapshot],
     tags: Iterable[read_pb2.Tag],
     mapping: Sequence[Mapping[str, Any]] = (),
+    properties: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The metadata with these snapshots by ascending version; the last one is the table's current one."""
     head = snapshots[-1]
     used = {one.schema.schema_version: one.schema for one in snapshots}
     partitions = partition_columns(table.meta, head.schema.columns)
-    listed = []
+    listed: list[dict[str, Any]] = []
     next_row_id = 0
     for one in snapshots:
         end = max(next_row_id, one.totals.row_ids)
-        listed.append(_snapshot(table, one, next_row_id, end))
+        found = _snapshot(table, one, next_row_id, end)
+        listed.append(found | ({"parent-snapshot-id": listed[-1]["snapshot-id"]} if listed else {}))
         next_row_id = end
-    found = {
+    whole = {
         "format-version": table.format,
         "table-uuid": table.meta.table_id,
         "location": table.location,
@@ -55,14 +58,16 @@ def table_metadata(
         "last-partition-id": FIRST_PARTITION_ID - 1 + len(partitions),
         "sort-orders": [{"order-id": 0, "fields": []}],
         "default-sort-order-id": 0,
-        "properties": {"schema.name-mapping.default": json.dumps(mapping)} if mapping else {},
+        "properties": dict(properties)
+        | ({"schema.name-mapping.default": json.dumps(mapping)} if mapping else {})
+        | ({"comment": table.meta.comment} if table.meta.comment else {}),
         "current-snapshot-id": head.snapshot_id,
         "snapshots": listed,
-        "snapshot-log": [{"snapshot-id": head.snapshot_id, "timestamp-ms": _milliseconds(head)}],
+        "snapshot-log": [{"snapshot-id": one.snapshot_id, "timestamp-ms": _milliseconds(one)} for one in snapshots],
         "metadata-log": [],
         "refs": _refs(head, snapshots, tags),
     }
-    return found | ({"next-row-id": next_row_id} if table.format >= 3 else {})
+    return whole | ({"next-row-id": next_row_id} if table.format >= 3 else {})
 
 
 def _snapshot(table: TableFacts, made: MadeSnapshot, first: int, end: int) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def counts(report: Report) -> dict[str, int]:
 
 def summary(report: Report, would: str) -> str:
     gone = f", {report.missing} of them gone already" if report.missing else ""
-    swept = f"{report.swept} left by transactions that ended {would}swept"
+    swept = f"{report.swept} left by ended transactions or generated long ago {would}swept"
     return (
         f"{report.files} files {would}purged{gone}; {swept}; "
         f"{report.folders} folders of dropped tables {would}removed; {report.failed} failed"

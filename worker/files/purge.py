@@ -12,6 +12,7 @@ are gone, and a missing file is no error. Memory holds one page.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,6 +26,7 @@ from metaservice.client import MetaClient
 from protos.laketx.v1 import maintenance_pb2
 from worker.base.storage import crosses_link, is_local, pages, remove_empty_folders, storage, walk
 from worker.base.warehouse import check_warehouse
+from worker.files import generated
 
 THREADS: Final = 16
 PAGE_FILES: Final = 1_000
@@ -41,7 +43,7 @@ class Report:
 
     files: int = 0
     missing: int = 0  # on the list, and gone already
-    swept: int = 0  # files in folders of ended transactions
+    swept: int = 0  # files in folders of ended transactions, and old generated ones
     folders: int = 0  # of dropped tables
     kept: int = 0  # files in folders of ended transactions that are still needed
     failed: int = 0
@@ -73,6 +75,7 @@ class Purge:
         dry_run: bool = False,
         say: Say = lambda _what, _path: None,
         threads: int = THREADS,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._warehouse = warehouse
@@ -81,6 +84,7 @@ class Purge:
         self._dry_run = dry_run
         self._say = say
         self._threads = threads
+        self._now_s = now_s
         self.report = Report()
 
     def run(self, table_id: str = "") -> Report:
@@ -90,6 +94,9 @@ class Purge:
             for each in [table_id] if table_id else self._client.list_purgeable_tables():
                 self._purge_table(pool, each)
             self._sweep(pool, table_id)
+            self._sweep_generated(
+                pool, [table_id] if table_id else [one.table_id for one in self._client.list_tables()]
+            )
         return self.report
 
     # -- the purge list ------------------------------------------------------------------------------------------------
@@ -227,6 +234,30 @@ class Purge:
                 self._say("sweep", f"{table_id}/{path}")
             return
         self._delete(pool, table_id, strays, "sweep")
+
+    def _sweep_generated(self, pool: ThreadPoolExecutor, table_ids: Sequence[str]) -> None:
+        """Deletes what the Iceberg catalog generated long ago: it makes anew what it still needs."""
+        for table_id, paths in zip(table_ids, pool.map(self._aged, table_ids), strict=True):
+            if self._dry_run:
+                self.report.swept += len(paths)
+                for path in paths:
+                    self._say("sweep", f"{table_id}/{path}")
+            elif paths:
+                self._delete(pool, table_id, paths, "sweep")
+
+    def _aged(self, table_id: str) -> list[str]:
+        start = f"{self._root}/{table_id}/"
+        if crosses_link(self._files, self._root, f"{start}{generated.FOLDER}"):
+            return []
+        listed = self._files.get_file_info(
+            fs.FileSelector(f"{start}{generated.FOLDER}", recursive=True, allow_not_found=True)
+        )
+        last_ns = (self._now_s() - generated.KEEP_S) * 1e9
+        return [
+            one.path[len(start) :]
+            for one in listed
+            if one.type == fs.FileType.File and one.mtime_ns is not None and one.mtime_ns < last_ns
+        ]
 
     def _remove_table(self, pool: ThreadPoolExecutor, table_id: str) -> None:
         path = f"{self._root}/{table_id}"

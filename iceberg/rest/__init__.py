@@ -1,0 +1,1 @@
+"""The REST catalog of Apache Iceberg over MetaService."""

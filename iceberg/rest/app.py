@@ -1,0 +1,184 @@
+"""The REST catalog over HTTP, as Iceberg's specification has it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from iceberg.rest.callers import Callers
+from iceberg.rest.catalog import FORMATS, Catalog, namespace_of, page_of
+from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_of
+from iceberg.rest.tables import Tables, answer_of
+
+Answer = Callable[[Catalog, Request], Response]
+NAMESPACES: Final = "/v1/{prefix}/namespaces"
+NAMESPACE: Final = NAMESPACES + "/{namespace}"
+TABLES: Final = NAMESPACE + "/tables"
+TABLE: Final = TABLES + "/{table}"
+VIEWS: Final = NAMESPACE + "/views"
+DEFAULT: Final = "v3"
+DELEGATION: Final = "x-iceberg-access-delegation"
+BODY_BYTES_MAX: Final = 64 << 20
+
+_log = logging.getLogger("laketx.iceberg")
+
+
+def build_app(callers: Callers, tables: Tables, config: Mapping[str, str]) -> Starlette:
+    """`config` goes to every client, such as the address of the S3 server."""
+
+    def answered(answer: Answer) -> Callable[[Request], Any]:
+        async def run(request: Request) -> Response:
+            return await run_in_threadpool(work, request)
+
+        def work(request: Request) -> Response:
+            try:
+                form = FORMATS.get(request.path_params.get("prefix", DEFAULT))
+                if form is None:
+                    raise RestError(404, "NotFoundException", "paths begin with /v1/v3 or /v1/v2")
+                lake = callers.lake(request.headers.get("authorization", ""))
+                return answer(Catalog(lake, tables, form, config), request)
+            except Exception as error:  # noqa: BLE001 - each becomes an answer in the specification's form
+                problem = problem_of(error)
+                if problem.status >= 500:
+                    _log.exception("%s %s", request.method, request.url.path)
+                return shown(problem)
+
+        return run
+
+    routes = [Route("/v1/config", answered(get_config)), Route("/health", health)]
+    for path, answer in (
+        (NAMESPACES, list_namespaces),
+        (NAMESPACE, get_namespace),
+        (TABLES, list_tables),
+        (TABLE, load_table),
+        (TABLE + "/credentials", load_credentials),
+        (VIEWS, list_views),
+    ):
+        routes.append(Route(path, answered(answer), methods=["GET"]))
+    routes.append(Route(TABLE + "/metrics", take_metrics, methods=["POST"]))
+    return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_supported})
+
+
+ENDPOINTS: Final = [
+    f"{method} {path}"
+    for method, path in (
+        ("GET", NAMESPACES),
+        ("GET", NAMESPACE),
+        ("HEAD", NAMESPACE),
+        ("GET", TABLES),
+        ("GET", TABLE),
+        ("HEAD", TABLE),
+        ("GET", TABLE + "/credentials"),
+        ("POST", TABLE + "/metrics"),
+        ("GET", VIEWS),
+    )
+]
+
+
+# -- answers
+
+
+def get_config(_catalog: Catalog, request: Request) -> Response:
+    warehouse = request.query_params.get("warehouse", "") or DEFAULT
+    if warehouse not in FORMATS:
+        raise RestError(
+            400, "BadRequestException", f"there is no warehouse {warehouse}, but v3 and v2: formats of Iceberg"
+        )
+    return as_json({"defaults": {}, "overrides": {"prefix": warehouse}, "endpoints": ENDPOINTS})
+
+
+def list_namespaces(catalog: Catalog, request: Request) -> Response:
+    if parent := request.query_params.get("parent"):
+        catalog.namespace(namespace_of(parent))
+        return as_json({"namespaces": []})
+    page = page_of(catalog.namespaces(), *paging(request))
+    return as_json({"namespaces": [[one] for one in page.names]} | following(page.next_token))
+
+
+def get_namespace(catalog: Catalog, request: Request) -> Response:
+    name = namespace_of(request.path_params["namespace"])
+    properties = catalog.namespace(name)
+    if request.method == "HEAD":
+        return Response(status_code=204)
+    return as_json({"namespace": [name], "properties": properties})
+
+
+def list_tables(catalog: Catalog, request: Request) -> Response:
+    name = namespace_of(request.path_params["namespace"])
+    page = page_of(catalog.tables(name), *paging(request))
+    listed = [{"namespace": [name], "name": one} for one in page.names]
+    return as_json({"identifiers": listed} | following(page.next_token))
+
+
+def list_views(catalog: Catalog, request: Request) -> Response:
+    """Views are texts of Spark's SQL, which other engines would misread: none is shown."""
+    catalog.namespace(namespace_of(request.path_params["namespace"]))
+    return as_json({"identifiers": []})
+
+
+def load_table(catalog: Catalog, request: Request) -> Response:
+    name, table = namespace_of(request.path_params["namespace"]), request.path_params["table"]
+    if request.method == "HEAD":
+        catalog.view(name, table)
+        return Response(status_code=204)
+    view, loaded = catalog.load(name, table)
+    etag = f'"{loaded.etag}"'
+    if etag in [one.strip() for one in request.headers.get("if-none-match", "").split(",")]:
+        return Response(status_code=304, headers={"etag": etag})
+    wants_keys = "vended-credentials" in request.headers.get(DELEGATION, "")
+    keys = catalog.credentials(view) if wants_keys else []
+    config = catalog.config() | (keys[0]["config"] if keys else {})
+    return Response(answer_of(loaded, config, keys), media_type="application/json", headers={"etag": etag})
+
+
+def load_credentials(catalog: Catalog, request: Request) -> Response:
+    view = catalog.view(namespace_of(request.path_params["namespace"]), request.path_params["table"])
+    return as_json({"storage-credentials": catalog.credentials(view)})
+
+
+async def take_metrics(_request: Request) -> Response:
+    """Reports of clients about their scans are not kept."""
+    return Response(status_code=204)
+
+
+async def health(_request: Request) -> Response:
+    return as_json({"status": "ok"})
+
+
+# -- forms
+
+
+def as_json(body: Mapping[str, Any], status: int = 200) -> Response:
+    return Response(json.dumps(body), status, media_type="application/json")
+
+
+def shown(problem: RestError) -> Response:
+    return as_json(problem.body(), problem.status)
+
+
+def paging(request: Request) -> tuple[str | None, int]:
+    size = request.query_params.get("pageSize", "0")
+    if not size.isdecimal():
+        raise RestError(400, "BadRequestException", f"pageSize {size} is no number")
+    return request.query_params.get("pageToken"), int(size)
+
+
+def following(token: str) -> dict[str, str]:
+    return {"next-page-token": token} if token else {}
+
+
+async def not_found(request: Request, _error: Exception) -> Response:
+    kind = NO_VIEW if "/views/" in request.url.path else NO_TABLE
+    return shown(RestError(404, kind, f"nothing is at {request.url.path}"))
+
+
+async def not_supported(request: Request, _error: Exception) -> Response:
+    return shown(RestError(406, "UnsupportedOperationException", f"{request.method} is not supported there"))

@@ -1,0 +1,138 @@
+"""The catalog's answers, without HTTP: namespaces, tables, views and credentials of one caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iceberg.locations import location_of
+from iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, RestError, problem_of
+from iceberg.rest.tables import Loaded, Tables
+from metaservice.client import MetaServiceError, NotFoundError
+from protos.laketx.v1 import catalog_pb2
+from worker.base.connection import Connection
+from worker.base.errors import InputError
+from worker.base.table_view import TableView
+
+NO_NAMESPACE_NAME: Final = "default"  # shows the tables that are in no namespace
+FORMATS: Final[Mapping[str, int]] = {"v3": 3, "v2": 2}  # by the prefix of paths
+SEPARATOR: Final = "\x1f"
+PAGE_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Names in order, and where the next page begins; empty: it was the last."""
+
+    names: Sequence[str]
+    next_token: str
+
+
+class Catalog:
+    """What one caller sees, in one format."""
+
+    def __init__(self, lake: Connection, tables: Tables, form: int, config: Mapping[str, str]) -> None:
+        self._lake = lake
+        self._tables = tables
+        self._form = form
+        self._config = config
+
+    # -- namespaces
+
+    def namespaces(self) -> list[str]:
+        found = {one.name for one in self._lake.client.list_namespaces()}
+        return sorted(found | {NO_NAMESPACE_NAME})
+
+    def namespace(self, name: str) -> dict[str, str]:
+        """Its properties."""
+        try:
+            return dict(self._lake.client.get_namespace(name).properties)
+        except NotFoundError as error:
+            if name == NO_NAMESPACE_NAME:
+                return {"comment": "tables in no namespace"}
+            raise problem_of(error, NO_NAMESPACE) from error
+
+    # -- tables
+
+    def tables(self, namespace: str) -> list[str]:
+        """The names of tables that can be shown."""
+        self.namespace(namespace)
+        found = [_last(one.name) for one in self._metas(namespace) if self._is_shown(one)]
+        return sorted(set(found))
+
+    def _metas(self, namespace: str) -> Iterator[catalog_pb2.Table]:
+        if namespace == NO_NAMESPACE_NAME:
+            yield from (one for one in self._lake.client.list_tables() if _is_in(one.name, namespace))
+        else:
+            yield from self._lake.client.list_tables(namespace=namespace)
+
+    def _is_shown(self, meta: catalog_pb2.Table) -> bool:
+        if not self._tables.can_show(meta):
+            return False
+        try:
+            location_of(f"{self._lake.warehouse}/{meta.table_id}")
+        except InputError:
+            return False
+        return True
+
+    def view(self, namespace: str, name: str) -> TableView:
+        """The table as it is now."""
+        whole = f"{namespace}.{name}"
+        try:
+            return TableView(self._lake, self._lake.client.get_table(whole))
+        except NotFoundError as error:
+            if namespace != NO_NAMESPACE_NAME:
+                raise problem_of(error, NO_TABLE) from error
+        return TableView(self._lake, self._lake.client.get_table(name))
+
+    def load(self, namespace: str, name: str) -> tuple[TableView, Loaded]:
+        table = self.view(namespace, name)
+        return table, self._tables.load(table, self._form)
+
+    # -- storage
+
+    def config(self) -> dict[str, str]:
+        """Settings that every reader of a table gets."""
+        return dict(self._config)
+
+    def credentials(self, table: TableView, *, write: bool = False) -> list[dict[str, Any]]:
+        """Keys for the table's files; none where the service makes none, or the caller may not have them."""
+        try:
+            key = self._lake.client.storage_credentials(table.table_id, write=write)
+        except MetaServiceError:
+            return []
+        config = {
+            "s3.access-key-id": key.access_key_id,
+            "s3.secret-access-key": key.secret_access_key,
+            "s3.session-token": key.session_token,
+            "s3.session-token-expires-at-ms": str(key.expire_time_us // 1000),
+            "s3.endpoint": key.endpoint,
+            "client.region": key.region,
+        }
+        return [{"prefix": location_of(key.location), "config": {name: text for name, text in config.items() if text}}]
+
+
+def namespace_of(text: str) -> str:
+    """A namespace as it stands in a path."""
+    parts = text.split(SEPARATOR)
+    if len(parts) != 1 or not text:
+        raise RestError(404, NO_NAMESPACE, f"{'.'.join(parts)}: namespaces have one part here")
+    return text
+
+
+def page_of(names: Sequence[str], token: str | None, size: int) -> Page:
+    """The names after the one that the token is; without a token all."""
+    if token is None and not size:
+        return Page(names, "")
+    rest = [one for one in names if one > (token or "")]
+    size = min(size or PAGE_MAX, PAGE_MAX)
+    return Page(rest[:size], rest[size - 1] if len(rest) > size else "")
+
+
+def _is_in(name: str, namespace: str) -> bool:
+    return "." not in name or name.startswith(f"{namespace}.")
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

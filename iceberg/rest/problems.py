@@ -1,0 +1,60 @@
+"""What went wrong, in the form of the REST catalog's specification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from metaservice.client import ConflictError, ErrorKind, LakeTXError, MetaServiceError, UnauthenticatedError
+from worker.base.errors import InputError
+
+NO_TABLE: Final = "NoSuchTableException"
+NO_NAMESPACE: Final = "NoSuchNamespaceException"
+NO_VIEW: Final = "NoSuchViewException"
+KINDS: Final[Mapping[ErrorKind, tuple[int, str]]] = {
+    ErrorKind.INVALID: (400, "BadRequestException"),
+    ErrorKind.NOT_FOUND: (404, NO_TABLE),
+    ErrorKind.ALREADY_EXISTS: (409, "AlreadyExistsException"),
+    ErrorKind.BLOCKED: (400, "BadRequestException"),
+    ErrorKind.GONE: (404, NO_TABLE),
+    ErrorKind.STALE: (409, "CommitFailedException"),
+    ErrorKind.EXHAUSTED: (503, "SlowDownException"),
+    ErrorKind.DENIED: (403, "ForbiddenException"),
+    ErrorKind.UNAVAILABLE: (503, "ServiceUnavailableException"),
+    ErrorKind.CORRUPT: (500, "InternalServerError"),
+}
+
+
+@dataclass(eq=False)
+class RestError(Exception):
+    """An answer that is an error."""
+
+    status: int
+    kind: str
+    message: str
+
+    def body(self) -> dict[str, Any]:
+        return {"error": {"message": self.message, "type": self.kind, "code": self.status}}
+
+
+def problem_of(error: Exception, missing: str = NO_TABLE) -> RestError:
+    """`missing` is the word for what can't be found."""
+    match error:
+        case RestError():
+            return error
+        case UnauthenticatedError():
+            return RestError(401, "NotAuthorizedException", str(error))
+        case ConflictError():
+            return RestError(409, "CommitFailedException", str(error))
+        case MetaServiceError(kind=kind):
+            status, word = KINDS[kind]
+            if status == 404:
+                word = NO_NAMESPACE if error.reason.startswith("NAMESPACE") else missing
+            return RestError(status, word, str(error))
+        case InputError():
+            return RestError(400, "BadRequestException", str(error))
+        case LakeTXError():
+            return RestError(503, "ServiceUnavailableException", str(error))
+        case _:
+            return RestError(500, "InternalServerError", f"{type(error).__name__}: the server's log says more")

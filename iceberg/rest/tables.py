@@ -1,0 +1,206 @@
+"""Tables as loadTable answers them. What was made for an answer is kept for the next."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from iceberg.generated_files import GeneratedFiles
+from iceberg.locations import location_of
+from iceberg.metadata.facts import METADATA, MadeFile, MadeSnapshot, TableFacts
+from iceberg.metadata.table_metadata import table_metadata
+from iceberg.snapshots import Snapshots
+from metaservice.client import GoneError, MetaClient, NotFoundError, uuid7
+from protos.laketx.v1 import catalog_pb2, read_pb2
+from worker.base.errors import InputError
+from worker.base.table_view import TableView
+from worker.files.generated import FOLDER, RENEW_S
+
+TABLES_MAX: Final = 200
+TAGS_MAX: Final = 100  # that are shown: the newest
+PINNED_AT_ONCE: Final = 64
+REPINNED_BELOW: Final = 0.75  # of the time that versions are held
+WRITES_GO: Final = "00000000-0000-7000-8000-000000000000"  # stands for a new id in each answer
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """What answers hold: snapshots before the newest, and the time for which they stay readable."""
+
+    snapshots: int = 10
+    hold_s: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A table's metadata as JSON, and where it lies."""
+
+    etag: str
+    location: str
+    metadata: bytes
+    snapshots: Sequence[MadeSnapshot]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of a table."""
+
+    made_s: float
+    snapshots: Snapshots
+    files: GeneratedFiles
+    location: str
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    made: dict[tuple[int, int], MadeSnapshot] = field(default_factory=dict)  # by format and version
+    loaded: dict[int, tuple[object, Loaded]] = field(default_factory=dict)  # by format: what it was made of
+    pinned: frozenset[int] = frozenset()
+    pinned_until_s: float = 0.0
+    refused: tuple[int, InputError] | None = None  # by the head's version
+
+
+class Tables:
+    """All tables that were asked for lately."""
+
+    def __init__(self, showing: Showing, now_s: Callable[[], float]) -> None:
+        """`now_s`: a clock that only goes forward."""
+        self._showing = showing
+        self._now_s = now_s
+        self._memories: OrderedDict[str, _Memory] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def load(self, table: TableView, form: int) -> Loaded:
+        """The table at its newest version, with earlier snapshots and tags."""
+        memory = self._memory(table)
+        with memory.lock:
+            try:
+                return self._load(memory, table, form)
+            except InputError as error:
+                memory.refused = table.meta.head_version, error
+                raise
+
+    def can_show(self, meta: catalog_pb2.Table) -> bool:
+        """Whether the newest version was refused when it was last asked for."""
+        with self._lock:
+            memory = self._memories.get(meta.table_id)
+        return memory is None or memory.refused is None or memory.refused[0] != meta.head_version
+
+    def _memory(self, table: TableView) -> _Memory:
+        """A table is forgotten before the purge may delete what was generated for it."""
+        now = self._now_s()
+        with self._lock:
+            found = self._memories.pop(table.table_id, None)
+            if found is None or now - found.made_s > RENEW_S:
+                folder = f"{table.folder}/{FOLDER}"
+                files = GeneratedFiles(folder)
+                location = location_of(folder).rstrip("/")
+                found = _Memory(now, Snapshots(location, files.put_once), files, location)
+            self._memories[table.table_id] = found
+            if len(self._memories) > TABLES_MAX:
+                self._memories.popitem(last=False)
+        return found
+
+    def _load(self, memory: _Memory, table: TableView, form: int) -> Loaded:
+        client, head = table.client, table.meta.head_version
+        tags = sorted(client.list_tags(table.table_id), key=lambda one: one.version)[-TAGS_MAX:]
+        key = (table.meta.SerializeToString(deterministic=True), tuple((one.name, one.version) for one in tags))
+        known = memory.loaded.get(form)
+        is_known = known is not None and known[0] == key
+        first = max(0, head - self._showing.snapshots)
+        wanted = sorted({*range(first, head + 1), *(one.version for one in tags if one.version <= head)})
+        versions = self._pin(memory, table, wanted, is_known=is_known)
+        if known is not None and is_known:
+            return known[1]
+        schemas = list(client.list_schemas(table.table_id))
+        made = self._all_made(memory, table, schemas, versions, form)
+        mapping = memory.snapshots.mapping(table, schemas, [one.version for one in made])
+        facts = TableFacts(table.meta, memory.location, form)
+        properties = {"write.data.path": f"{location_of(table.folder)}/{WRITES_GO}"}
+        document = table_metadata(facts, schemas, made, tags, mapping, properties)
+        content = json.dumps(document).encode()
+        digest = hashlib.sha256(content).hexdigest()[:32]
+        name = f"{METADATA}/{head + 1:05d}-{digest}.metadata.json"
+        memory.files.put_once(MadeFile(name, content))
+        found = Loaded(digest, f"{memory.location}/{name}", content, made)
+        memory.loaded[form] = key, found
+        kept = set(versions)
+        memory.made = {at: one for at, one in memory.made.items() if at[1] in kept or at[0] != form}
+        return found
+
+    def _all_made(
+        self,
+        memory: _Memory,
+        table: TableView,
+        schemas: Sequence[catalog_pb2.SchemaVersion],
+        versions: Sequence[int],
+        form: int,
+    ) -> list[MadeSnapshot]:
+        """The snapshots of the versions. One that can't be shown is left out, unless it is the newest."""
+        found = []
+        for version in versions:
+            try:
+                found.append(self._made(memory, table, schemas, version, form))
+            except InputError:
+                if version == versions[-1]:
+                    raise
+        return found
+
+    def _made(
+        self, memory: _Memory, table: TableView, schemas: Sequence[catalog_pb2.SchemaVersion], version: int, form: int
+    ) -> MadeSnapshot:
+        if (form, version) not in memory.made:
+            memory.made[form, version] = memory.snapshots.make(table, schemas, version, form)
+        return memory.made[form, version]
+
+    # -- what was given out stays readable
+
+    def _pin(self, memory: _Memory, table: TableView, wanted: Sequence[int], *, is_known: bool) -> list[int]:
+        """Holds the versions that are still kept, and returns them."""
+        now = self._now_s()
+        left_s = memory.pinned_until_s - now
+        if left_s > REPINNED_BELOW * self._showing.hold_s and (is_known or set(wanted) == memory.pinned):
+            return sorted(memory.pinned & set(wanted))
+        held = [*self._pinned(table, wanted)]
+        memory.pinned, memory.pinned_until_s = frozenset(held), now + self._showing.hold_s
+        return held
+
+    def _pinned(self, table: TableView, wanted: Sequence[int]) -> Sequence[int]:
+        for at in range(0, len(wanted), PINNED_AT_ONCE):
+            try:
+                pin(table.client, table.table_id, wanted[at : at + PINNED_AT_ONCE], self._showing.hold_s)
+            except (GoneError, NotFoundError):
+                if wanted[at:] == wanted[-1:]:
+                    raise
+                return self._one_by_one(table, wanted)
+        return wanted
+
+    def _one_by_one(self, table: TableView, wanted: Sequence[int]) -> Sequence[int]:
+        """Where the retention has ended some."""
+        held = []
+        for version in reversed(wanted):
+            try:
+                pin(table.client, table.table_id, [version], self._showing.hold_s)
+            except (GoneError, NotFoundError):
+                if version == wanted[-1]:
+                    raise
+                continue
+            held.append(version)
+        return held[::-1]
+
+
+def pin(client: MetaClient, table_id: str, versions: Sequence[int], hold_s: float) -> None:
+    """Keeps versions readable for a time, and is not renewed."""
+    wanted = [read_pb2.TableVersion(table_id=table_id, version=version) for version in versions]
+    client.pin(wanted, pin_id=uuid7(), lease_ms=int(hold_s * 1000))
+
+
+def answer_of(loaded: Loaded, config: dict[str, str], credentials: Sequence[dict[str, Any]]) -> bytes:
+    """The answer of loadTable. Each names another folder for new files: the id of the transaction that adds them."""
+    head: dict[str, Any] = {"metadata-location": loaded.location, "config": config}
+    if credentials:
+        head["storage-credentials"] = credentials
+    metadata = loaded.metadata.replace(WRITES_GO.encode(), uuid7().encode())
+    return json.dumps(head).encode()[:-1] + b', "metadata": ' + metadata + b"}"

@@ -1,0 +1,85 @@
+"""A REST catalog in a process of its own, and other people's readers over it: rows as a pyarrow.Table."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import httpx
+import polars as pl
+import pytest
+
+from tests.iceberg.readers import load_extensions
+
+STOP_S: Final = 30
+DEFAULT: Final = "default"
+
+
+class Server:
+    """A process that serves a lake, and where."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str, notes: str) -> None:
+        self.process = process
+        self.url = url
+        self.notes = notes
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return httpx.get(f"{self.url}{path}", timeout=60, **options)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(STOP_S)
+
+
+@contextmanager
+def served(*words: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """`laketx … iceberg serve …` on a free port."""
+    command = [sys.executable, "-m", "metaservice.cli", *words]
+    known = {**os.environ, **(environment or {})}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=known) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "ready at" in line, line
+        try:
+            yield Server(process, line.split()[-1], line)
+        finally:
+            process.terminate()
+            process.wait(STOP_S)
+
+
+@contextmanager
+def served_folder(folder: Path, *options: str) -> Iterator[Server]:
+    with served("--folder", str(folder), "iceberg", "serve", "--listen", "127.0.0.1:0", *options) as server:
+        yield server
+
+
+def catalog_of(server: Server, form: int = 3, **properties: str) -> Any:
+    load = pytest.importorskip("pyiceberg.catalog", reason="pyiceberg is not installed").load_catalog
+    return load("lake", type="rest", uri=server.url, warehouse=f"v{form}", **properties)
+
+
+def by_pyiceberg(server: Server, form: int, table: str, snapshot_id: int | None = None) -> Any:
+    return catalog_of(server, form).load_table(f"{DEFAULT}.{table}").scan(snapshot_id=snapshot_id).to_arrow()
+
+
+def by_polars(server: Server, form: int, table: str, snapshot_id: int | None = None) -> Any:
+    found = catalog_of(server, form).load_table(f"{DEFAULT}.{table}")
+    return pl.scan_iceberg(found, snapshot_id=snapshot_id).collect().to_arrow()
+
+
+def by_duckdb(server: Server, form: int, table: str, snapshot_id: int | None = None) -> Any:
+    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+        load_extensions(connection)
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(
+            f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.url}', AUTHORIZATION_TYPE 'none')"
+        )
+        at = f" AT (VERSION => {snapshot_id})" if snapshot_id is not None else ""
+        return connection.execute(f'SELECT * FROM lake.{DEFAULT}."{table}"{at}').to_arrow_table()
