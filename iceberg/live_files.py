@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from iceberg.hidden_rows import NOTHING, Hidden, hidden_by_keys, hidden_by_sets
-from iceberg.locations import location_of
+from iceberg.locations import location_in, location_of
 from iceberg.metadata.facts import ShownFile
+from iceberg.names import is_marked
 from protos.laketx.v1 import common_pb2
 from worker.base.inlined import fetch_rows
 from worker.base.table_view import TableView
@@ -35,10 +36,12 @@ class LiveFiles:
 
     def __init__(self, table: TableView) -> None:
         self._is_keyed = bool(table.meta.primary_key)
+        self._folder = location_of(table.folder)
         self._places: dict[Place, _Entries] = defaultdict(_Entries)
         self._shown: dict[int, dict[str, ShownFile]] = defaultdict(dict)  # by the commit that added them, and path
         self._inlined: dict[str, ShownFile] = {}
-        self.schema_versions: Counter[int] = Counter()  # of all files: how many were written under it
+        self.schema_versions: Counter[int] = Counter()  # how many files were written under each
+        self.marked: Counter[int] = Counter()  # how many of them are imported, or have columns beside the table's
         self.external: dict[str, common_pb2.DataFile] = {}
 
     def apply(
@@ -91,7 +94,7 @@ class LiveFiles:
             self._places[place].sets[one.delete_set.path] = one
             return
         self._places[place].files[one.file.path] = one
-        self.schema_versions[one.file.schema_version] += 1
+        self._count(one.file, 1)
         if one.file.external:
             self.external[one.file.path] = one.file
 
@@ -101,12 +104,17 @@ class LiveFiles:
             return
         path = one.file.path
         known = self._places[place].files.pop(path)
-        self.schema_versions[known.file.schema_version] -= 1
+        self._count(known.file, -1)
         self.external.pop(path, None)
         self._inlined.pop(path, None)
         self._shown[known.added_version].pop(path, None)
         if not self._shown[known.added_version]:
             del self._shown[known.added_version]
+
+    def _count(self, file: common_pb2.DataFile, more: int) -> None:
+        self.schema_versions[file.schema_version] += more
+        if is_marked(file):
+            self.marked[file.schema_version] += more
 
     def _look(
         self, table: TableView, written: WrittenSchemas, place: Place, files: Sequence[common_pb2.LiveEntry]
@@ -117,8 +125,12 @@ class LiveFiles:
             if len(hidden) >= one.file.rows:
                 listed.pop(path, None)
             elif path not in listed or listed[path].hidden != hidden:
-                there = UNBOUND if one.file.inlined else location_of(table.path(path))
-                listed[path] = ShownFile(one, there, hidden)
+                listed[path] = ShownFile(one, self._location(one.file), hidden)
+
+    def _location(self, file: common_pb2.DataFile) -> str:
+        if file.inlined:
+            return UNBOUND
+        return location_of(file.path) if file.external else location_in(self._folder, file.path)
 
     def _hidden(
         self, table: TableView, written: WrittenSchemas, place: Place, files: Sequence[common_pb2.LiveEntry]

@@ -19,8 +19,19 @@ def location_of(path: str) -> str:
         path = "file:///" + path.removeprefix("file:").lstrip("/")
     elif "://" not in path:
         path = f"file://{Path(path).absolute()}"
+    check_path(path)
+    return path
+
+
+def location_in(folder: str, path: str) -> str:
+    """The URI of a path below the folder whose URI is known."""
+    check_path(path)
+    return f"{folder}/{path}"
+
+
+def check_path(path: str) -> None:
+    """Refuses a path that readers take for another."""
     if odd := ODD & set(path):
         raise InputError(
             "ICEBERG_PATH", f"{path}: Iceberg's readers take {min(odd)} in a path for a part of a URI; move the file"
         )
-    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,14 +37,19 @@ def check_names(table: TableView, file: common_pb2.DataFile) -> None:
         )
 
 
-def is_doubtful(file: common_pb2.DataFile, by_version: ByVersion) -> bool:
-    """Whether readers may need names to read the file.
+def is_marked(file: common_pb2.DataFile) -> bool:
+    """Whether it was imported, or has a column beside the table's, which has no id in older files."""
+    return not file.inlined and (file.external or file.carries_row_ids or file.kind == common_pb2.FILE_KIND_DELTA)
+
+
+def doubtful(by_version: ByVersion, used: Counter[int], marked: Counter[int]) -> set[int]:
+    """The versions of the schema under which files were written that readers may need names for.
 
     pyiceberg uses the ids of a file only if each of its columns and fields has one. Those of ours have, but not the
     older ones, and not those that Spark wrote with arrays or maps.
     """
-    is_marked = file.carries_row_ids or file.kind == common_pb2.FILE_KIND_DELTA  # it has a column beside the table's
-    return not file.inlined and (file.external or is_marked or has_lists(by_version[file.schema_version].columns))
+    found = {version for version, count in marked.items() if count}
+    return found | {version for version, count in used.items() if count and has_lists(by_version[version].columns)}
 
 
 def lacks_ids(table: TableView, file: common_pb2.DataFile) -> bool:

@@ -10,7 +10,7 @@ from iceberg.live_files import LiveFiles
 from iceberg.metadata.facts import MadeFile, MadeSnapshot, SnapshotFacts, TableFacts
 from iceberg.metadata.manifests import Manifests
 from iceberg.metadata.schemas import check_promotions
-from iceberg.names import NameMapping, check_names, is_doubtful, lacks_ids, name_mapping, written_by
+from iceberg.names import NameMapping, check_names, doubtful, lacks_ids, name_mapping, written_by
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.base.errors import InputError
 from worker.base.table_view import TableView
@@ -43,8 +43,7 @@ class Snapshots:
         ordered = {number: files[number] for number in sorted(files)}
         if form not in self._manifests:
             self._manifests[form] = Manifests(TableFacts(table.meta, self._location, form), self._put)
-        by_version = written_by(schemas)
-        self._doubtful[version] = {one.schema_version for one in state.live.files() if is_doubtful(one, by_version)}
+        self._doubtful[version] = doubtful(written_by(schemas), state.live.schema_versions, state.live.marked)
         commit = commit_of(table, version)
         return self._manifests[form].snapshot(SnapshotFacts(commit, schema, ordered))
 
@@ -61,7 +60,7 @@ class Snapshots:
                 file.schema_version
                 for version in versions
                 for file in self._state_at(table, schemas, version).live.files()
-                if is_doubtful(file, by_version) and lacks_ids(table, file)
+                if file.schema_version in self._doubtful[version] and not file.inlined and lacks_ids(table, file)
             }
             return name_mapping(table.name, now, by_version, lacking)
 

@@ -104,7 +104,12 @@ class _Maker:
         self._table = table
         self._put = put
         self._partitions = partition_columns(table.meta, schema.columns)
-        self._kinds = {one.column_id: read_type(one.type) for one in schema.columns}
+        kinds = [(one.column_id, read_type(one.type)) for one in schema.columns]
+        self._kinds = {
+            number: (kind, isinstance(kind, Atomic) and kind.name in FLOATS)
+            for number, kind in kinds
+            if isinstance(kind, Atomic | Decimal)
+        }
         self._entry_schema = entry_schema(
             [(one.field_id, one.name, one.kind) for one in self._partitions], table.format
         )
@@ -193,18 +198,18 @@ class _Maker:
         """Bounds and counts. Floats have no upper bound: NaN may be among them, which some readers put above all."""
         values, nulls, lower, upper = [], [], [], []
         for one in file.stats:
-            kind = self._kinds.get(one.column_id)
-            if not isinstance(kind, Atomic | Decimal):
+            number = one.column_id
+            if number not in self._kinds:
                 continue
-            is_float = isinstance(kind, Atomic) and kind.name in FLOATS
-            values.append(_pair(one.column_id, file.rows))
+            kind, is_float = self._kinds[number]
+            values.append({"key": number, "value": file.rows})
             if one.HasField("nulls"):
-                nulls.append(_pair(one.column_id, one.nulls))
-            least, most = plain_value(one.min, kind), plain_value(one.max, kind)
+                nulls.append({"key": number, "value": one.nulls})
+            least = plain_value(one.min, kind)
             if least is not None and not (is_float and (file.external or least != least)):
-                lower.append(_pair(one.column_id, bound(-0.0 if is_float and least == 0 else least, kind)))
-            if most is not None and not is_float:
-                upper.append(_pair(one.column_id, bound(most, kind)))
+                lower.append({"key": number, "value": bound(-0.0 if is_float and least == 0 else least, kind)})
+            if not is_float and (most := plain_value(one.max, kind)) is not None:
+                upper.append({"key": number, "value": bound(most, kind)})
         return {"value_counts": values, "null_value_counts": nulls, "lower_bounds": lower, "upper_bounds": upper}
 
     # -- hidden rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from metaservice.column_types import Array, Atomic, Decimal, Map, Struct, Type, quoted, read_type
@@ -57,6 +58,7 @@ def last_column_id(schemas: Iterable[catalog_pb2.SchemaVersion]) -> int:
     )
 
 
+@lru_cache(1 << 10)
 def primitive(kind: Type) -> str:
     """The Iceberg type of a column without parts."""
     match kind:
