@@ -211,6 +211,10 @@ bench-compact: $(VENV)/.ready-bench ## measure compactions; ROWS="major minor la
 bench-rights: $(VENV)/.ready-bench ## measure the check of a request's rights among 10,000 grants; JSON and SCALE as above
 	@$(PY) -m benchmarks.rights
 
+.PHONY: bench-iceberg
+bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load visible read" chooses, JSON and SCALE as above
+	@$(PY) -m benchmarks.iceberg $(ARGS)
+
 .PHONY: bench-sizing
 bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory and disk by files, transactions, commits; JSON and SCALE as above
 	@$(PY) -m benchmarks.sizing

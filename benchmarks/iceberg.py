@@ -1,0 +1,196 @@
+"""What readers of Iceberg wait for, through the REST catalog. `make bench-iceberg`; JSON and SCALE as for bench-commit.
+
+ARGS choose: `load` (a table of many files), `visible` (a commit, until pyiceberg sees it, beside its own SQL catalog),
+`read` (DuckDB and polars through the catalog, over the same Parquet files read directly).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import httpx
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+from benchmarks.frame import Benchmark, scaled, scratch
+from laketx import Lake, Table, connect
+from protos.laketx.v1 import common_pb2, transaction_pb2
+from tests.iceberg.readers import load_extensions
+
+FILES: Final = 100_000
+FILES_A_COMMIT: Final = 1_000
+ROWS: Final = 10_000_000
+PARTS: Final = 10
+RUNS: Final = 5
+PATH: Final = "/v1/v3/namespaces/default/tables"
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def catalog(folder: Path) -> Iterator[str]:
+    """A REST catalog in a process of its own: its address."""
+    words = ["--folder", str(folder), "iceberg", "serve", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "metaservice.cli", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
+
+
+def timed(work: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+# -- a table of many files
+
+
+def register(table: Table, numbers: range) -> None:
+    """A commit of files that are not there: their metadata is all that is asked for."""
+    ids = {one.name: one.column_id for one in table.meta.columns}
+    intent = transaction_pb2.TableIntent(table_id=table.table_id, operation=common_pb2.OPERATION_INSERT)
+    with table.view.client.begin([intent]) as txn:
+        files = []
+        for at in numbers:
+            file = common_pb2.DataFile(path=f"{txn.txn_id}/{at}.parquet", rows=1_000, bytes=100_000)
+            file.partition.values.add(column="day", value=common_pb2.Value(date=20_000 + at % 100))
+            low, high = common_pb2.Value(integer=1_000 * at), common_pb2.Value(integer=1_000 * at + 999)
+            file.stats.add(column_id=ids["id"], nulls=0, min=low, max=high)
+            low, high = common_pb2.Value(text=f"a{at}"), common_pb2.Value(text=f"b{at}")
+            file.stats.add(column_id=ids["note"], nulls=0, min=low, max=high)
+            files.append(file)
+        txn.commit([common_pb2.Change(table_id=table.table_id, files=files)])
+
+
+def loads(bench: Benchmark, lake: Lake, folder: Path) -> None:
+    table = lake.create_table("many", "id bigint, day date, note string", partition_by=["day"])
+    count = scaled(FILES)
+    say(f"{count:,} files")
+    for begin in range(0, count, FILES_A_COMMIT):
+        register(table, range(begin, min(begin + FILES_A_COMMIT, count)))
+    first: list[float] = []
+    made: list[float] = []
+    later: list[float] = []
+    for run in range(3):
+        with catalog(folder) as url, httpx.Client(base_url=url, timeout=600) as client:
+
+            def load(client: httpx.Client = client) -> None:
+                assert client.get(f"{PATH}/many").status_code == 200
+
+            first.append(timed(load))
+            made += [timed(load) * 1e3 for _ in range(RUNS)]
+            for at in range(RUNS):
+                number = count + run * RUNS + at
+                register(table, range(number, number + 1))
+                later.append(timed(load) * 1e3)
+    bench.add(f"loadTable of {count:,} files, not yet made", first, unit="s", at_most=5)
+    bench.add("the same, made", made, unit="ms", at_most=20)
+    bench.add("the same, after one commit more", later, unit="ms", at_most=100)
+
+
+# -- a commit, until a reader sees it
+
+
+def visible(bench: Benchmark, lake: Lake, folder: Path) -> None:
+    rows = pa.table({"id": np.arange(1_000), "note": ["x"] * 1_000})
+    table = lake.create_table("seen", "id bigint, note string", properties={"write.inline.rows": "0"})
+    place = folder / "peer"
+    place.mkdir()
+    writer = SqlCatalog("sql", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
+    writer.create_namespace("default")
+    peer = writer.create_table("default.seen", rows.schema)
+    with catalog(folder) as url:
+        ours = load_catalog("lake", type="rest", uri=url, warehouse="v3").load_table("default.seen")
+        theirs = SqlCatalog("sql", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}").load_table(
+            "default.seen"
+        )
+
+        def wait(reader: Any) -> float:
+            return timed(lambda: reader.refresh().scan().to_arrow())
+
+        figures: list[float] = []
+        own: list[float] = []
+        for _ in range(2 * RUNS):
+            table.append(rows)
+            figures.append(wait(ours))
+            peer.append(rows)
+            own.append(wait(theirs))
+    more = [ours_s - own_s for ours_s, own_s in zip(figures[RUNS:], own[RUNS:], strict=True)]
+    bench.add("a commit, until pyiceberg has its rows: more than its SQL catalog", more, unit="s", at_most=0.2)
+
+
+# -- reads
+
+
+def reads(bench: Benchmark, lake: Lake, folder: Path) -> None:
+    count = scaled(ROWS)
+    table = lake.create_table("large", "id bigint, v double, note string", properties={"write.inline.rows": "0"})
+    say(f"{count:,} rows")
+    for part in range(PARTS):
+        ids = np.arange(part, count, PARTS)
+        notes = np.char.add("n", (ids % 1_000).astype(str))
+        table.append(pa.table({"id": ids, "v": np.sqrt(ids), "note": notes}))
+    paths = [f"{table.view.folder}/{one.file.path}" for one in table.view.client.list_files(table.table_id)]
+    with catalog(folder) as url, duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+        load_extensions(connection)
+        connection.execute(f"ATTACH 'v3' AS lake (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')")
+        shown = load_catalog("lake", type="rest", uri=url, warehouse="v3")
+        name = uuid.uuid4().hex
+        asked = "SELECT count(*), sum(id), sum(v), max(note) FROM"
+        connection.execute(f"CREATE VIEW direct{name} AS SELECT * FROM read_parquet({paths})")
+        both: Sequence[tuple[str, Callable[[], Any], Callable[[], Any]]] = (
+            (
+                "DuckDB",
+                lambda: connection.execute(f"{asked} lake.default.large").fetchall(),
+                lambda: connection.execute(f"{asked} direct{name}").fetchall(),
+            ),
+            (
+                "polars",
+                lambda: _summed(pl.scan_iceberg(shown.load_table("default.large"))),
+                lambda: _summed(pl.scan_parquet(paths)),
+            ),
+        )
+        for engine, through, direct in both:
+            through()
+            direct()
+            ratios = [timed(through) / timed(direct) for _ in range(RUNS)]
+            bench.add(
+                f"{engine}, {count:,} rows: through the catalog over directly", ratios, unit="times", at_most=1.15
+            )
+
+
+def _summed(rows: pl.LazyFrame) -> Any:
+    return rows.select(pl.len(), pl.col("id").sum(), pl.col("v").sum(), pl.col("note").max()).collect()
+
+
+WORKS: Final = {"load": loads, "visible": visible, "read": reads}
+
+
+def main() -> int:
+    chosen = [one for one in sys.argv[1:] if one in WORKS] or list(WORKS)
+    bench = Benchmark("iceberg", "Readers of Iceberg", packages=["duckdb", "polars", "pyiceberg"])
+    for one in chosen:
+        with scratch() as folder, connect(folder) as lake:
+            WORKS[one](bench, lake, folder)
+    return 0 if bench.finish() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
