@@ -18,7 +18,8 @@ from worker.base.spark_jar import BUILT, PACKAGE, jar_name
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 JAR_PROJECT: Final = ROOT / "worker" / "spark_catalog" / "wheel"
-SOURCES: Final = ("pyproject.toml", "README.md", "LICENSE", "iceberg", "laketx", "metaservice", "protos", "worker")
+PACKAGES: Final = ("iceberg", "imports", "laketx", "metaservice", "protos", "worker")
+SOURCES: Final = ("pyproject.toml", "README.md", "LICENSE", *PACKAGES)
 LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "spark_catalog")
 
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from metaservice.cli.command import command, group
-from metaservice.cli.kinds import FILE, TABLE, OneOf, whole
+from metaservice.cli.command import Group, command, group
+from metaservice.cli.kinds import FILE, PAIR, TABLE, OneOf, whole
 from metaservice.cli.output import Session
 from metaservice.cli.parameters import (
     asks,
@@ -21,6 +21,7 @@ from metaservice.cli.plugins import later
 
 FILE_JOBS: Final = "worker.files.commands"
 ROWS: Final = "worker.shell.reads"
+PARQUET: Final = "parquet"
 PURGE: Final = group("purge", "Delete files that nothing needs any more.")
 WAREHOUSE: Final = group("warehouse", "Show or set whose a warehouse is: what deletes files checks its mark first.")
 
@@ -206,7 +207,21 @@ def run_sql(session: Session, **options: object) -> object:
     return later("worker.shell.command", "run_sql", extra="spark")(session, **options)
 
 
-@command("import")
+class Imports(Group):
+    """A first word that is none of its commands is the path of Parquet files."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands and not ctx.resilient_parsing:
+            args = [PARQUET, *args]
+        return super().resolve_command(ctx, args)
+
+
+IMPORT: Final = group("import", "Take in files and tables where they lie: nothing is copied.", Imports)
+
+
+@command(PARQUET, IMPORT)
 @click.argument("path", type=FILE, help="Folder, file or URI of the Parquet files.")
 @click.argument("table", type=TABLE, help="Name of the table; a missing one is created.")
 @warehouse_option
@@ -217,9 +232,41 @@ def run_import(session: Session, **options: object) -> object:
     laketx --folder lake import /arrivals/2026-11 shop.orders
     laketx --server meta:7070 import s3://bucket/orders shop.orders --warehouse s3://bucket/lake
     Nothing is copied, and no purge deletes the files. A missing table is created with the columns of the first file;
-    folders like `day=2026-11-01` become partitions.
+    folders like `day=2026-11-01` become partitions. `parquet` can be left out, unless the path is the name of another
+    of these commands.
     """
     return later("worker.shell.imports", "run_import", extra="spark")(session, **options)
+
+
+as_option = click.option("--as", "name", type=TABLE, help="Name of the table here; default: the one that it has there.")
+
+
+@command("iceberg", IMPORT)
+@click.argument(
+    "catalog",
+    metavar="CATALOG",
+    type=FILE,
+    help="URI of the catalog: http(s)://… (REST), sqlite:///…; or a table's metadata file or folder.",
+)
+@click.argument("table", type=TABLE, help="Name of the table in the catalog; of a metadata file, the name here.")
+@as_option
+@click.option(
+    "--option", "catalog_options", multiple=True, type=PAIR, help="A setting of pyiceberg, such as warehouse=main."
+)
+@warehouse_option
+@message_option
+@dry_run_option
+def run_import_iceberg(session: Session, **options: object) -> object:
+    """Take in a table of Apache Iceberg as it is now; run again, it takes in what came since.
+
+    laketx --folder lake import iceberg http://catalog:8181 shop.orders
+    laketx --folder lake import iceberg sqlite:////catalogs/main.db shop.orders --as old.orders --dry-run
+    laketx --folder lake import iceberg /tables/orders/metadata/v7.metadata.json shop.orders
+    Columns, partitions, properties, statistics and deleted rows come along; the files stay where they are. Secrets are
+    set as pyiceberg has them, for a catalog named laketx: PYICEBERG_CATALOG__LAKETX__TOKEN. docs/import.md says what is
+    refused.
+    """
+    return later("imports.command", "run_iceberg", extra="imports")(session, **options)
 
 
 @command("fsck")
@@ -250,6 +297,6 @@ COMMANDS: Final = (
     run_load,
     run_spark_jar,
     run_sql,
-    run_import,
+    IMPORT,
     run_fsck,
 )

@@ -9,7 +9,7 @@ import pytest
 
 from tests.house.tree import ROOT
 
-PACKAGES = ("laketx", "metaservice", "worker", "iceberg", "protos")
+PACKAGES = ("laketx", "metaservice", "worker", "iceberg", "imports", "protos")
 
 
 UNDER_TYPE_CHECKING = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"

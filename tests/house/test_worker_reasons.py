@@ -1,4 +1,4 @@
-"""docs/python.md lists every reason of an InputError that the worker or Iceberg's side raises, and nothing else."""
+"""docs/python.md lists every reason of an InputError that workers, Iceberg's side and imports raise, and no other."""
 
 import re
 
@@ -7,7 +7,7 @@ from tests.house.tree import ROOT, list_files, name_of
 
 MAKERS = {"InputError": Maker(0, frozenset())}
 ROW = re.compile(r"\| `([A-Z0-9_]+)` \| [^|]+ \| [^|]+ \|")
-SOURCES = [path for path in list_files(".py") if name_of(path).startswith(("worker/", "iceberg/"))]
+SOURCES = [path for path in list_files(".py") if name_of(path).startswith(("worker/", "iceberg/", "imports/"))]
 FOUND = collect({name_of(path): path.read_text(encoding="utf-8") for path in SOURCES}, MAKERS)
 
 

@@ -18,7 +18,7 @@ from tests.integration.service import TIMEOUT_S, Service
 HERE = Path(__file__).parent
 NAMED = HERE / "release_before"
 PACKAGES = ("metaservice", "protos", "worker", "laketx")
-ADDED_SINCE = ("iceberg",)  # packages of this environment that an environment of the release before lacks
+ADDED_SINCE = ("iceberg", "imports")  # packages of this environment that an environment of the release before lacks
 STOP_S = 60.0
 
 

@@ -141,25 +141,31 @@ def in_shape(rows: pa.Table, wanted: pa.Schema, names: Mapping[int, str] | None 
             at = by_id.get(column_id, -1)
         else:
             at = rows.schema.get_field_index(names[column_id]) if column_id in names else -1
-        columns.append(pa.nulls(len(rows), field.type) if at < 0 else _column(rows.column(at), field.type))
+        found = None if at < 0 else _column(rows.column(at), field.type, by_name=names is not None)
+        columns.append(pa.nulls(len(rows), field.type) if found is None else found)
     return pa.table(columns, schema=wanted)
 
 
-def _column(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+def _column(column: pa.ChunkedArray, wanted: pa.DataType, *, by_name: bool) -> pa.ChunkedArray:
     if not pa.types.is_nested(wanted):
         return column if column.type == wanted else column.cast(wanted)
-    return pa.chunked_array([nested(chunk, wanted) for chunk in column.chunks], wanted)
+    return pa.chunked_array([nested(chunk, wanted, by_name=by_name) for chunk in column.chunks], wanted)
 
 
-def nested(array: Any, wanted: pa.DataType) -> Any:
-    """A dropped field is left out, and a new one is NULL; a type without ids is matched by name."""
+def nested(array: Any, wanted: pa.DataType, *, by_name: bool = False) -> Any:
+    """A dropped field is left out, and a new one is NULL; a type without ids is matched by name.
+
+    With `by_name` ids count for nothing: they are not the table's.
+    """
     if pa.types.is_struct(wanted):
-        return _struct(array, wanted)
+        return _struct(array, wanted, by_name=by_name)
     if pa.types.is_map(wanted):
-        keys, items = nested(array.keys, wanted.key_type), nested(array.items, wanted.item_type)
+        keys = nested(array.keys, wanted.key_type, by_name=by_name)
+        items = nested(array.items, wanted.item_type, by_name=by_name)
         return pa.MapArray.from_arrays(_offsets(array), keys, items, wanted)
     if pa.types.is_list(wanted):
-        return pa.ListArray.from_arrays(_offsets(array), nested(array.values, wanted.value_type), wanted)
+        values = nested(array.values, wanted.value_type, by_name=by_name)
+        return pa.ListArray.from_arrays(_offsets(array), values, wanted)
     return array if array.type == wanted else array.cast(wanted)
 
 
@@ -174,15 +180,15 @@ def _offsets(array: Any) -> Any:
     )
 
 
-def _struct(array: Any, wanted: pa.StructType) -> Any:
+def _struct(array: Any, wanted: pa.StructType, *, by_name: bool) -> Any:
     have = [array.type.field(at) for at in range(array.type.num_fields)]
     by_id = {field_id(one): at for at, one in enumerate(have) if field_id(one) is not None}
-    by_name = {one.name.lower(): at for at, one in enumerate(have)}
+    names = {one.name.lower(): at for at, one in enumerate(have)}
     children = []
     for at in range(wanted.num_fields):
         field = wanted.field(at)
-        found = by_id.get(field_id(field)) if by_id else by_name.get(field.name.lower())
+        found = by_id.get(field_id(field)) if by_id and not by_name else names.get(field.name.lower())
         nulls = pa.nulls(len(array), field.type)
-        children.append(nulls if found is None else nested(array.field(found), field.type))
+        children.append(nulls if found is None else nested(array.field(found), field.type, by_name=by_name))
     fields = [wanted.field(at) for at in range(wanted.num_fields)]
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())

@@ -111,7 +111,7 @@ class OpenedFile:
 
     def stored_names(self, wanted: pa.Schema) -> list[str]:
         """The file's names of the columns that it has."""
-        return _stored_names(self.parquet.schema_arrow, wanted, self.file.names)
+        return _stored_names(self.parquet.schema_arrow, wanted, self.file)
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def opened_file(file: InputFile, wanted: pa.Schema, memory_bytes: float) -> Iter
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
         if opened.metadata.num_rows != file.rows:
             raise OSError(f"{file.path} has {opened.metadata.num_rows} rows, not {file.rows}")
-        names = _stored_names(opened.schema_arrow, wanted, file.names)
+        names = _stored_names(opened.schema_arrow, wanted, file)
         whole = opened.metadata.num_rows * (1 if memory_bytes == float("inf") else _row_bytes(stream, opened, names))
         rows_at_once = max(ROWS_AT_LEAST, int(min(file.rows, memory_bytes * file.rows / max(whole, 1))))
         yield OpenedFile(file, stream, opened, rows_at_once, is_local(files))
@@ -158,14 +158,16 @@ def _row_bytes(stream: Any, opened: Any, names: list[str]) -> float:
     return float(max(1.0, first.nbytes / max(1, len(first))))
 
 
-def _stored_names(stored: pa.Schema, wanted: pa.Schema, names: Mapping[int, str] | None) -> list[str]:
+def _stored_names(stored: pa.Schema, wanted: pa.Schema, file: InputFile) -> list[str]:
     ids = {field_id(one) for one in wanted} - {None}
     extra = {one.name for one in wanted if field_id(one) is None}
-    by_name = {name for column_id, name in (names or {}).items() if column_id in ids}
+    if file.names is not None and not file.carries_row_ids:  # a foreign `_row_id` is not one of this table's
+        extra.discard(ROW_ID)
+    by_name = {name for column_id, name in (file.names or {}).items() if column_id in ids}
     return [
         one.name
         for one in stored
-        if one.name in extra or (one.name in by_name if names is not None else field_id(one) in ids)
+        if one.name in extra or (one.name in by_name if file.names is not None else field_id(one) in ids)
     ]
 
 
