@@ -1,4 +1,4 @@
-"""`laketx import iceberg`. No Spark here."""
+"""`laketx import iceberg` and `laketx import delta`. No Spark here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 
+from imports.delta_table import read_delta
 from imports.facts import SourceTable
-from imports.iceberg_table import is_static, open_table, read_iceberg
 from imports.importing import Imported, import_table
 from imports.meter import Meter
 from metaservice.cli.output import Session
@@ -26,11 +26,23 @@ def run_iceberg(
     message: str,
     dry_run: bool,
 ) -> None:
+    from imports.iceberg_table import is_static, open_table, read_iceberg  # noqa: PLC0415 - Delta does without pyiceberg
+
     place = warehouse_of(session, warehouse)
     with told(), _bar(session, table) as meter:
         source = read_iceberg(open_table(catalog, table, dict(catalog_options)), meter)
         own = table if is_static(catalog) else ".".join(table.split(".")[-2:])
         done = _run(session, place, source, name or own, message, dry_run=dry_run)
+    say(session, done, dry_run=dry_run)
+
+
+def run_delta(
+    session: Session, path: str, name: str | None, warehouse: str | None, message: str, dry_run: bool
+) -> None:
+    place = warehouse_of(session, warehouse)
+    own = path.rstrip("/").rpartition("/")[2]
+    with told(), _bar(session, own) as meter:
+        done = _run(session, place, read_delta(path, meter), name or own, message, dry_run=dry_run)
     say(session, done, dry_run=dry_run)
 
 

@@ -58,8 +58,8 @@ class SourceTable:
     """A table at one snapshot. `table_id` and `snapshot` are the source's words for the table and its state.
 
     `schemas` ends with the current one. Earlier ones are there only if files may have names of their own; then
-    `schemas_of` tells by which a file is read. `column_ids` are those of all schemas, by name, where columns have ids.
-    `partition_columns` are those for which all files have a value.
+    `schemas_of` tells by which a file is read. `ids_by_name` are those that columns got later, by the names that they
+    had then. `partition_columns` are those for which all files have a value.
     """
 
     format: str
@@ -72,7 +72,7 @@ class SourceTable:
     properties: Mapping[str, str] = field(default_factory=dict)
     comment: str = ""
     schemas_of: SchemasOf | None = None
-    column_ids: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    ids_by_name: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> Columns:

@@ -88,7 +88,6 @@ def read_iceberg(table: Table, meter: Meter) -> SourceTable:
         properties=properties,
         comment=table.properties.get("comment", ""),
         schemas_of=schemas_of,
-        column_ids={one.schema_id: {each.name: each.field_id for each in one.fields} for one in table.metadata.schemas},
     )
 
 

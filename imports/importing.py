@@ -18,7 +18,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from imports.evolution import columns_changes
-from imports.facts import Bounds, ColumnKey, Columns, SourceFile, SourceTable, key_of
+from imports.facts import Bounds, ColumnKey, Columns, SourceFile, SourceSchema, SourceTable, key_of
 from imports.planning import Hide, ImportPlan, plan_import
 from imports.tables import (
     MARK,
@@ -28,6 +28,7 @@ from imports.tables import (
     check_table,
     check_unchanged,
     columns_of,
+    ids_texts,
     known_files,
     properties_of,
     row_ids,
@@ -150,11 +151,12 @@ class _Run:
         meta, source = self._table.meta, self._source
         plan = self._plan()
         versions = schema_versions(meta.properties)
-        before = columns_of(meta, source.column_ids.get(max(versions, default=0), self._ids_now()))
-        at = next((at for at, one in enumerate(source.schemas) if one.schema_id not in versions), len(source.schemas))
+        before = columns_of(meta, source)
         if dry_run:
             return _answer(meta.name, meta.head_version, source, plan)
-        versions = self._evolve(before, versions, at)
+        known = [at for at, one in enumerate(source.schemas) if one.schema_id in versions]
+        at = max(known, default=-1) + 1
+        versions = self._evolve(before, versions, min(at, len(source.schemas) - 1))
         if self._table.meta is not meta:  # an ALTER lies between
             plan = self._plan()
         version = self._commit(plan, versions, "")
@@ -165,30 +167,31 @@ class _Run:
         check_unchanged(self._table, version)
         return plan_import(known_files(self._table, version), self._source.files)
 
-    def _ids_now(self) -> dict[str, int]:
-        return {one.name: one.field_id for one in self._source.columns}
-
     def _evolve(self, before: Columns, versions: dict[int, int], at: int) -> dict[int, int]:
         """Brings the columns to the source's, one of its schemas after the other."""
         for schema in self._source.schemas[at:]:
-            changes = columns_changes(before, schema.columns)
-            versions[schema.schema_id] = self._altered(changes, versions, schema.schema_id)
+            if changes := columns_changes(before, schema.columns):
+                self._alter(changes, versions, schema)
+            versions[schema.schema_id] = self._table.meta.schema_version
             before = schema.columns
         return versions
 
-    def _altered(self, changes: Sequence[common_pb2.SchemaChange], versions: Mapping[int, int], schema_id: int) -> int:
+    def _alter(
+        self, changes: Sequence[common_pb2.SchemaChange], versions: Mapping[int, int], schema: SourceSchema
+    ) -> None:
         table = self._table
-        if changes:
-            text = schemas_text({**versions, schema_id: table.meta.schema_version + 1})
-            alteration = common_pb2.Alteration(schema_changes=changes, set_properties={SCHEMAS: text})
-            made = table.client.alter_table(table.table_id, alteration, commit_message=self._message).table
-            self._table = TableView(table.lake, made)
-        return self._table.meta.schema_version
+        text = schemas_text({**versions, schema.schema_id: table.meta.schema_version + 1})
+        alteration = common_pb2.Alteration(
+            schema_changes=changes, set_properties={SCHEMAS: text, **ids_texts(schema.columns)}
+        )
+        made = table.client.alter_table(table.table_id, alteration, commit_message=self._message).table
+        self._table = TableView(table.lake, made)
 
     def _settings(self, versions: Mapping[int, int], name: str) -> common_pb2.Alteration | None:
         """The properties that this run changes, and the name of a new table; None: all is as it should be."""
         source, meta = self._source, self._table.meta
-        wanted = {**properties_of(source), SNAPSHOT: source.snapshot, SCHEMAS: schemas_text(versions)}
+        wanted = {**properties_of(source), **ids_texts(source.columns)}
+        wanted |= {SNAPSHOT: source.snapshot, SCHEMAS: schemas_text(versions)}
         known = meta.properties
         found = common_pb2.Alteration(
             set_properties={one: value for one, value in wanted.items() if known.get(one) != value},

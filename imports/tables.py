@@ -5,6 +5,7 @@ user.import.table      9c12d441-03fe-4693-9a96-a0705ddf69c1     the source's own
 user.import.location   s3://bucket/orders
 user.import.snapshot   3051729675574597004                      what the last run took in
 user.import.schemas    0:1 2:2                                  ids of the source's schemas, and versions here
+user.import.ids.0      1 2 5                                    the source's ids of the columns, in their order
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ TABLE: Final = f"{PREFIX}table"
 LOCATION: Final = f"{PREFIX}location"
 SNAPSHOT: Final = f"{PREFIX}snapshot"
 SCHEMAS: Final = f"{PREFIX}schemas"
+IDS: Final = f"{PREFIX}ids"
+IDS_IN_ONE: Final = 300
 SCHEMAS_KEPT: Final = 200
 TAKEN_MAX: Final = 40  # of the source's properties
 VALUE_CHARS_MAX: Final = 4_000
@@ -59,10 +62,25 @@ def schemas_text(versions: Mapping[int, int]) -> str:
     return " ".join(f"{source}:{here}" for source, here in list(versions.items())[-SCHEMAS_KEPT:])
 
 
-def columns_of(meta: catalog_pb2.Table, ids: Mapping[str, int]) -> Columns:
+def ids_texts(columns: Columns) -> dict[str, str]:
+    """The properties that keep the ids of columns; none where names tell them."""
+    ids = [str(one.field_id) for one in columns if one.field_id]
+    parts = [ids[at : at + IDS_IN_ONE] for at in range(0, len(ids), IDS_IN_ONE)]
+    return {f"{IDS}.{at}": " ".join(part) for at, part in enumerate(parts)}
+
+
+def columns_of(meta: catalog_pb2.Table, source: SourceTable) -> Columns:
     """The table's columns with the source's ids."""
+    kept = " ".join(meta.properties.get(f"{IDS}.{at}", "") for at in range(len(meta.columns) // IDS_IN_ONE + 1)).split()
+    ids = [int(one) for one in kept] or [source.ids_by_name.get(one.name, 0) for one in meta.columns]
+    if len(ids) != len(meta.columns):
+        raise InputError(
+            "IMPORT_CHANGED",
+            f"{meta.name} has {len(meta.columns)} columns, and had {len(ids)} after the last import: undo the change",
+        )
     return tuple(
-        Field(one.name, read_type(one.type), one.nullable, ids.get(one.name, 0), one.comment) for one in meta.columns
+        Field(one.name, read_type(one.type), one.nullable, number, one.comment)
+        for one, number in zip(meta.columns, ids, strict=True)
     )
 
 

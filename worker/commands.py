@@ -269,6 +269,23 @@ def run_import_iceberg(session: Session, **options: object) -> object:
     return later("imports.command", "run_iceberg", extra="imports")(session, **options)
 
 
+@command("delta", IMPORT)
+@click.argument("path", type=FILE, help="Folder or URI of the table.")
+@as_option
+@warehouse_option
+@message_option
+@dry_run_option
+def run_import_delta(session: Session, **options: object) -> object:
+    """Take in a table of Delta Lake as it is now; run again, it takes in what came since.
+
+    laketx --folder lake import delta /tables/orders --as shop.orders
+    laketx --server meta:7070 import delta s3://bucket/orders --warehouse s3://bucket/lake --dry-run
+    Columns, partitions, properties, statistics and deleted rows come along; the files stay where they are. Without --as
+    the table has the name of its folder. docs/import.md says what is refused.
+    """
+    return later("imports.command", "run_delta", extra="arrow")(session, **options)
+
+
 @command("fsck")
 @table_argument
 @warehouse_option
