@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.house.tree import ROOT
+from tests.iceberg.servers import catalog_of, served
 from tests.integration.service import Service, free_address, service
 from tools import deploy_check
 from tools.deploy_tools import VERSITYGW, NotCheckedError, go_tool
@@ -88,6 +89,14 @@ def test_compose_on_its_s3_server(tmp_path: Path) -> None:
             given = services["first-row"]["environment"]
             environment = {name: places.get(value, value) for name, value in given.items()}
             assert first_row(environment) == ("1", "1")
+            here = ("--listen", "--client-config=s3.endpoint")  # addresses of the compose file
+            words = [word for word in services["iceberg"]["command"] if not word.startswith(here)]
+            with served(*words, "--listen", "127.0.0.1:0", environment=environment) as catalog:
+                storage = {"s3.endpoint": url, "s3.access-key-id": given["AWS_ACCESS_KEY_ID"]}
+                storage |= {"s3.secret-access-key": given["AWS_SECRET_ACCESS_KEY"]}
+                shown = catalog_of(catalog, **storage)
+                tables = [one for name in shown.list_namespaces() for one in shown.list_tables(name)]
+                assert [shown.load_table(one).scan().to_arrow().num_rows for one in tables] == [1]
         finally:
             server.kill()
     assert list(lake.rglob("*.parquet"))
