@@ -199,6 +199,16 @@ def test_a_table_without_rows(lake: Lake, bergs: Icebergs) -> None:
     assert rows_of(lake) == texts(orders(1, 3))
 
 
+def test_a_table_of_format_1(lake: Lake, bergs: Icebergs) -> None:
+    bergs.create("orders", orders(0, 0).schema, properties={"format-version": "1"}).append(orders(1, 3))
+    take_in(lake, bergs)
+    bergs.load("orders").append(orders(11, 3))
+    bergs.load("orders").delete("id = 2")
+    take_in(lake, bergs)
+    assert bergs.load("orders").format_version == 1
+    assert rows_of(lake) == texts(bergs.load("orders").scan().to_arrow())
+
+
 @pytest.mark.parametrize("form", [2, 3])
 @pytest.mark.parametrize("seed", range(2))
 def test_what_laketx_exports(tmp_path: Path, lake: Lake, form: int, seed: int) -> None:
