@@ -30,6 +30,7 @@ BY_NAME: Final = {
     "prompt-toolkit": "BSD-3-Clause",
     "py4j": "BSD-3-Clause",
     "python-dateutil": "Apache-2.0 OR BSD-3-Clause",
+    "slatedb": "Apache-2.0",  # its package says none, its repository does
 }  # "BSD License"
 IN_THE_JAR: Final = (
     ("com.google.protobuf:protobuf-javalite", "BSD-3-Clause"),
@@ -66,7 +67,7 @@ authorities. `make dist` writes the same as a software bill of materials.
 ## Python
 
 Versions are those of the lock files in [deploy/image](../deploy/image). "service" is
-`laketx[arrow,iceberg,oidc,otel,sts]`, "worker" is `laketx[spark]`.
+`laketx[arrow,iceberg,oidc,otel,s3,sts]`, "worker" is `laketx[spark]`.
 
 | package | version | licence | in |
 | --- | --- | --- | --- |

@@ -32,7 +32,7 @@ class Lock(NamedTuple):
 
 
 LOCKS: Final = (
-    Lock("service", ("arrow", "iceberg", "oidc", "otel", "sts")),
+    Lock("service", ("arrow", "iceberg", "oidc", "otel", "s3", "sts")),
     Lock("worker", ("spark",)),
     Lock("build", (), ("setuptools",)),
 )

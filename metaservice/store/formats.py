@@ -12,6 +12,7 @@ import struct
 from typing import Final
 
 FORMAT_KEY: Final = b"\x00format"
+COPYING_KEY: Final = b"\x00copying"  # while a copy is made
 FIRST: Final = 1
 NEWEST: Final = 2
 NEEDED: Final = {"inlined_rows": 2, "column_defaults": 2, "views": 2}

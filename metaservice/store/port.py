@@ -10,6 +10,7 @@ One thread writes, syncs and closes; any thread reads. A key's first byte is nev
     StoreUnusable    what is on disk can't be opened or read; the reason is a word that stays
     StoreFailed      a call failed half-way and its effect is unknown: answer nothing, close, open again
     StoreGone        what was opened is no longer there: answer nothing and end
+    StoreFenced      another process has it: likewise
 """
 
 from collections.abc import Iterator
@@ -103,6 +104,10 @@ class StoreFailed(Exception):  # noqa: N818 - says what happened
 
 class StoreGone(Exception):  # noqa: N818 - likewise
     """The folder was removed or replaced while it was open: what is written to it can't be found again."""
+
+
+class StoreFenced(StoreGone):
+    """Another process has opened the store, and is the one that writes to it by now."""
 
 
 class StoreUnusable(Exception):  # noqa: N818 - likewise

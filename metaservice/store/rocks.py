@@ -38,7 +38,15 @@ from metaservice.store.data_folder import (
     refuse_without_room,
     sync_folder,
 )
-from metaservice.store.formats import FIRST, FORMAT_BYTES, FORMAT_KEY, NEWEST, decode_format, encode_format
+from metaservice.store.formats import (
+    COPYING_KEY,
+    FIRST,
+    FORMAT_BYTES,
+    FORMAT_KEY,
+    NEWEST,
+    decode_format,
+    encode_format,
+)
 from metaservice.store.logmark import LogMark, refuse_a_lost_log, refuse_lost_writes
 from metaservice.store.port import (
     FORMAT_TOO_NEW,
@@ -339,6 +347,8 @@ def _check_format(path: Path, db: Rdict) -> None:
     number = decode_format(found)
     if number > NEWEST:
         raise StoreUnusable(FORMAT_TOO_NEW, path=str(path), found=number, supported=NEWEST)
+    if db.get(COPYING_KEY) is not None:
+        raise StoreUnusable(STORE_DAMAGED, path=str(path), found="a copy that was not finished: remove it, copy again")
 
 
 def _unusable(path: Path, error: Exception) -> StoreUnusable:

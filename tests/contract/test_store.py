@@ -13,9 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metaservice.store.formats import COPYING_KEY, FORMAT_KEY
 from metaservice.store.memory import MemoryStore
-from metaservice.store.port import Batch, Store, StoreCursor, StoreFailed, prefix_end
+from metaservice.store.object_place import ObjectPlace
+from metaservice.store.port import (
+    FORMAT_TOO_NEW,
+    STORE_DAMAGED,
+    STORE_FOREIGN,
+    Batch,
+    Store,
+    StoreCursor,
+    StoreFailed,
+    StoreFenced,
+    StoreUnusable,
+    prefix_end,
+)
 from metaservice.store.rocks import RocksStore
+from metaservice.store.slate import SlateStore
 
 Ops = list[tuple[bytes, bytes | None]]
 
@@ -53,7 +67,20 @@ class RocksPlace:
         return RocksStore(path)
 
 
-PLACES: list[Callable[[Path], Place]] = [MemoryPlace, RocksPlace]
+class SlatePlace:
+    """On a folder that stands in for a bucket; checkpoints are folders of RocksDB's."""
+
+    def __init__(self, path: Path) -> None:
+        self._place = ObjectPlace.in_folder(path)
+
+    def open(self) -> Store:
+        return SlateStore(self._place)
+
+    def open_checkpoint(self, path: Path) -> Store:
+        return RocksStore(path)
+
+
+PLACES: list[Callable[[Path], Place]] = [MemoryPlace, RocksPlace, SlatePlace]
 
 
 @pytest.fixture(params=PLACES)
@@ -432,10 +459,13 @@ def test_a_store_is_a_sorted_dict_with_memory(
 WRITE_SYNC_DIE = """
 import os, signal, sys
 from pathlib import Path
+from metaservice.store.object_place import ObjectPlace
 from metaservice.store.port import Batch
 from metaservice.store.rocks import RocksStore
+from metaservice.store.slate import SlateStore
 
-store = RocksStore(Path(sys.argv[1]))
+path = Path(sys.argv[2])
+store = RocksStore(path) if sys.argv[1] == "RocksPlace" else SlateStore(ObjectPlace.in_folder(path))
 for number in range(500):
     batch = Batch()
     batch.put(b"k%04d" % number, b"v" * 300)
@@ -449,12 +479,58 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_was_synced_survives_a_kill(tmp_path: Path) -> None:
-    child = subprocess.run([sys.executable, "-c", WRITE_SYNC_DIE, str(tmp_path)], check=False, cwd=ROOT)
+@pytest.mark.parametrize("kind", [RocksPlace, SlatePlace])
+def test_what_was_synced_survives_a_kill(kind: type[RocksPlace | SlatePlace], tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    child = subprocess.run([sys.executable, "-c", WRITE_SYNC_DIE, kind.__name__, str(path)], check=False, cwd=ROOT)
     assert child.returncode == -signal.SIGKILL
-    store = RocksStore(tmp_path)
+    store = kind(path).open()
     assert list(store.cursor().scan(b"k", b"l")) == [(b"k%04d" % number, b"v" * 300) for number in range(400, 500)]
     store.close()
+
+
+def test_an_opening_fences_the_process_before(tmp_path: Path) -> None:
+    place = SlatePlace(tmp_path / "store")
+    before = place.open()
+    before.write(batch((b"a", b"synced")))
+    before.sync()
+    before.write(batch((b"a", b"not synced"), (b"b", b"")))
+    after = place.open()
+    after.write(batch((b"c", b"")))
+    after.sync()
+
+    before.write(batch((b"d", b"")))  # in memory
+    with pytest.raises(StoreFenced):
+        before.sync()
+    with pytest.raises(StoreFenced):
+        before.get(b"a")
+    before.close()
+    assert everything(after) == [(b"a", b"synced"), (b"c", b"")]
+    after.write(batch((b"a", None)))
+    after.close()
+    found = place.open()
+    assert everything(found) == [(b"c", b"")]
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("ops", "reason"),
+    [
+        (((FORMAT_KEY, None), (b"a", b"")), STORE_FOREIGN),
+        (((FORMAT_KEY, b"\x00\x00\x00\xff"),), FORMAT_TOO_NEW),
+        (((FORMAT_KEY, b"1"),), STORE_DAMAGED),
+        (((COPYING_KEY, b""),), STORE_DAMAGED),
+    ],
+)
+def test_a_store_in_a_bucket_that_is_none_of_ours_is_refused(
+    tmp_path: Path, ops: tuple[tuple[bytes, bytes | None], ...], reason: str
+) -> None:
+    place = SlatePlace(tmp_path / "store")
+    store = place.open()
+    store.write(batch(*ops))
+    store.close()
+    with pytest.raises(StoreUnusable, match=reason):
+        place.open()
 
 
 @pytest.mark.parametrize("survivors", [0, 1, 2, 3])
@@ -507,7 +583,16 @@ def failed_on_disk(tmp_path: Path) -> tuple[Store, StoreCursor]:
     return store, cursor
 
 
-@pytest.mark.parametrize("fail", [failed_by_a_write, failed_by_a_sync, failed_on_disk])
+def failed_in_a_bucket(tmp_path: Path) -> tuple[Store, StoreCursor]:
+    store = SlatePlace(tmp_path / "store").open()
+    store.write(batch((b"a", b"1")))
+    cursor = store.cursor()
+    with pytest.raises(StoreFailed):
+        store.write(batch((b"a", "no bytes")))  # type: ignore[arg-type]
+    return store, cursor
+
+
+@pytest.mark.parametrize("fail", [failed_by_a_write, failed_by_a_sync, failed_on_disk, failed_in_a_bucket])
 def test_a_store_that_failed_refuses_everything(
     fail: Callable[[Path], tuple[Store, StoreCursor]], tmp_path: Path
 ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from metaservice.service.decider.decider import Job
+from metaservice.store.memory import MemoryStore
 from tests.simulation.checks import ViolationError
 from tests.simulation.clients import play
 from tests.simulation.workers import drain, play_task
@@ -17,9 +19,9 @@ class HistoryError(AssertionError):
     """Names the seed, so that the history can be run again."""
 
 
-def run_history(seed: int, steps: int = STEPS) -> Counter[str]:
+def run_history(seed: int, steps: int = STEPS, make_store: Callable[[], MemoryStore] = MemoryStore) -> Counter[str]:
     """What happened, counted; the same seed always gives the same."""
-    world = World(seed)
+    world = World(seed, make_store)
     done = 0
     try:
         world.create()

@@ -1,8 +1,11 @@
 """Three hundred histories hold; a history is the same each time."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.simulation.history import run_history
+from tests.simulation.slate_memory import SlateMemory
 
 CHUNK = 30
 
@@ -16,3 +19,8 @@ def test_every_promise_holds_in_seeded_histories(first: int) -> None:
 
 def test_a_seed_gives_the_same_history_each_time() -> None:
     assert run_history(7) == run_history(7)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_store_on_object_storage_gives_the_same_history(seed: int, tmp_path: Path) -> None:
+    assert run_history(seed, make_store=lambda: SlateMemory(tmp_path / "store")) == run_history(seed)

@@ -71,7 +71,8 @@ class Clock:
 class World:
     """The service's parts over one store that crashes."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, make_store: Callable[[], MemoryStore] = MemoryStore) -> None:
+        self._make_store = make_store
         self.rng = random.Random(seed)
         self.clock = Clock()
         self.store: MemoryStore | None = None
@@ -111,7 +112,7 @@ class World:
     def reopen(self) -> State:
         """As found after a power cut, with some of what was not synced yet."""
         if self.store is None:
-            self.store = MemoryStore()
+            self.store = self._make_store()
             return State(self.store, task_backoff_ms=BACKOFF_MS)
         self.crashes += 1
         self.store = self.store.crash(self.rng.randint(0, self.store.unsynced_batches))

@@ -1,0 +1,292 @@
+"""The store on object storage: SlateDB. What was synced is in the bucket, whatever becomes of this machine.
+
+One process writes, the one that opened the store last: an opening fences whoever had it before, whose next `sync`
+raises StoreFenced. What that one had synced is there, what it had not is gone. Reads and writes of a fenced process may
+pass in memory; only a sync proves something.
+
+A process opens a store once. To close it and open it again after a failure could fence a successor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from slatedb import uniffi as slatedb
+
+from metaservice.store.copying import copy_to_folder
+from metaservice.store.formats import (
+    COPYING_KEY,
+    FIRST,
+    FORMAT_BYTES,
+    FORMAT_KEY,
+    NEWEST,
+    decode_format,
+    encode_format,
+)
+from metaservice.store.object_place import ObjectPlace
+from metaservice.store.port import (
+    FORMAT_TOO_NEW,
+    STORE_DAMAGED,
+    STORE_FOREIGN,
+    STORE_UNREACHABLE,
+    Batch,
+    Store,
+    StoreFailed,
+    StoreFenced,
+    StoreUnusable,
+)
+from metaservice.store.slate_binding import run
+
+T = TypeVar("T")
+
+
+class SlateStore(Store):
+    """Opens the store, or creates it, and fences every process that has it open; raises StoreUnusable."""
+
+    def __init__(self, place: ObjectPlace, *, bytes_max: int | None = None) -> None:
+        self._place = place
+        self._bytes_max = bytes_max
+        self._failure: str | None = None
+        self._fenced = False
+        self._closed = False
+        self._log_bytes = 0
+        self._sizes = _Sizes(place)
+        self._db = _open(place)
+
+    def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self.ask(lambda: self._db.get(key))
+        return value
+
+    def cursor(self) -> SlateCursor:
+        return SlateCursor(self, self.ask(self._db.snapshot))
+
+    def write(self, batch: Batch) -> None:
+        self.refuse_if_failed()
+        if not batch.ops:
+            return
+        try:
+            native = slatedb.WriteBatch()
+            for key, value in batch.ops:
+                if value is None:
+                    native.delete(key)
+                else:
+                    native.put(key, value)
+        except Exception as error:
+            raise self._fail(error) from error
+        self.ask(lambda: self._db.write(native))
+        size = sum(len(key) + len(value or b"") for key, value in batch.ops)
+        self._log_bytes = self._log_bytes + size if self._log_bytes < _TABLE_BYTES else size
+
+    def sync(self) -> None:
+        self.ask(lambda: self._db.flush_with_options(_LOG))
+
+    def checkpoint(self, path: Path) -> None:
+        """The copy is a folder of RocksDB's: it can be opened without the bucket."""
+        self.refuse_if_failed()
+        if path.exists():
+            raise FileExistsError(path)
+        try:
+            copy_to_folder(self.cursor(), path)
+        except (StoreFailed, StoreUnusable) as error:
+            raise OSError(f"no checkpoint was made: {error}") from error
+
+    def write_out(self) -> None:
+        """Nothing to do: a checkpoint reads what is in memory too."""
+        self.refuse_if_failed()
+
+    def size_bytes(self) -> int:
+        return self._sizes.tables_bytes() + self._log_bytes
+
+    def log_bytes(self) -> int:
+        """About; tables are written when it is full, which the binding doesn't tell."""
+        return self._log_bytes
+
+    def free_bytes(self) -> int:
+        return sys.maxsize if self._bytes_max is None else self._bytes_max - self.size_bytes()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        try:
+            if self._failure is None and not self._fenced:
+                self.sync()
+        finally:
+            self._closed = True
+            self._failure = self._failure or "the store is closed"
+            with contextlib.suppress(slatedb.Error):  # fenced, say: nothing of it is needed any more
+                run(self._db.shutdown())
+
+    def ask(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self.refuse_if_failed()
+        try:
+            return run(call())
+        except slatedb.Error.Data as error:
+            raise StoreUnusable(STORE_DAMAGED, path=str(self._place), found=str(error)) from error
+        except slatedb.Error as error:
+            raise self._fail(error) from error
+
+    def refuse_if_failed(self) -> None:
+        if self._fenced:
+            raise self._fence()
+        if self._failure is not None:
+            raise StoreFailed(self._failure)
+
+    def _fail(self, error: Exception) -> StoreFailed | StoreFenced:
+        if isinstance(error, slatedb.Error.Closed) and error.reason is slatedb.CloseReason.FENCED and not self._closed:
+            self._fenced = True
+            return self._fence()
+        self._failure = self._failure or str(error)
+        return StoreFailed(self._failure)
+
+    def _fence(self) -> StoreFenced:
+        return StoreFenced(f"another process has opened the store {self._place}: this one ends")
+
+
+class SlateCursor:
+    """A snapshot; each scan of it has an iterator of its own."""
+
+    __slots__ = ("_snapshot", "_store")
+
+    def __init__(self, store: SlateStore, snapshot: slatedb.DbSnapshot) -> None:
+        self._store = store
+        self._snapshot = snapshot
+
+    def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self._store.ask(lambda: self._snapshot.get(key))
+        return value
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._walk(start, end, _UP)
+
+    def scan_back(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._walk(start, end, _DOWN)
+
+    def _walk(self, start: bytes, end: bytes, options: slatedb.ScanOptions) -> Iterator[tuple[bytes, bytes]]:
+        if start >= end:
+            self._store.refuse_if_failed()
+            return
+        span = slatedb.KeyRange(start=start, start_inclusive=True, end=end, end_inclusive=False)
+        entries = self._store.ask(lambda: self._snapshot.scan_with_options(span, options))
+        count = _ENTRIES_FIRST
+        while True:
+            found = self._store.ask(lambda count=count: entries.next_batch(count))  # type: ignore[misc]
+            for entry in found:
+                yield entry.key, entry.value
+            if len(found) < count:
+                return
+            count = min(2 * count, _ENTRIES_MAX)
+
+
+class _Sizes:
+    """The bytes of tables, as a manifest of a minute ago says."""
+
+    def __init__(self, place: ObjectPlace) -> None:
+        self._place = place
+        self._read_s = float("-inf")
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def tables_bytes(self) -> int:
+        with self._lock:
+            if time.monotonic() - self._read_s >= _SIZES_S:
+                self._read_s = time.monotonic()
+                with contextlib.suppress(slatedb.Error):  # the bucket doesn't answer: the size of before does
+                    self._bytes = self._read()
+            return self._bytes
+
+    def _read(self) -> int:
+        admin = slatedb.AdminBuilder(self._place.path, _bucket(self._place)).build()
+        found = run(admin.read_manifest(None))
+        if found is None:
+            return 0
+        return sum(each.estimated_size_bytes for each in (*found.l0, *found.compacted))
+
+
+_LOG: Final = slatedb.FlushOptions(flush_type=slatedb.FlushType.WAL)
+_ENTRIES_FIRST: Final = 4
+_ENTRIES_MAX: Final = 1024
+_SIZES_S: Final = 60.0
+_TABLE_BYTES: Final = 16 << 20  # an opening reads as much of the log
+_SETTINGS: Final = {
+    "flush_interval": None,  # the log is written when it is synced
+    "l0_sst_size_bytes": _TABLE_BYTES,
+}
+
+
+def _options(order: slatedb.IterationOrder) -> slatedb.ScanOptions:
+    return slatedb.ScanOptions(
+        durability_filter=slatedb.DurabilityLevel.MEMORY,
+        dirty=False,
+        read_ahead_bytes=256 << 10,
+        cache_blocks=True,
+        max_fetch_tasks=2,
+        order=order,
+    )
+
+
+_UP: Final = _options(slatedb.IterationOrder.ASCENDING)
+_DOWN: Final = _options(slatedb.IterationOrder.DESCENDING)
+
+
+def _bucket(place: ObjectPlace) -> slatedb.ObjectStore:
+    """Where the server is and who we are comes from AWS's own variables."""
+    if place.folder is not None:
+        place.folder.mkdir(parents=True, exist_ok=True)
+        local = slatedb.ObjectStoreBuilder(slatedb.ObjectStoreType.LOCAL)
+        local.with_config("local_path", str(place.folder))
+        return local.build()
+    builder = slatedb.ObjectStoreBuilder.from_env(slatedb.ObjectStoreType.S3)
+    builder.with_config("bucket", place.bucket)
+    builder.with_config("allow_http", "true")  # where the endpoint says http://, that is meant
+    return builder.build()
+
+
+def _open(place: ObjectPlace) -> slatedb.Db:
+    try:
+        settings = slatedb.Settings.default()
+        for name, value in _SETTINGS.items():
+            settings.set(name, json.dumps(value))
+        builder = slatedb.DbBuilder(place.path, _bucket(place))
+        builder.with_settings(settings)
+        db = run(builder.build())
+    except slatedb.Error as error:
+        raise _unusable(place, error) from error
+    try:
+        _check_format(place, db)
+    except slatedb.Error as error:
+        raise _unusable(place, error) from error
+    except StoreUnusable:
+        with contextlib.suppress(slatedb.Error):
+            run(db.shutdown())
+        raise
+    return db
+
+
+def _check_format(place: ObjectPlace, db: slatedb.Db) -> None:
+    found: bytes | None = run(db.get(FORMAT_KEY))
+    if found is None:
+        span = slatedb.KeyRange(start=None, start_inclusive=False, end=None, end_inclusive=False)
+        if run(run(db.scan(span)).next()) is not None:
+            raise StoreUnusable(STORE_FOREIGN, path=str(place), found="a database without a format number")
+        run(db.put(FORMAT_KEY, encode_format(FIRST)))
+        run(db.flush_with_options(_LOG))
+        return
+    if len(found) != FORMAT_BYTES:
+        raise StoreUnusable(STORE_DAMAGED, path=str(place), found="a format number of another length")
+    number = decode_format(found)
+    if number > NEWEST:
+        raise StoreUnusable(FORMAT_TOO_NEW, path=str(place), found=number, supported=NEWEST)
+    if run(db.get(COPYING_KEY)) is not None:
+        raise StoreUnusable(STORE_DAMAGED, path=str(place), found="a copy that was not finished: copy to another place")
+
+
+def _unusable(place: ObjectPlace, error: slatedb.Error) -> StoreUnusable:
+    reason = STORE_DAMAGED if isinstance(error, slatedb.Error.Data) else STORE_UNREACHABLE
+    return StoreUnusable(reason, path=str(place), found=str(error))

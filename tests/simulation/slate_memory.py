@@ -1,0 +1,44 @@
+"""The store in memory that loses power, with SlateDB's answers: what is read comes from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from metaservice.store.memory import MemoryStore
+from metaservice.store.object_place import ObjectPlace
+from metaservice.store.port import Batch, StoreCursor
+from metaservice.store.slate import SlateStore
+
+
+class SlateMemory(MemoryStore):
+    """Both stores get every batch; a crash opens SlateDB's again, which fences the one before."""
+
+    def __init__(self, folder: Path, survivors: MemoryStore | None = None) -> None:
+        super().__init__(survivors._entries if survivors is not None else None)
+        self._folder = folder
+        self._slate = SlateStore(ObjectPlace.in_folder(folder))
+
+    def get(self, key: bytes) -> bytes | None:
+        self.refuse_if_failed()
+        return self._slate.get(key)
+
+    def cursor(self) -> StoreCursor:  # type: ignore[override]
+        self.refuse_if_failed()
+        return self._slate.cursor()
+
+    def write(self, batch: Batch) -> None:
+        super().write(batch)
+        self._slate.write(batch)
+
+    def sync(self) -> None:
+        super().sync()
+        self._slate.sync()
+
+    def crash(self, survivors: int = 0) -> SlateMemory:
+        found = SlateMemory(self._folder, super().crash(survivors))
+        for ops in self._unsynced[:survivors]:
+            batch = Batch()
+            batch.ops = ops
+            found._slate.write(batch)
+        found._slate.sync()
+        return found
