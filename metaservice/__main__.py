@@ -1,4 +1,4 @@
-"""`python -m metaservice`: the server, as `laketx serve` starts it; also `restore` and `check` for a folder."""
+"""`python -m metaservice`: the server, as `laketx serve` starts it; also `restore`, `check` and `copy` of stores."""
 
 from __future__ import annotations
 

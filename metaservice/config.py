@@ -20,6 +20,7 @@ from metaservice.rpc.audit import AuditSettings
 from metaservice.rpc.streams import StreamLimits
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.store.formats import FIRST, NEWEST
+from metaservice.store.object_place import ObjectPlace
 
 STORAGE_VALID_S_MIN, STORAGE_VALID_S_MAX = 900, 43_200  # what STS takes
 SET_QUOTAS: Final = tuple(name for name in quotas.DEFAULTS if name != quotas.CHECKS)
@@ -30,6 +31,8 @@ class Settings:
     """The settings. Each flag has an environment variable: --lease-ms is LAKETX_LEASE_MS."""
 
     data: Path
+    store: str
+    advertise: str
     listen: str
     lease_ms: int
     outcome_keep_ms: int
@@ -104,6 +107,11 @@ class Settings:
         return tuple(locate(one.strip()) for one in self.external_locations.split(",") if one.strip())
 
     @property
+    def place(self) -> ObjectPlace | None:
+        """Where the store is, if it is in a bucket."""
+        return ObjectPlace.of(self.store) if self.store else None
+
+    @property
     def exposed(self) -> str:
         """What is missing for the address that it listens on, in a sentence; empty: nothing."""
         if self.insecure or is_local(self.listen) or (self.tls_cert and self.has_identity):
@@ -129,9 +137,21 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     _check_identity(parser, found)
     _check_storage(parser, found)
     settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
+    _check_store(parser, settings)
     _check_tls(parser, settings)
     _check_places(parser, settings)
     return settings
+
+
+def _check_store(parser: argparse.ArgumentParser, settings: Settings) -> None:
+    if settings.store.startswith("file:"):
+        parser.error("--store file:// would lose commits with the machine: use --data for a folder, s3://bucket/path")
+    if settings.store and settings.place is None:
+        parser.error(f"--store {settings.store} is no s3://bucket/path")
+    if settings.store and settings.listen.startswith("unix:"):
+        parser.error("--store needs --listen host:port, where others find the leader")
+    if settings.advertise and not settings.store:
+        parser.error("--advertise is for a service with --store")
 
 
 def _check_places(parser: argparse.ArgumentParser, settings: Settings) -> None:
@@ -218,7 +238,9 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
             flag, type=kind, default=kind(environment.get(name, default)), help=f"{text} ({name}; default {default})"
         )
 
-    add("--data", "./laketx-data", Path, "folder of the metadata store")
+    add("--data", "./laketx-data", Path, "folder of the metadata store; with --store, of what is this process's alone")
+    add("--store", "", str, "store in a bucket, s3://bucket/path, for several processes; empty: in --data")
+    add("--advertise", "", str, "host:port where clients reach this process, with --store; empty: as --listen")
     add("--listen", "127.0.0.1:7070", str, "address to listen on, host:port or unix:path; port 0 picks a free one")
     add("--lease-ms", limits.LEASE_MS, int, "how long a transaction lives without renewal")
     add("--outcome-keep-ms", limits.OUTCOME_KEEP_MS, int, "how long outcomes are kept")

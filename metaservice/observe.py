@@ -51,6 +51,12 @@ OTEL_MISSING = "otel_missing"
 OTEL_FAILED = "otel_failed"
 CERTIFICATE_TAKEN = "certificate_taken"
 CERTIFICATE_REFUSED = "certificate_refused"
+LEASE_TAKEN = "lease_taken"
+LEASE_RELEASED = "lease_released"
+LEASE_LOST = "lease_lost"
+LEASE_UNREACHABLE = "lease_unreachable"
+FENCED = "fenced"
+STANDING_BY = "standing_by"
 
 EVENTS: Final[Mapping[str, str]] = {
     STARTED: "The service takes calls: address, data folder.",
@@ -80,6 +86,12 @@ EVENTS: Final[Mapping[str, str]] = {
     OTEL_FAILED: "OpenTelemetry can't be set up as its variables say, so nothing is exported: the error.",
     PURGE_RELEASED: "An operator released the purge: why it had waited.",
     CERTIFICATE_TAKEN: "The service shows this certificate from now on, since its start or a change: file, expiry.",
+    STANDING_BY: "The service listens and waits for the lease: address, store.",
+    LEASE_TAKEN: "The service leads from now on: the lease's epoch, the leader before. It opens the store.",
+    LEASE_RELEASED: "The service has given the lease back: another one may lead at once.",
+    LEASE_LOST: "The service leads no more: why. It ends with exit code 75, to be started again as a standby.",
+    LEASE_UNREACHABLE: "The lease can't be read or written: the error. It is tried again every second.",
+    FENCED: "Another process has opened the store: this one answers nothing more and ends with exit code 75.",
     CERTIFICATE_REFUSED: "The certificate's files changed, and can't be used: why. The certificate before stays.",
 }
 

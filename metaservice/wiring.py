@@ -10,13 +10,14 @@ import os
 import resource
 import secrets
 import signal
+import socket
 import sys
 import threading
 import time
 import traceback
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -26,17 +27,22 @@ import grpc
 from metaservice import telemetry
 from metaservice.config import Settings
 from metaservice.core.access import Policy
+from metaservice.core.lease import LOOK_MS
 from metaservice.ids import uuid7
+from metaservice.leadership import STANDBY, Leadership, not_leader
 from metaservice.observe import (
     BROKEN,
     CERTIFICATE_LEFT_SECONDS,
+    FENCED,
     IDLE,
+    LEASE_LOST,
     METRICS_LISTEN,
     OTEL_FAILED,
     OTEL_MISSING,
     OWNER_SOCKET_LEFT_OUT,
     REOPEN_FAILED,
     SOCKET_GONE,
+    STANDING_BY,
     STARTED,
     STOPPED,
     Metrics,
@@ -50,6 +56,7 @@ from metaservice.rpc.identity import Identities, admins_named
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.rpc.records import Recorder, Sinks
 from metaservice.rpc.server import Server, ServerSettings
+from metaservice.rpc.standby import Standby, StandbyAnswers
 from metaservice.service.commit.importing import Imports
 from metaservice.service.commit.transactions import Transactions
 from metaservice.service.compaction.compactions import Compactions
@@ -77,9 +84,11 @@ from metaservice.service.table.catalog import Catalog
 from metaservice.service.table.waiting import Bells
 from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
-from metaservice.store.port import STORE_IS_BACKUP, StoreFailed, StoreUnusable
+from metaservice.store.object_place import ObjectPlace
+from metaservice.store.port import STORE_IS_BACKUP, STORE_UNREACHABLE, Store, StoreFailed, StoreFenced, StoreUnusable
 from metaservice.store.rocks import RocksStore
 from metaservice.terminal import printable
+from protos.laketx.v1 import admin_pb2
 
 if TYPE_CHECKING:
     from metaservice.rpc.exports import Exports
@@ -87,8 +96,10 @@ if TYPE_CHECKING:
 
 EXIT_BROKEN = 70
 EXIT_UNUSABLE = 74
+EXIT_LEADS_NO_MORE = 75  # to be started again: it stands by then
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SOCKET_LOOK_S = 1.0
+EVERY_ADDRESS = ("", "0.0.0.0", "[::]")  # noqa: S104 - to tell them from one
 REOPEN_TRIES_MAX = 600
 CONNECTIONS_MAX = 10_000
 DESCRIPTORS_MAX = 65_536
@@ -119,9 +130,23 @@ def read_uptime() -> tuple[str, int]:
 
 def fail_stop(error: BaseException) -> None:
     """Ends the process at once after a broken invariant; the next start reads the log, which is the truth."""
+    if isinstance(error, StoreFenced):
+        event(FENCED, why=str(error))
+        _end_leading()
     event(BROKEN, error=repr(error), where=traceback.format_exception(error)[-3:])
     sys.stderr.flush()
     os._exit(EXIT_BROKEN)
+
+
+def _lost_the_lease(why: str) -> NoReturn:
+    event(LEASE_LOST, why=why)
+    _end_leading()
+
+
+def _end_leading() -> NoReturn:
+    """Ends the process at once, without a word to anybody who waits: another one answers by now, or will."""
+    sys.stderr.flush()
+    os._exit(EXIT_LEADS_NO_MORE)
 
 
 def end_process(code: int) -> NoReturn:
@@ -147,7 +172,11 @@ class Service:
 
 
 def build_service(
-    open_state: OpenState, clocks: Clocks, settings: Settings, uptime: Uptime = unknown_uptime
+    open_state: OpenState,
+    clocks: Clocks,
+    settings: Settings,
+    uptime: Uptime = unknown_uptime,
+    leads: Leadership | None = None,
 ) -> Service:
     def tick() -> None:
         pauses.tick()
@@ -157,6 +186,8 @@ def build_service(
 
     bells = Bells(lambda: decider.state.views)
     decider = Decider(open_state.again, tick, fail_stop, bells.ring)
+    if leads is not None:
+        decider.may_not_answer = leads.refusal
     transactions = Transactions(
         decider,
         clocks,
@@ -171,7 +202,8 @@ def build_service(
     pins = Pins(decider, clocks, settings.lease_ms, transactions.check_room, settings.quotas)
     housekeeping = Housekeeping(decider, pins, clocks, settings.keeping, event, uptime)
     guard = housekeeping.guard
-    operators = Operators(decider, clocks, _place(settings), lambda: time.sleep(CHECK_PAUSE_S), guard, settings.quotas)
+    pause = lambda: time.sleep(CHECK_PAUSE_S)  # noqa: E731 - it has no other name
+    operators = Operators(decider, clocks, _place(settings), pause, guard, settings.quotas, leads)
     reads = Reads(decider, clocks)
     planning = Planning(decider, reads)
     maintenance = Maintenance(
@@ -231,9 +263,12 @@ class OpenState:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._store: RocksStore | None = None
+        self._is_opened = False
 
     def again(self) -> State:
         """Raises StoreGone where a folder that was opened before isn't there any more: another one is not made."""
+        if self._settings.place is not None:
+            return self._open_once(self._settings.place)
         if self._store is None:
             return self._open()
         self._store.refuse_if_gone()
@@ -246,17 +281,50 @@ class OpenState:
                 time.sleep(0.5)
         raise RuntimeError("the store can't be opened again")
 
+    def _open_once(self, place: ObjectPlace) -> State:
+        """To open it again would fence a successor, so a failed store ends the process."""
+        if self._is_opened:
+            raise StoreFenced(f"the store {place} failed: this process ends, and the next one to lead opens it")
+        self._is_opened = True
+        self._settings.data.mkdir(parents=True, exist_ok=True)
+        return self._state(open_in_bucket(place, self._settings.store_bytes_max or None))
+
     def _open(self, *, must_exist: bool = False) -> State:
         most = self._settings.store_bytes_max
         refuse_unfinished(self._settings.data)
         self._store = RocksStore(self._settings.data, bytes_max=most or None, must_exist=must_exist)
+        return self._state(self._store)
+
+    def _state(self, store: Store) -> State:
         try:
-            ensure_history(self._store, fresh_history_id())
+            ensure_history(store, fresh_history_id())
             settings = self._settings
-            return State(self._store, WirePayloads(), settings.task_backoff_ms, settings.store_format)
+            return State(store, WirePayloads(), settings.task_backoff_ms, settings.store_format)
         except BaseException:
-            self._store.close()
+            store.close()
             raise
+
+
+def open_in_bucket(place: ObjectPlace, bytes_max: int | None = None) -> Store:
+    """Opens the store, which fences whoever has it."""
+    from metaservice.store.slate import SlateStore  # noqa: PLC0415 - its library is optional
+
+    return SlateStore(place, bytes_max=bytes_max)
+
+
+def lead_store(place: ObjectPlace, stop: Callable[[], None] = lambda: None) -> Leadership:
+    """This process's part in who leads. Raises StoreUnusable."""
+    try:
+        from metaservice.store import slate  # noqa: F401, PLC0415 - its library is optional, and missed now, not later
+        from metaservice.store.lease_object import LeaseInBucket  # noqa: PLC0415 - likewise
+    except ImportError as error:
+        said = "a store in a bucket needs more packages: pip install 'laketx[s3]'"
+        raise StoreUnusable(STORE_UNREACHABLE, path=str(place), found=said) from error
+    try:
+        at = LeaseInBucket(place)
+    except OSError as error:
+        raise StoreUnusable(STORE_UNREACHABLE, path=str(place), found=str(error)) from error
+    return Leadership(at, uuid.uuid4().hex, RealClocks(), _lost_the_lease, stop)
 
 
 def refuse_unfinished(data: Path) -> None:
@@ -297,13 +365,27 @@ def serve(settings: Settings) -> int:
     connections_max = min(CONNECTIONS_MAX, raise_descriptor_limit() // 2)  # the store's files need the rest
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # before any thread: only sigwait below takes them
     tune_interpreter()
+    leads, listen = None, settings.listen
     try:
-        service = build_service(OpenState(settings), RealClocks(), settings, read_uptime)
-    except StoreUnusable as error:
+        standby = _stand_by(settings, connections_max)
+    except (StoreUnusable, RuntimeError) as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
+    if standby is not None:
+        leads, listen = standby.leads, standby.server.address
+        if not standby.wait():
+            return 0
+    try:
+        service = build_service(OpenState(settings), RealClocks(), settings, read_uptime, leads)
+    except StoreUnusable as error:
+        sys.stderr.write(f"laketx: {printable(str(error))}\n")
+        if leads is not None:
+            leads.release()
+        return EXIT_UNUSABLE
+    if standby is not None:
+        standby.server.stop()
     edge = ServerSettings(
-        settings.listen,
+        listen,
         settings.threads,
         settings.quotas,
         settings.patience,
@@ -325,6 +407,7 @@ def serve(settings: Settings) -> int:
             policy=_policy(settings, service),
             credentials=_credentials(settings, service.operators),
             storage_tokens=_storage_tokens(settings),
+            may_not_answer=leads.refusal if leads is not None else _may_always,
         )
     except RuntimeError as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
@@ -335,17 +418,73 @@ def serve(settings: Settings) -> int:
     service.calls.bells.start()
     service.scheduler.start()
     server.start()
-    sys.stdout.write(f"listening on {server.address}\n")
-    sys.stdout.flush()
-    event(STARTED, listen=server.address, data=settings.data, pid=os.getpid())
+    if standby is None:
+        _say_listening(server.address)
+    event(STARTED, listen=server.address, data=settings.store or settings.data, pid=os.getpid())
     wait_for_end(service, server, settings.idle_exit_s)
     server.stop(settings.grace_s)
     stop_metrics()
     service.scheduler.stop()
     service.decider.stop()
+    if leads is not None:
+        leads.release()
     observers.stop()
     event(STOPPED)
-    return 0
+    return EXIT_LEADS_NO_MORE if leads is not None and leads.is_stepping_down else 0
+
+
+def _say_listening(address: str) -> None:
+    sys.stdout.write(f"listening on {address}\n")
+    sys.stdout.flush()
+
+
+def _may_always() -> None:
+    """Of a service that is alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StandingBy:
+    """A process that listens, and waits until it leads."""
+
+    leads: Leadership
+    server: Standby
+
+    def wait(self) -> bool:
+        """Whether it leads; else it was told to stop."""
+        while not self.leads.try_take():
+            if signal.sigtimedwait(STOP_SIGNALS, LOOK_MS / 1000) is not None:
+                self.server.stop()
+                event(STOPPED)
+                return False
+        self.leads.start()
+        return True
+
+
+def _stand_by(settings: Settings, connections_max: int) -> _StandingBy | None:
+    """Listens as a standby, if others may lead. Raises StoreUnusable, and RuntimeError for an address in use."""
+    if settings.place is None:
+        return None
+    leads = lead_store(settings.place, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    told = StandbyAnswers(
+        lambda: not_leader(leads.leader),
+        lambda: admin_pb2.GetStatusResponse(
+            version=product_version(),
+            **asdict(replace(leads.view(), role=STANDBY)),  # also while it opens the store
+        ),
+    )
+    server = Standby(settings.listen, told, _credentials(settings), connections_max)
+    port = server.address.rpartition(":")[2]
+    leads.address = settings.advertise or _reachable(settings.listen, port)
+    server.start()
+    _say_listening(server.address)
+    event(STANDING_BY, listen=server.address, advertise=leads.address, store=settings.store)
+    return _StandingBy(leads, server)
+
+
+def _reachable(listen: str, port: str) -> str:
+    """The address that others find: every address of this machine is none of them."""
+    host = listen.rpartition(":")[0]
+    return f"{socket.getfqdn() if host in EVERY_ADDRESS else host}:{port}"
 
 
 def new_secret() -> tuple[str, str]:
@@ -499,7 +638,7 @@ def _exports(metrics: Metrics) -> Exports | None:
         return None
 
 
-def _credentials(settings: Settings, operators: Operators) -> grpc.ServerCredentials | None:
+def _credentials(settings: Settings, operators: Operators | None = None) -> grpc.ServerCredentials | None:
     """The service's certificate, where it has one; raises CertificateUnusable."""
     if not settings.tls_cert:
         return None
@@ -507,7 +646,8 @@ def _credentials(settings: Settings, operators: Operators) -> grpc.ServerCredent
 
     files = TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
     certificates = Certificates(files, time.time, event)
-    operators.metrics.readings[CERTIFICATE_LEFT_SECONDS] = lambda: {files.cert: certificates.left_s()}
+    if operators is not None:
+        operators.metrics.readings[CERTIFICATE_LEFT_SECONDS] = lambda: {files.cert: certificates.left_s()}
     return certificates.credentials()
 
 

@@ -18,7 +18,7 @@ SAID_EVERY_ENTRIES = 100_000
 
 @command("check")
 @one_table
-@click.option("--data", type=FILE, help="Check a whole data folder instead, on which no service runs.")
+@click.option("--data", type=FILE, help="Check a whole data folder or s3://bucket/path on which no service runs.")
 def run(session: Session, table: str | None, data: str | None) -> Exit:
     """Check the store: replay its log against its index; ends with 7 if they differ.
 

@@ -15,8 +15,8 @@ from metaservice.cli.settings import version
 NAMES: Final = (
     "serve", "ping", "health", "status", "namespace", "table", "view", "versions", "show", "files", "changes", "diff",
     "watch", "events", "txn", "why", "explain", "pins", "tag", "cursor", "compaction", "worker", "purge", "clock",
-    "backup", "restore", "check", "whoami", "can", "grant", "revoke", "grants", "token", "storage-key", "bench",
-    "completion", "help",
+    "backup", "restore", "check", "store", "step-down", "whoami", "can", "grant", "revoke", "grants", "token",
+    "storage-key", "bench", "completion", "help",
 )  # fmt: skip
 IN_ACCESS: Final = ("whoami", "can", "grant", "revoke", "grants")  # one module has them all
 COMPLETE: Final = "__complete"

@@ -8,6 +8,7 @@ from metaservice.cli.values import duration_text, size_text, when
 from protos.laketx.v1 import admin_pb2
 
 AHEAD_SHOWN_MS = 60_000
+STANDBY = "standby"
 QUOTAS = (
     Column("quota"),
     Column("used", right=True),
@@ -31,11 +32,17 @@ def run(session: Session) -> None:
         return
     oldest, ahead = status.oldest_open_txn_id, status.commit_times_ahead_ms
     per_group = f", {status.jobs / status.groups:.1f} a sync" if status.groups else ""
+    if status.role == STANDBY:
+        _show_standby(session, status)
+        return
     session.show_pairs(
         [
             ("service", session.settings.place),
             ("release", f"{status.version}, store format {status.store_format}"),
             ("started", f"{when(status.start_time_us)} UTC, {duration_text(status.uptime_ms)} ago"),
+            ("role", status.role),
+            ("leader", status.leader or ("nobody leads" if status.role else "")),
+            ("lease", _lease_text(status) if status.role else ""),
             ("history", status.history_epoch),
             ("restored", when(status.history_time_us)),
             ("tables", status.tables),
@@ -55,6 +62,24 @@ def run(session: Session) -> None:
     if status.quotas:  # a service of an earlier release says none
         session.say("")
         session.show_rows(QUOTAS, [_quota_row(one) for one in status.quotas])
+
+
+def _show_standby(session: Session, status: admin_pb2.GetStatusResponse) -> None:
+    session.show_pairs(
+        [
+            ("service", session.settings.place),
+            ("release", status.version),
+            ("role", status.role),
+            ("leader", status.leader or "nobody leads"),
+            ("lease", _lease_text(status)),
+        ]
+    )
+
+
+def _lease_text(status: admin_pb2.GetStatusResponse) -> str:
+    taken = f"epoch {status.lease_epoch}, taken at {when(status.take_over_time_us)} UTC" if status.lease_epoch else ""
+    left = f", {status.lease_left_ms / 1000:.1f} s left" if status.lease_left_ms else ""
+    return taken + left
 
 
 def _quota_row(one: admin_pb2.QuotaUse) -> tuple[str, ...]:

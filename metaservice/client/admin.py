@@ -48,6 +48,10 @@ class AdminCalls(Caller):
         """Says that the service's wall clock is right, after it jumped; the answer says what was held until then."""
         return self._call(self._admin.ConfirmClock, admin_pb2.ConfirmClockRequest(validate_only=validate_only))
 
+    def step_down(self, *, validate_only: bool = False) -> int:
+        """Lets another process lead; the leader ends, which gives back the lease with the epoch in the answer."""
+        return self._call(self._admin.StepDown, admin_pb2.StepDownRequest(validate_only=validate_only)).lease_epoch
+
     def list_pins(self, *, page_size: int = PAGE_SIZE) -> Iterator[admin_pb2.Pin]:
         """Oldest first, one for each version that is held."""
         request = admin_pb2.ListPinsRequest(page_size=page_size)

@@ -11,6 +11,7 @@ import grpc
 from metaservice.client.credentials import Address, Credentials, channel_credentials
 from metaservice.client.errors import decode_rpc_error
 from metaservice.client.features import not_offered
+from metaservice.client.following import FollowingChannel
 from metaservice.client.retries import Retries
 from metaservice.client.tracing import Metadata, traced
 from protos.laketx.v1 import common_pb2
@@ -24,15 +25,22 @@ NO_HIDDEN_RETRIES: Final = ("grpc.enable_retries", 0)
 
 
 def open_channel(address: Address, credentials: Credentials, options: Sequence[tuple[str, int]] = ()) -> grpc.Channel:
-    """A channel that reports every failure: `Retries` repeats calls, with pauses and within a budget.
+    """A channel, of several addresses to the one that leads.
 
-    gRPC's own retries have neither. A server that ends can send GOAWAY together with its first frame; gRPC 1.85 repeats
-    the call on that connection for as long as it lasts, and takes up to a gigabyte of memory a second.
+    It reports every failure: `Retries` repeats calls, with pauses and within a budget. gRPC's own retries have neither.
+    A server that ends can send GOAWAY together with its first frame; gRPC 1.85 repeats the call on that connection for
+    as long as it lasts, and takes up to a gigabyte of memory a second.
     """
     given = [NO_HIDDEN_RETRIES, *options]
-    if not address.has_tls:
-        return grpc.insecure_channel(address.target, options=given)
-    return grpc.secure_channel(address.target, channel_credentials(credentials), options=given)
+    shown = channel_credentials(credentials) if address.has_tls else None
+
+    def open_one(target: str) -> grpc.Channel:
+        if shown is None:
+            return grpc.insecure_channel(target, options=given)
+        return grpc.secure_channel(target, shown, options=given)
+
+    targets = address.targets
+    return open_one(address.target) if len(targets) == 1 else FollowingChannel(targets, open_one)
 
 
 def principal_metadata(principal: str) -> Metadata:

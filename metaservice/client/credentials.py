@@ -24,10 +24,16 @@ PROBE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What gRPC takes, and whether TLS protects it."""
+    """What gRPC takes, and whether TLS protects it; several `host:port` with commas are processes of one service."""
 
     target: str
     has_tls: bool = False
+
+    @property
+    def targets(self) -> list[str]:
+        if self.target.startswith(SOCKET):
+            return [self.target]
+        return [each.strip() for each in self.target.split(",") if each.strip()] or [self.target]
 
     @classmethod
     def of(cls, text: str) -> Address:
@@ -87,7 +93,7 @@ class Credentials:
 
 def check_token(credentials: Credentials, address: Address) -> None:
     """Refuses what would send a token where others can read it."""
-    if credentials.has_token and not (address.has_tls or credentials.insecure or is_local(address.target)):
+    if credentials.has_token and not (address.has_tls or credentials.insecure or all(map(is_local, address.targets))):
         raise build_error(
             ErrorKind.INVALID,
             "TOKEN_NEEDS_TLS",
@@ -134,7 +140,7 @@ def why_no_tls(address: Address, credentials: Credentials) -> str:
     if not address.has_tls:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # it is asked for nothing but whether it speaks TLS
-    host, _, port = address.target.rpartition(":")
+    host, _, port = address.targets[0].rpartition(":")
     host = host.strip("[]")
     try:
         with (

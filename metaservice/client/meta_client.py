@@ -30,6 +30,7 @@ from metaservice.client.errors import (
     decode_rpc_error,
     decode_status,
 )
+from metaservice.client.following import NOT_LEADER
 from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.maintenance import MaintenanceCalls
 from metaservice.client.marks import MarkCalls
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from metaservice.client.tokens import Tokens
 
 CALL_TIMEOUT_S: Final = 20.0
+ELSEWHERE_S: Final = 5.0  # of one attempt, where another process may lead meanwhile
 RETRY_BUDGET_S: Final = 60.0
 CHUNK_FILES: Final = 1_000
 MESSAGE_BYTES_MAX: Final = 64 << 20
@@ -91,6 +93,8 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
     ) -> None:
         """Makes a client of `laketxs://host:port` (TLS), `laketx://host:port` or `unix:path`.
 
+        Several processes of one service are `laketx://a:7070,b:7070`: the client goes to the one that leads.
+
         `revive` is called before a failed call is repeated: it may restart the service. `credentials`: by default those
         of the environment.
         """
@@ -102,7 +106,8 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         self._tokens = tokens_of(shown, self._named) if shown.has_token else None
         self._client_features = [*features.WRITTEN, *client_features]
         self._ask_features = lambda: self.get_status().features
-        self._timeout_s = call_timeout_s
+        self._is_alone = is_alone = len(where.targets) == 1
+        self._timeout_s = call_timeout_s if is_alone else min(call_timeout_s, ELSEWHERE_S)
         self._retries = Retries(
             retry_budget_s,
             revive=revive,
@@ -110,6 +115,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
             tokens=self._tokens,
         )
         self._closed = False
+        self._greeting_s = CONTACT_S if is_alone else CONTACT_S_MIN
         channel = open_channel(
             where,
             shown,
@@ -119,8 +125,9 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.min_reconnect_backoff_ms", 100),
                 ("grpc.max_reconnect_backoff_ms", 2_000 if revive is None else 200),
-                ("grpc.keepalive_time_ms", 30_000),  # a watch must notice that the service is gone
-                ("grpc.keepalive_timeout_ms", 20_000),
+                # A watch must notice that the service is gone; where another process can lead, soon.
+                ("grpc.keepalive_time_ms", 30_000 if is_alone else 6_000),
+                ("grpc.keepalive_timeout_ms", 20_000 if is_alone else 3_000),
                 ("grpc.use_local_subchannel_pool", 1),  # two clients of a process don't share a connection
             ],
         )
@@ -168,7 +175,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         while not (self._is_reached or self._closed):
             left_s = until_s - time.monotonic()
             try:
-                self._greet(b"", timeout=max(left_s, 0.0), wait_for_ready=True)
+                self._greet(b"", timeout=max(min(left_s, self._greeting_s), 0.0), wait_for_ready=True)
             except ValueError:  # gRPC's word for a channel that was closed meanwhile
                 if not self._closed:
                     raise
@@ -367,16 +374,21 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         return traced_session(request, lambda: self._answer(session, request))
 
     def _answer(self, session: Session, request: wire.SessionRequest) -> wire.SessionReply:
-        replies = session.call(request, self._timeout_s)
+        try:
+            replies = session.call(request, self._timeout_s)
+        except MetaServiceError as error:
+            if error.reason == "CALL_TIMED_OUT" and not self._is_alone:
+                self._leave(session)  # its process may stand still, and keep the connection
+            raise
         if replies[-1].HasField("error"):
-            error = decode_status(next(reply.error for reply in replies if reply.HasField("error")))
-            if isinstance(error, UnauthenticatedError):
+            refused = decode_status(next(reply.error for reply in replies if reply.HasField("error")))
+            if isinstance(refused, UnauthenticatedError) or refused.reason == NOT_LEADER:
                 self._leave(session)
-            raise error
+            raise refused
         return replies[-1]
 
     def _leave(self, session: Session) -> None:
-        """Its token is taken no longer: the next call opens another."""
+        """Its token is taken no longer, or its process leads no longer: the next call opens another."""
         with self._session_lock:
             if self._session is not session:
                 return

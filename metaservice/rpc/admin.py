@@ -61,6 +61,9 @@ class AdminServicer(Servicer, admin_pb2_grpc.AdminServiceServicer):
         hold = self._ask(lambda: self._operators.confirm_clock(validate_only=dry))
         return pb.ConfirmClockResponse(reason=hold.reason, off_ms=hold.off_ms)
 
+    def StepDown(self, request: pb.StepDownRequest, context: Context) -> pb.StepDownResponse:
+        return pb.StepDownResponse(lease_epoch=self._operators.step_down(validate_only=request.validate_only))
+
     def ListPins(self, request: pb.ListPinsRequest, context: Context) -> pb.ListPinsResponse:
         size, after = page_size(request.page_size), pin_place(page_start(request.page_token))
         found = self._ask(lambda: self._calls.pins.list_held(after, size))

@@ -42,6 +42,7 @@ CHANGES: Final = frozenset(
         "AdminService/Backup",
         "AdminService/ConfirmClock",
         "AdminService/ReleasePurge",
+        "AdminService/StepDown",
         "CatalogService/AlterTable",
         "CatalogService/CreateNamespace",
         "CatalogService/CreateTable",

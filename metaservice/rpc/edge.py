@@ -55,6 +55,7 @@ LANES: Final[Mapping[str, str]] = {  # all other methods are single calls
     "/grpc.health.v1.Health/Watch": quotas.CHECKS,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": quotas.CHECKS,
 }
+SHOWN_BY_ALL: Final = ("/grpc.", "/laketx.v1.AdminService/GetStatus")  # by processes that don't lead too
 PROBE_THREADS: Final = 4
 CALLS_WAITING_MAX: Final = 4_096
 REFUSALS_WAITING_MAX: Final = 4_096
@@ -145,7 +146,9 @@ class Edge(grpc.ServerInterceptor):
         rates: Rates,
         gate: Gate,
         recorder: Recorder | None = None,
+        may_not_answer: Callable[[], MetaError | None] = lambda: None,
     ) -> None:
+        self._may_not_answer = may_not_answer
         self._gate = gate
         self._rates = rates
         self._recorder = recorder
@@ -202,6 +205,8 @@ class Edge(grpc.ServerInterceptor):
         return refused
 
     def _enter(self, visit: Visit, context: grpc.ServicerContext) -> None:
+        if not visit.method.startswith(SHOWN_BY_ALL) and (refusal := self._may_not_answer()) is not None:
+            raise refusal
         try:
             visit.enter(context)
         except MetaError as refusal:

@@ -519,6 +519,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_ADMIN}Check": _on_service(MAINTAINER),
     f"{_ADMIN}ReleasePurge": _on_service(ADMIN),
     f"{_ADMIN}ConfirmClock": _on_service(ADMIN),
+    f"{_ADMIN}StepDown": _on_service(ADMIN),
     f"{_ACCESS}WhoAmI": Right("any identity", _anyone),
     f"{_ACCESS}Can": Right("any identity for itself; admin of the place for others", _can),
     f"{_ACCESS}Grant": Right("admin of the place", _grant),

@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection
 
 from metaservice.core import quotas
 from metaservice.core.access import Policy
+from metaservice.core.errors import MetaError
 from metaservice.core.quotas import Quota
 from metaservice.rpc.access import AccessServicer, NewSecret, no_secret
 from metaservice.rpc.activity import Activity
@@ -100,8 +101,12 @@ class Server:
         policy: Policy | None = None,
         credentials: grpc.ServerCredentials | None = None,
         storage_tokens: StorageTokens | None = None,
+        may_not_answer: Callable[[], MetaError | None] = lambda: None,
     ) -> None:
-        """`identities`: who may call; None: everybody may do everything. Without `credentials` there is no TLS."""
+        """`identities`: who may call; None: everybody may do everything. Without `credentials` there is no TLS.
+
+        `may_not_answer` is asked before each call: why another process answers it.
+        """
         self.activity = Activity()
         metrics = operators.metrics.calls
         self._lanes = lanes = Lanes.build(settings.threads, settings.quotas)
@@ -125,6 +130,7 @@ class Server:
                     rates=rates,
                     gate=gate,
                     recorder=recorder,
+                    may_not_answer=may_not_answer,
                 ),
                 Measuring(metrics),
                 Epochs(operators.epoch),

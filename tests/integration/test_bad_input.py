@@ -35,7 +35,7 @@ IMPLEMENTED = {
     "CatalogService": None,
     "ReadService": None,
     "MaintenanceService": None,
-    "AdminService": {"ListPins", "GetStatus", "Backup", "Check", "ReleasePurge", "ConfirmClock"},
+    "AdminService": {"ListPins", "GetStatus", "Backup", "Check", "ReleasePurge", "ConfirmClock", "StepDown"},
 }
 METHODS: list[MethodDescriptor] = [
     method

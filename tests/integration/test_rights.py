@@ -134,6 +134,7 @@ def requests(at: World) -> dict[str, tuple[str, dict[str, Any]]]:
         "AdminService/Check": (NOBODY, {}),
         "AdminService/ReleasePurge": (NOBODY, {"validate_only": True}),
         "AdminService/ConfirmClock": (NOBODY, {"validate_only": True}),
+        "AdminService/StepDown": (NOBODY, {"validate_only": True}),
         "AccessService/Can": (ADMIN, {"grantee": "user:other", "role": access_pb2.ROLE_READER, "place": place}),
         "AccessService/ListGrants": (ADMIN, {"place": place}),
         "AccessService/Grant": (ADMIN, {"grant": grant}),

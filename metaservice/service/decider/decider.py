@@ -121,6 +121,7 @@ class Decider:
         self.groups = 0
         self.jobs = 0
         self.metrics = DeciderMetrics()
+        self.may_not_answer: Callable[[], MetaError | None] = lambda: None  # asked after each sync
         self.stamp: Callable[[Callable[[], object]], Callable[[], object]] | None = None  # of jobs that are traced
         self.stamped: list[Stamped] = []  # those that this group has decided
         self.state = reopen()
@@ -191,6 +192,8 @@ class Decider:
             return
         if self.stamped:
             self._note_sync(sync_ns, len(jobs))
+        if (why := self.may_not_answer()) is not None:
+            answers = {sink: [(token, why) for token, _ in given] for sink, given in answers.items()}
         answered = len(jobs) - len(self._unfinished)
         self.groups += bool(jobs)
         self.jobs += answered

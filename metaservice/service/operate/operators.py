@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.compaction.tasks import TaskState
+from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.quotas import Quota
 from metaservice.observe import (
     AHEAD_SECONDS,
@@ -88,6 +90,31 @@ class Status:
     inlined_bytes: int
     features: Sequence[str]
     quotas: Sequence[QuotaUse]
+    role: str = ""
+    leader: str = ""
+    lease_epoch: int = 0
+    lease_left_ms: int = 0
+    take_over_time_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeadView:
+    """Who leads, as operators see it; of a service that is alone all is empty."""
+
+    role: str = ""
+    leader: str = ""
+    lease_epoch: int = 0
+    lease_left_ms: int = 0
+    take_over_time_us: int = 0
+
+
+class Leads(Protocol):
+    """A service that leads others, as operators see it."""
+
+    def view(self) -> LeadView: ...
+
+    def step_down(self) -> None:
+        """Begins to stop."""
 
 
 class Operators:
@@ -101,7 +128,9 @@ class Operators:
         pause: Callable[[], None],
         guard: ClockGuard,
         limits: Mapping[str, Quota],
+        leads: Leads | None = None,
     ) -> None:
+        self._leads = leads
         self._decider = decider
         self._clocks = clocks
         self._place = place
@@ -154,6 +183,7 @@ class Operators:
         state, streams = self._decider.state, self.metrics.calls.streams
         store, oldest = state.store, self._oldest()
         free_bytes, clock = store.free_bytes(), self._guard.hold()
+        lead = self._leads.view() if self._leads is not None else LeadView()
         return Status(
             version=self._place.version,
             store_format=state.format,
@@ -182,6 +212,11 @@ class Operators:
             inlined_bytes=state.inlined_bytes,
             features=[*ALWAYS, *state.features],
             quotas=self.quotas.list(),
+            role=lead.role,
+            leader=lead.leader,
+            lease_epoch=lead.lease_epoch,
+            lease_left_ms=lead.lease_left_ms,
+            take_over_time_us=lead.take_over_time_us,
         )
 
     def check(self, table_id: str) -> Iterator[CheckProgress]:
@@ -201,6 +236,15 @@ class Operators:
     def confirm_clock(self, *, validate_only: bool) -> ClockHold:
         """On the decider's thread: confirms the clock; returns what was held."""
         return self._guard.confirm(validate_only=validate_only)
+
+    def step_down(self, *, validate_only: bool) -> int:
+        """Lets another process lead; returns the epoch of the lease that is given back."""
+        if self._leads is None:
+            raise MetaError(ErrorKind.BLOCKED, "LEADS_ALONE")
+        epoch = self._leads.view().lease_epoch
+        if not validate_only:
+            self._leads.step_down()
+        return epoch
 
     def _use(self, quota: str) -> tuple[int, dict[str, int]]:
         return self._decider.state.usage.use(quota)  # after a failure it is another state

@@ -69,6 +69,11 @@ class GetStatusResponse(_message.Message):
     QUOTAS_FIELD_NUMBER: _builtins.int
     INLINED_BYTES_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    LEASE_EPOCH_FIELD_NUMBER: _builtins.int
+    LEASE_LEFT_MS_FIELD_NUMBER: _builtins.int
+    TAKE_OVER_TIME_US_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Version of the software."""
     tables: _builtins.int
@@ -123,6 +128,18 @@ class GetStatusResponse(_message.Message):
     """How far commit times are ahead of the wall clock; they never go back."""
     inlined_bytes: _builtins.int
     """Bytes of the inlined rows of all tables that no compaction has written to files yet."""
+    role: _builtins.str
+    """Of a service whose store is in a bucket: leader or standby. A standby answers only this, and the fields below. Empty:
+    the store is on a disk, and the service is alone.
+    """
+    leader: _builtins.str
+    """Address of the leader, as the answering process knows it; empty: nobody leads."""
+    lease_epoch: _builtins.int
+    """Take-overs of the lease since the store was made."""
+    lease_left_ms: _builtins.int
+    """How long the leader may answer without renewing the lease."""
+    take_over_time_us: _builtins.int
+    """When the leader took the lease."""
     @_builtins.property
     def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]:
         """The quotas and their use."""
@@ -164,10 +181,15 @@ class GetStatusResponse(_message.Message):
         quotas: _abc.Iterable[Global___QuotaUse] | None = ...,
         inlined_bytes: _builtins.int = ...,
         features: _abc.Iterable[_builtins.str] | None = ...,
+        role: _builtins.str = ...,
+        leader: _builtins.str = ...,
+        lease_epoch: _builtins.int = ...,
+        lease_left_ms: _builtins.int = ...,
+        take_over_time_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "features", b"features", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "features", b"features", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "leader", b"leader", "lease_epoch", b"lease_epoch", "lease_left_ms", b"lease_left_ms", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "role", b"role", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "take_over_time_us", b"take_over_time_us", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -546,3 +568,47 @@ class ConfirmClockResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConfirmClockResponse: _TypeAlias = ConfirmClockResponse  # noqa: Y015
+
+@_typing.final
+class StepDownRequest(_message.Message):
+    """Request of StepDown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    """Change nothing; only return what leads."""
+    def __init__(
+        self,
+        *,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepDownRequest: _TypeAlias = StepDownRequest  # noqa: Y015
+
+@_typing.final
+class StepDownResponse(_message.Message):
+    """Answer of StepDown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_EPOCH_FIELD_NUMBER: _builtins.int
+    lease_epoch: _builtins.int
+    """Epoch of the lease that is given back."""
+    def __init__(
+        self,
+        *,
+        lease_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_epoch", b"lease_epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepDownResponse: _TypeAlias = StepDownResponse  # noqa: Y015

@@ -65,6 +65,11 @@ class AdminServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockResponse.FromString,
                 _registered_method=True)
+        self.StepDown = channel.unary_unary(
+                '/laketx.v1.AdminService/StepDown',
+                request_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.StepDownRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.StepDownResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -113,6 +118,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StepDown(self, request, context):
+        """Lets another process lead: this one stops as on SIGTERM, gives its lease back and ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -145,6 +157,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ConfirmClock,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockResponse.SerializeToString,
+            ),
+            'StepDown': grpc.unary_unary_rpc_method_handler(
+                    servicer.StepDown,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_admin__pb2.StepDownRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_admin__pb2.StepDownResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -310,6 +327,33 @@ class AdminService:
             '/laketx.v1.AdminService/ConfirmClock',
             protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_admin__pb2.ConfirmClockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StepDown(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.AdminService/StepDown',
+            protos_dot_laketx_dot_v1_dot_admin__pb2.StepDownRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_admin__pb2.StepDownResponse.FromString,
             options,
             channel_credentials,
             insecure,

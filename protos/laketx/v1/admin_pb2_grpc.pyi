@@ -45,6 +45,8 @@ class AdminServiceStub:
     """Releases the purge, which waits after a restore from a backup."""
     ConfirmClock: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ConfirmClockRequest, _admin_pb2.ConfirmClockResponse]
     """Confirms the wall clock after a jump: outcomes, old versions and files are removed again when they are due."""
+    StepDown: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StepDownRequest, _admin_pb2.StepDownResponse]
+    """Lets another process lead: this one stops as on SIGTERM, gives its lease back and ends."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -63,6 +65,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Releases the purge, which waits after a restore from a backup."""
     ConfirmClock: _aio.UnaryUnaryMultiCallable[_admin_pb2.ConfirmClockRequest, _admin_pb2.ConfirmClockResponse]  # type: ignore[assignment]
     """Confirms the wall clock after a jump: outcomes, old versions and files are removed again when they are due."""
+    StepDown: _aio.UnaryUnaryMultiCallable[_admin_pb2.StepDownRequest, _admin_pb2.StepDownResponse]  # type: ignore[assignment]
+    """Lets another process lead: this one stops as on SIGTERM, gives its lease back and ends."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Status, backup and checks, for operators."""
@@ -114,5 +118,13 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ConfirmClockResponse, _abc.Awaitable[_admin_pb2.ConfirmClockResponse]]:
         """Confirms the wall clock after a jump: outcomes, old versions and files are removed again when they are due."""
+
+    @_abc_1.abstractmethod
+    def StepDown(
+        self,
+        request: _admin_pb2.StepDownRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.StepDownResponse, _abc.Awaitable[_admin_pb2.StepDownResponse]]:
+        """Lets another process lead: this one stops as on SIGTERM, gives its lease back and ends."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,154 @@
+"""One process's part in who leads: it looks at the lease, takes it, renews it, gives it back.
+
+A thread renews. Whoever answers a caller asks `refusal` first: an answer counts only while the last renewal that
+arrived was sent less than `VALID_MS` ago, by a clock that doesn't stop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.lease import GIVE_UP_MS, RENEW_MS, VALID_MS, Lease, Sighting, may_take, see, taken
+from metaservice.observe import LEASE_RELEASED, LEASE_TAKEN, LEASE_UNREACHABLE, event
+from metaservice.service.decider.clocks import Clocks
+from metaservice.service.operate.operators import Leads, LeadView
+from metaservice.store.lease_object import LeaseObject
+
+LEADER, STANDBY = "leader", "standby"
+
+
+class Leadership(Leads):
+    """Threads may share it; one renews."""
+
+    def __init__(
+        self,
+        at: LeaseObject,
+        holder: str,
+        clocks: Clocks,
+        lost: Callable[[str], None],
+        stop: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`lost` is called when this process can lead no more, and ends it; `stop` begins to stop it."""
+        self.address = ""
+        self.is_stepping_down = False
+        self._stop = stop
+        self._at = at
+        self._holder = holder
+        self._clocks = clocks
+        self._lost = lost
+        self._seen: Sighting | None = None
+        self._mine: Lease | None = None
+        self._tag = ""
+        self._valid_until_ms = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew_always, name="lease", daemon=True)
+
+    def try_take(self) -> bool:
+        """Looks once, and takes the lease where it may be taken."""
+        try:
+            return self._try_take()
+        except OSError as error:
+            event(LEASE_UNREACHABLE, error=repr(error))
+            return False
+
+    def _try_take(self) -> bool:
+        found = self._at.read()
+        now_ms = self._clocks.mono_ms()
+        self._seen = see(self._seen, *found, now_ms) if found is not None else None
+        if not may_take(self._seen, now_ms):
+            return False
+        mine = taken(self._seen, self._holder, self.address, self._clocks.now_us())
+        tag = self._at.write(mine, self._seen.tag if self._seen is not None else None)
+        if tag is None:
+            return False
+        self._mine, self._tag, self._valid_until_ms = mine, tag, now_ms + VALID_MS
+        event(LEASE_TAKEN, epoch=mine.epoch, before=self._seen.lease.address if self._seen is not None else "")
+        return True
+
+    def start(self) -> None:
+        """Renews from now on."""
+        self._thread.start()
+
+    def release(self) -> None:
+        """Stops renewing, and lets the next process lead at once."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        mine, self._mine = self._mine, None
+        self._valid_until_ms = 0
+        if mine is None:
+            return
+        try:
+            if self._at.write(mine.free(self._clocks.now_us()), self._tag) is not None:
+                event(LEASE_RELEASED, epoch=mine.epoch)
+        except OSError as error:
+            event(LEASE_UNREACHABLE, error=repr(error))  # it runs out
+
+    def refusal(self) -> MetaError | None:
+        """Why this process may not answer; None: it may."""
+        return None if self._left_ms() > 0 else not_leader(self.leader)
+
+    @property
+    def leader(self) -> str:
+        """The address of the leader, as far as it is known; empty: nobody leads."""
+        if self._mine is not None:
+            return self._mine.address if self._left_ms() > 0 else ""
+        seen = self._seen
+        if seen is None or may_take(seen, self._clocks.mono_ms()):
+            return ""
+        return seen.lease.address
+
+    def step_down(self) -> None:
+        self.is_stepping_down = True
+        self._stop()
+
+    def view(self) -> LeadView:
+        mine, seen = self._mine, self._seen
+        lease = mine or (seen.lease if seen is not None else None)
+        return LeadView(
+            role=LEADER if mine is not None else STANDBY,
+            leader=self.leader,
+            lease_epoch=lease.epoch if lease is not None else 0,
+            lease_left_ms=max(self._left_ms(), 0),
+            take_over_time_us=lease.taken_us if lease is not None else 0,
+        )
+
+    def _left_ms(self) -> int:
+        return self._valid_until_ms - self._clocks.mono_ms()
+
+    def _renew_always(self) -> None:
+        while not self._ended.wait(RENEW_MS / 1000):
+            if not self.renew():
+                return
+
+    def renew(self) -> bool:
+        """Renews once; False: this process leads no more, and was told so."""
+        assert self._mine is not None
+        sent_ms, following = self._clocks.mono_ms(), self._mine.renewed(self._clocks.now_us())
+        try:
+            tag = self._at.write(following, self._tag)
+            if tag is None:
+                return self._adopt()
+        except OSError as error:
+            event(LEASE_UNREACHABLE, error=repr(error))
+            if -self._left_ms() < GIVE_UP_MS - VALID_MS:
+                return True
+            self._lost(f"the lease could not be renewed for {GIVE_UP_MS / 1000:g} s")
+            return False
+        self._mine, self._tag, self._valid_until_ms = following, tag, sent_ms + VALID_MS
+        return True
+
+    def _adopt(self) -> bool:
+        """The state is another: ours, if the answer to an earlier write was lost, or another holder's."""
+        found = self._at.read()
+        if found is not None and found[0].holder == self._holder and not found[0].released:
+            self._mine, self._tag = found
+            return True
+        self._lost(f"{found[0].address if found is not None else 'nobody'} holds the lease")
+        return False
+
+
+def not_leader(leader: str) -> MetaError:
+    return MetaError(ErrorKind.UNAVAILABLE, "NOT_LEADER", leader=leader)

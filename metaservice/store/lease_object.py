@@ -1,0 +1,89 @@
+"""The lease beside a store on object storage: one small object, written only over the state that was read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, Final, Protocol
+
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from metaservice.core.lease import Lease
+from metaservice.store.object_place import ObjectPlace
+
+NAME: Final = "laketx-lease.json"
+_TIMEOUT_S: Final = 2.0
+_MISSING: Final = ("NoSuchKey", "404")
+_OTHER_STATE: Final = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey", "404")
+
+
+class LeaseObject(Protocol):
+    """Both raise OSError if the storage doesn't answer; a write may have happened then."""
+
+    def read(self) -> tuple[Lease, str] | None:
+        """The lease, and the tag of its state; None: there is none."""
+
+    def write(self, lease: Lease, over: str | None) -> str | None:
+        """Writes it over the state with that tag, or None: over nothing. The new tag; None: the state is another."""
+
+
+class LeaseInBucket(LeaseObject):
+    """By conditional PUT, with AWS's own settings of server and keys."""
+
+    def __init__(self, place: ObjectPlace) -> None:
+        config = Config(
+            connect_timeout=_TIMEOUT_S,
+            read_timeout=_TIMEOUT_S,
+            retries={"total_max_attempts": 1},
+            s3={"addressing_style": "path"},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        try:
+            self._s3 = botocore.session.get_session().create_client("s3", config=config)
+        except BotoCoreError as error:
+            raise OSError(f"S3 can't be used: {error}") from error
+        self._at = {"Bucket": place.bucket, "Key": f"{place.path}/{NAME}"}
+
+    def read(self) -> tuple[Lease, str] | None:
+        try:
+            found = self._s3.get_object(**self._at)
+            return decode_lease(found["Body"].read()), found["ETag"]
+        except ClientError as error:
+            if _code(error) in _MISSING:
+                return None
+            raise OSError(f"the lease can't be read: {error}") from error
+        except BotoCoreError as error:
+            raise OSError(f"the lease can't be read: {error}") from error
+
+    def write(self, lease: Lease, over: str | None) -> str | None:
+        condition = {"IfNoneMatch": "*"} if over is None else {"IfMatch": over}
+        try:
+            done = self._s3.put_object(**self._at, Body=encode_lease(lease), **condition)
+            return str(done["ETag"])
+        except ClientError as error:
+            if _code(error) in _OTHER_STATE:
+                return None
+            raise OSError(f"the lease can't be written: {error}") from error
+        except BotoCoreError as error:
+            raise OSError(f"the lease can't be written: {error}") from error
+
+
+def encode_lease(lease: Lease) -> bytes:
+    return json.dumps(asdict(lease)).encode()
+
+
+def decode_lease(raw: bytes) -> Lease:
+    """Raises OSError for what is no lease."""
+    try:
+        found = json.loads(raw)
+        return Lease(**{name: found[name] for name in Lease.__dataclass_fields__})
+    except (ValueError, TypeError, KeyError) as error:
+        raise OSError(f"the lease can't be read: {error}") from error
+
+
+def _code(error: ClientError) -> str:
+    response: dict[str, Any] = error.response
+    return str(response.get("Error", {}).get("Code", ""))

@@ -1,0 +1,178 @@
+"""Two processes on one bucket: whatever happens to the leader, nothing answered is lost, twice or stale."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from metaservice.client import LakeTXError, MetaClient
+from metaservice.client.health import ask_health
+from tests.conformance.server import ROOT
+from tests.integration.high_availability import (
+    LEADS_NO_MORE,
+    STORE,
+    Load,
+    Pair,
+    check_history,
+    list_committed,
+    pair,
+)
+from tests.integration.service import TIMEOUT_S, Stubs
+
+ROUNDS = ("kill", "stop", "pause", "step down")
+GONE_ON_S = {"kill": 9.0, "stop": 4.0, "step down": 4.0, "pause": 16.0}  # with room for a machine that is busy
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Pair]:
+    with pair(tmp_path) as found:
+        yield found
+
+
+def create_table(both: Pair) -> str:
+    stubs = Stubs(both.leader().address)
+    try:
+        return stubs.create("t")
+    finally:
+        stubs.channel.close()
+
+
+def play_round(both: Pair, load: Load, what: str) -> float:
+    """How long no commit was answered. The process that led is a standby afterwards."""
+    leader = both.leader()
+    load.wait_for_more()
+    begun_s = time.monotonic()
+    match what:
+        case "kill":
+            leader.send(signal.SIGKILL)
+        case "stop":
+            leader.send(signal.SIGTERM)
+        case "pause":
+            leader.send(signal.SIGSTOP)
+        case _:
+            with MetaClient(both.address) as client:
+                client.step_down()
+    if what == "pause":
+        load.wait_for_more()
+        assert both.leader() is both.other(leader)
+        leader.send(signal.SIGCONT)
+    expected = {"kill": -signal.SIGKILL, "stop": 0}.get(what, LEADS_NO_MORE)
+    assert leader.wait() == expected, leader.said()[-2000:]
+    load.wait_for_more()
+    leader.start()
+    return load.longest_gap_s(begun_s)
+
+
+def play_rounds(both: Pair, rounds: list[str], writers: int) -> list[tuple[str, float]]:
+    """Checks what was answered; returns for how long each round let commits wait."""
+    load = Load(both.address, create_table(both))
+    load.start(writers, readers=1)
+    try:
+        took = [(what, play_round(both, load, what)) for what in rounds]
+    finally:
+        load.stop()
+    check_history(load, list_committed(both.leader().address, load.table_id))
+    print(f"{len(load.appends)} appends, {len(load.readings)} readings; {took}")
+    return took
+
+
+def too_long(took: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    return [(what, seconds) for what, seconds in took if seconds >= GONE_ON_S[what]]
+
+
+def test_commits_go_on_whatever_happens_to_the_leader(both: Pair) -> None:
+    assert too_long(play_rounds(both, list(ROUNDS), writers=4)) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_two_hundred_rounds(both: Pair, seed: int) -> None:
+    rounds = random.Random(seed).choices(ROUNDS, weights=[4, 2, 3, 1], k=10)
+    assert too_long(play_rounds(both, rounds, writers=16)) == []
+
+
+def test_a_standby_says_who_leads(both: Pair) -> None:
+    leader = both.leader()
+    standby = both.other(leader)
+    with MetaClient(standby.address, retry_budget_s=0.5) as client:
+        with pytest.raises(LakeTXError) as refused:
+            list(client.list_tables())
+        status = client.get_status()
+    assert getattr(refused.value, "reason", "") == "NOT_LEADER"
+    assert getattr(refused.value, "facts", {})["leader"] == leader.address
+    assert (status.role, status.leader, status.lease_epoch) == ("standby", leader.address, 1)
+    assert ask_health(standby.address, TIMEOUT_S) == "NOT_SERVING"
+    assert ask_health(leader.address, TIMEOUT_S) == ask_health(both.address, TIMEOUT_S) == "SERVING"
+    with grpc.insecure_channel(standby.address) as channel:
+        watch = channel.unary_stream(
+            "/grpc.health.v1.Health/Watch",
+            health_pb2.HealthCheckRequest.SerializeToString,
+            health_pb2.HealthCheckResponse.FromString,
+        )
+        stream = watch(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
+        assert next(stream).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        stream.cancel()
+    said = laketx(both, "--server", both.address, "status")
+    assert "leader" in said.stdout
+    assert leader.address in said.stdout
+    assert "epoch 1" in said.stdout
+
+
+def test_a_store_moves_to_a_bucket_and_back(both: Pair, tmp_path: Path) -> None:
+    table_id = create_table(both)
+    load = Load(both.address, table_id)
+    load.start(writers=2, readers=0)
+    load.wait_for_more()
+    load.stop()
+    refused = laketx(both, "store", "copy", STORE, str(tmp_path / "back"))
+    assert refused.returncode == 1
+    assert "STORE_IN_USE" in refused.stderr
+    for each in both.processes:
+        each.stop()
+
+    done = laketx(both, "store", "copy", STORE, str(tmp_path / "back"))
+    assert done.returncode == 0, done.stderr
+    assert laketx(both, "store", "copy", STORE, str(tmp_path / "back")).returncode == 1
+    other = STORE + "-moved"
+    assert laketx(both, "store", "copy", str(tmp_path / "back"), other).returncode == 0
+    assert "DATA_EXISTS" in laketx(both, "store", "copy", str(tmp_path / "back"), other).stderr
+    for place in (STORE, other, str(tmp_path / "back")):
+        said = laketx(both, "check", "--data", place)
+        assert said.returncode == 0, said.stderr
+        assert said.stdout.startswith("1 tables")
+        assert said.stdout.endswith(" 0 problems\n")
+
+    both.processes[0].start()
+    check_history(load, list_committed(both.leader().address, table_id))
+
+
+def test_a_backup_of_a_bucket_is_restored_to_a_folder(both: Pair, tmp_path: Path) -> None:
+    create_table(both)
+    leader = both.leader()
+    with MetaClient(leader.address) as client:
+        made = client.backup("first")
+    restored = laketx(both, "restore", "--backup", made.path, "--data", str(tmp_path / "restored"))
+    assert restored.returncode == 0, restored.stderr
+    assert "1 tables" in laketx(both, "check", "--data", str(tmp_path / "restored")).stdout
+
+
+@pytest.mark.parametrize("store", ["file:///tmp/store", "s3://bucket", "gs://bucket/path", "s3://bucket/a/../b"])
+def test_a_place_that_keeps_nothing_is_refused(store: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "metaservice", "--store", store, "--data", str(tmp_path)]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert refused.returncode == 2
+    assert "--store" in refused.stderr
+
+
+def laketx(both: Pair, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "metaservice.cli", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120, env=both.known)
