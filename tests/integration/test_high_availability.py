@@ -16,7 +16,11 @@ from grpc_health.v1 import health_pb2
 
 from metaservice.client import LakeTXError, MetaClient
 from metaservice.client.health import ask_health
+from metaservice.config import read_settings
+from metaservice.store.port import Batch, StoreFenced
+from metaservice.wiring import OpenState
 from tests.conformance.server import ROOT
+from tests.integration.bucket import bucket
 from tests.integration.high_availability import (
     LEADS_NO_MORE,
     STORE,
@@ -171,6 +175,32 @@ def test_a_place_that_keeps_nothing_is_refused(store: str, tmp_path: Path) -> No
     refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     assert refused.returncode == 2
     assert "--store" in refused.stderr
+
+
+def test_a_process_opens_its_store_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fenced or failed leader that opened it again would fence the next one."""
+    with bucket(tmp_path) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        command = ["--store", STORE, "--data", str(tmp_path / "one")]
+        first = OpenState(read_settings(command))
+        before = first.again().store
+        after = OpenState(read_settings(command)).again().store
+        with pytest.raises(StoreFenced):
+            first.again()
+        after.write(one_entry())
+        after.sync()
+        before.write(one_entry())
+        with pytest.raises(StoreFenced):
+            before.sync()
+        before.close()
+        after.close()
+
+
+def one_entry() -> Batch:
+    made = Batch()
+    made.put(b"zz-test", b"")
+    return made
 
 
 def laketx(both: Pair, *words: str) -> subprocess.CompletedProcess[str]:

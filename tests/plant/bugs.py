@@ -537,4 +537,32 @@ BUGS = (
         (("            self._turned_away(refusal, visit, context)\n            raise", "            raise"),),
         spark=("tests/integration/test_identity.py", "-k", "audited"),
     ),
+    Bug(
+        "a leader that is fenced takes it for any failure, and opens its store again",
+        "metaservice/wiring.py",
+        (
+            ("        if self._is_opened:\n", "        if False:\n"),
+            (
+                "        self._is_opened = True\n",
+                "",
+            ),
+        ),
+        spark=("tests/integration/test_high_availability.py", "-k", "once"),
+    ),
+    Bug(
+        "a store that is fenced calls it a failure of its own",
+        "metaservice/store/slate.py",
+        (("            self._fenced = True\n            return self._fence()\n", "            pass\n"),),
+        spark=("tests/contract/test_store.py", "-k", "fences"),
+    ),
+    Bug(
+        "a leader answers after its lease",
+        "metaservice/leadership.py",
+        (("return None if self._left_ms() > 0 else not_leader(self.leader)", "return None"),),
+    ),
+    Bug(
+        "a standby takes a lease that is renewed",
+        CORE + "lease.py",
+        (("if before is not None and before.tag == tag:", "if before is not None:"),),
+    ),
 )
