@@ -90,7 +90,7 @@ EVENTS: Final[Mapping[str, str]] = {
     LEASE_TAKEN: "The service leads from now on: the lease's epoch, the leader before. It opens the store.",
     LEASE_RELEASED: "The service has given the lease back: another one may lead at once.",
     LEASE_LOST: "The service leads no more: why. It ends with exit code 75, to be started again as a standby.",
-    LEASE_UNREACHABLE: "The lease can't be read or written: the error. It is tried again every second.",
+    LEASE_UNREACHABLE: "The lease can't be read or written: the error. It is tried again soon.",
     FENCED: "Another process has opened the store: this one answers nothing more and ends with exit code 75.",
     CERTIFICATE_REFUSED: "The certificate's files changed, and can't be used: why. The certificate before stays.",
 }

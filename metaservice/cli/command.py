@@ -35,7 +35,8 @@ SHARED: Final = (
     _shared(
         ["--server"],
         metavar="ADDR",
-        help=f"Address of the service; laketxs://host:port with TLS (LAKETX_SERVER; default {SERVER}).",
+        help=f"Address of the service, or of its processes with commas; laketxs://host:port with TLS "
+        f"(LAKETX_SERVER; default {SERVER}).",
     ),
     _shared(["--folder"], type=FILE, help="An embedded folder; starts its service if needed (LAKETX_FOLDER)."),
     _shared(
