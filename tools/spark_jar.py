@@ -24,7 +24,7 @@ from worker.base.spark_jar import BUILT, SPARK_MINOR, jar_name
 ROOT: Final = Path(__file__).resolve().parent.parent
 PROJECT: Final = ROOT / "worker" / "spark_catalog"
 PROTOS: Final = ROOT / "protos" / "laketx" / "v1"
-NOT_CALLED: Final = ("access.proto",)  # by the catalog: its classes would only make the jar larger
+NOT_CALLED: Final = ("access.proto", "admin.proto")  # by the catalog: its classes would only make the jar larger
 OF_REFUSALS: Final = ("status.proto", "error_details.proto")  # what the trailers of a refused call hold
 STAMP: Final = BUILT / "sources.sha256"
 LOG: Final = BUILT / "maven.log"
