@@ -21,6 +21,7 @@ CLIENTS = {
 }
 OWN = {  # of deploy/ itself
     "LAKETX_IMAGE",
+    "LAKETX_ICEBERG_PORT",
     "LAKETX_METRICS_PORT",
     "LAKETX_PORT",
     "LAKETX_S3_IMAGE",

@@ -51,7 +51,7 @@ final class ParquetFolders {
         PythonCall.run(
             lake.service().address(),
             INSTEAD,
-            List.of("import", "--message=" + given.text("message")),
+            List.of("import", "parquet", "--message=" + given.text("message")),
             List.of(path(given), lake.name(given)));
     return List.of(Rows.of(done.get("table").asText(), done.get("version").asLong(), done.get("rows").asLong()));
   }
