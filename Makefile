@@ -215,6 +215,10 @@ bench-rights: $(VENV)/.ready-bench ## measure the check of a request's rights am
 bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load visible read" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.iceberg $(ARGS)
 
+.PHONY: bench-ha
+bench-ha: $(VENV)/.ready-bench ## measure take-overs of a store in a bucket; ARGS="take-over" chooses, JSON and SCALE as above
+	@$(PY) -m benchmarks.high_availability $(ARGS)
+
 .PHONY: bench-sizing
 bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory and disk by files, transactions, commits; JSON and SCALE as above
 	@$(PY) -m benchmarks.sizing

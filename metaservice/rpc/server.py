@@ -185,6 +185,7 @@ class Server:
         self._sessions.stop()
         self._health.stop()
         self._watches.stop()
+        self._streams.ring()
         self._server.stop(grace_s).wait(grace_s + CANCEL_S)  # gRPC may wait for a call that never ends
         self._streams.stop()
         self._lanes.stop()

@@ -103,6 +103,12 @@ class Streams:
     def stop(self) -> None:
         self._stopped.set()
 
+    def ring(self) -> None:
+        """Wakes every stream that waits for events of the service, so that it sees at once what has changed."""
+        for stream in list(self._open.values()):
+            if stream.ring is not None:
+                stream.ring()
+
     def open(self, context: grpc.ServicerContext, lane: Lane) -> OpenStream:
         stream = self._open[context] = OpenStream(context, lane, self._running, hears=lane.name in HEARING)
         return stream

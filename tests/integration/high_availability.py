@@ -196,6 +196,40 @@ class Load:
         time.sleep(0.005)
 
 
+def create_table(both: Pair) -> str:
+    stubs = Stubs(both.leader().address)
+    try:
+        return stubs.create("t")
+    finally:
+        stubs.channel.close()
+
+
+def play_round(both: Pair, load: Load, what: str) -> float:
+    """How long no commit was answered. The process that led is a standby afterwards."""
+    leader = both.leader()
+    load.wait_for_more()
+    begun_s = time.monotonic()
+    match what:
+        case "kill":
+            leader.send(signal.SIGKILL)
+        case "stop":
+            leader.send(signal.SIGTERM)
+        case "pause":
+            leader.send(signal.SIGSTOP)
+        case _:
+            with MetaClient(both.address) as client:
+                client.step_down()
+    if what == "pause":
+        load.wait_for_more()
+        assert both.leader() is both.other(leader)
+        leader.send(signal.SIGCONT)
+    expected = {"kill": -signal.SIGKILL, "stop": 0}.get(what, LEADS_NO_MORE)
+    assert leader.wait() == expected, leader.said()[-2000:]
+    load.wait_for_more()
+    leader.start()
+    return load.longest_gap_s(begun_s)
+
+
 def version_of(done: common_pb2.Committed) -> int:
     (outcome,) = done.tables
     return outcome.version

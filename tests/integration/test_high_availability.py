@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,15 +20,16 @@ from metaservice.wiring import OpenState
 from tests.conformance.server import ROOT
 from tests.integration.bucket import bucket
 from tests.integration.high_availability import (
-    LEADS_NO_MORE,
     STORE,
     Load,
     Pair,
     check_history,
+    create_table,
     list_committed,
     pair,
+    play_round,
 )
-from tests.integration.service import TIMEOUT_S, Stubs
+from tests.integration.service import TIMEOUT_S
 
 ROUNDS = ("kill", "stop", "pause", "step down")
 GONE_ON_S = {"kill": 9.0, "stop": 4.0, "step down": 4.0, "pause": 16.0}  # with room for a machine that is busy
@@ -40,40 +39,6 @@ GONE_ON_S = {"kill": 9.0, "stop": 4.0, "step down": 4.0, "pause": 16.0}  # with 
 def both(tmp_path: Path) -> Iterator[Pair]:
     with pair(tmp_path) as found:
         yield found
-
-
-def create_table(both: Pair) -> str:
-    stubs = Stubs(both.leader().address)
-    try:
-        return stubs.create("t")
-    finally:
-        stubs.channel.close()
-
-
-def play_round(both: Pair, load: Load, what: str) -> float:
-    """How long no commit was answered. The process that led is a standby afterwards."""
-    leader = both.leader()
-    load.wait_for_more()
-    begun_s = time.monotonic()
-    match what:
-        case "kill":
-            leader.send(signal.SIGKILL)
-        case "stop":
-            leader.send(signal.SIGTERM)
-        case "pause":
-            leader.send(signal.SIGSTOP)
-        case _:
-            with MetaClient(both.address) as client:
-                client.step_down()
-    if what == "pause":
-        load.wait_for_more()
-        assert both.leader() is both.other(leader)
-        leader.send(signal.SIGCONT)
-    expected = {"kill": -signal.SIGKILL, "stop": 0}.get(what, LEADS_NO_MORE)
-    assert leader.wait() == expected, leader.said()[-2000:]
-    load.wait_for_more()
-    leader.start()
-    return load.longest_gap_s(begun_s)
 
 
 def play_rounds(both: Pair, rounds: list[str], writers: int) -> list[tuple[str, float]]:

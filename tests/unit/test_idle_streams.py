@@ -79,3 +79,13 @@ def test_a_watch_whose_request_does_not_come_is_cut_off_at_once() -> None:
         yield b"late"
 
     assert rig.streams.first(requests(), rig.call, Lane(quotas.WATCHERS, 1)) == b"late"
+
+
+def test_what_waits_for_events_is_woken_when_the_service_stops() -> None:
+    """A session would see it up to a second later, and a stop would wait for it."""
+    rig = Rig()
+    rung: list[int] = []
+    rig.streams.open(rig.call, Lane(quotas.SESSIONS, 1)).ring = lambda: rung.append(1)
+    rig.streams.open(Call(), Lane(quotas.PLANS, 1))  # type: ignore[arg-type]
+    rig.streams.ring()
+    assert rung == [1]
