@@ -7,16 +7,29 @@ arrived was sent less than `VALID_MS` ago, by a clock that doesn't stop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import GIVE_UP_MS, RENEW_MS, VALID_MS, Lease, Sighting, may_take, see, taken
-from metaservice.observe import LEASE_RELEASED, LEASE_TAKEN, LEASE_UNREACHABLE, event
+from metaservice.observe import (
+    LEADER_IS,
+    LEASE_AGE_SECONDS,
+    LEASE_FAILURES,
+    LEASE_RELEASED,
+    LEASE_TAKEN,
+    LEASE_UNREACHABLE,
+    STANDBYS_ALIVE,
+    TAKE_OVERS,
+    Metric,
+    Reading,
+    event,
+)
 from metaservice.service.decider.clocks import Clocks
-from metaservice.service.operate.operators import Leads, LeadView
+from metaservice.service.operate.operators import Leads, LeadView, StandbyView
 from metaservice.store.lease_object import LeaseObject
 
 LEADER, STANDBY = "leader", "standby"
+LOOK, RENEWAL, STANDBYS = "look", "renewal", "standbys"  # requests that are counted when they fail
 
 
 class Leadership(Leads):
@@ -42,6 +55,10 @@ class Leadership(Leads):
         self._mine: Lease | None = None
         self._tag = ""
         self._valid_until_ms = 0
+        self._taken_ms = self._took_ms = 0
+        self._before = ""
+        self._failures = {LOOK: 0, RENEWAL: 0, STANDBYS: 0}
+        self.list_standbys: Callable[[], Sequence[StandbyView]] = tuple
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew_always, name="lease", daemon=True)
 
@@ -50,7 +67,7 @@ class Leadership(Leads):
         try:
             return self._try_take()
         except OSError as error:
-            event(LEASE_UNREACHABLE, error=repr(error))
+            self.failed(LOOK, error)
             return False
 
     def _try_take(self) -> bool:
@@ -64,12 +81,23 @@ class Leadership(Leads):
         if tag is None:
             return False
         self._mine, self._tag, self._valid_until_ms = mine, tag, now_ms + VALID_MS
-        event(LEASE_TAKEN, epoch=mine.epoch, before=self._seen.lease.address if self._seen is not None else "")
+        self._taken_ms = now_ms
+        self._before = self._seen.lease.address if self._seen is not None else ""
+        event(LEASE_TAKEN, epoch=mine.epoch, before=self._before)
         return True
 
     def start(self) -> None:
         """Renews from now on."""
         self._thread.start()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process has the lease, valid or not."""
+        return self._mine is not None
+
+    def took_over(self) -> None:
+        """Notes that calls are taken from now on."""
+        self._took_ms = self._clocks.mono_ms() - self._taken_ms
 
     def release(self) -> None:
         """Stops renewing, and lets the next process lead at once."""
@@ -113,7 +141,32 @@ class Leadership(Leads):
             lease_epoch=lease.epoch if lease is not None else 0,
             lease_left_ms=max(self._left_ms(), 0),
             take_over_time_us=lease.taken_us if lease is not None else 0,
+            standbys=self.list_standbys() if mine is not None else (),
+            lease_age_ms=self._age_ms(),
+            leader_before=self._before,
+            take_over_ms=self._took_ms,
         )
+
+    def failed(self, request: str, error: OSError) -> None:
+        """Counts a request that the bucket didn't answer."""
+        self._failures[request] += 1
+        event(LEASE_UNREACHABLE, request=request, error=repr(error))
+
+    def readings(self) -> dict[Metric, Callable[[], Reading]]:
+        """What a scrape is told of it, whether it leads or not."""
+        return {
+            LEADER_IS: lambda: int(self.leads),
+            LEASE_AGE_SECONDS: lambda: self._age_ms() / 1000,
+            LEASE_FAILURES: lambda: self._failures,
+            TAKE_OVERS: lambda: self.view().lease_epoch,
+            STANDBYS_ALIVE: lambda: sum(one.alive for one in self.list_standbys()) if self.leads else {},
+        }
+
+    def _age_ms(self) -> int:
+        """Since the last renewal, as this process knows: it sent it, or saw it first."""
+        if self._mine is not None:
+            return VALID_MS - self._left_ms()
+        return self._clocks.mono_ms() - self._seen.first_ms if self._seen is not None else 0
 
     def _left_ms(self) -> int:
         return self._valid_until_ms - self._clocks.mono_ms()
@@ -132,7 +185,7 @@ class Leadership(Leads):
             if tag is None:
                 return self._adopt()
         except OSError as error:
-            event(LEASE_UNREACHABLE, error=repr(error))
+            self.failed(RENEWAL, error)
             if -self._left_ms() < GIVE_UP_MS - VALID_MS:
                 return True
             self._lost(f"the lease could not be renewed for {GIVE_UP_MS / 1000:g} s")

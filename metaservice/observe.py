@@ -90,7 +90,8 @@ EVENTS: Final[Mapping[str, str]] = {
     LEASE_TAKEN: "The service leads from now on: the lease's epoch, the leader before. It opens the store.",
     LEASE_RELEASED: "The service has given the lease back: another one may lead at once.",
     LEASE_LOST: "The service leads no more: why. It ends with exit code 75, to be started again as a standby.",
-    LEASE_UNREACHABLE: "The lease can't be read or written: the error. It is tried again soon.",
+    LEASE_UNREACHABLE: "The lease, or a standby's note, can't be read or written: which request, the error. It "
+    "is tried again soon.",
     FENCED: "Another process has opened the store: this one answers nothing more and ends with exit code 75.",
     CERTIFICATE_REFUSED: "The certificate's files changed, and can't be used: why. The certificate before stays.",
 }
@@ -278,7 +279,44 @@ CERTIFICATE_LEFT_SECONDS = Metric(
     "Time until the service's certificate expires; negative: it has. Only with --tls-cert.",
     ("file",),
 )
+LEADER_IS = Metric(
+    "laketx_leader", "gauge", "1: this process leads; 0: it stands by. This and what follows only with --store."
+)
+LEASE_AGE_SECONDS = Metric(
+    "laketx_lease_age_seconds",
+    "gauge",
+    "Time since the lease was renewed, as this process knows; it is renewed each second.",
+)
+LEASE_FAILURES = Metric(
+    "laketx_lease_failures_total",
+    "counter",
+    "Requests for the lease that failed: look, renewal, standbys.",
+    ("request",),
+)
+TAKE_OVERS = Metric("laketx_take_overs_total", "counter", "Take-overs of the lease since the store was made.")
+STANDBYS_ALIVE = Metric("laketx_standbys", "gauge", "Standbys that are alive, as the leader sees them.")
+BUCKET_REQUESTS = Metric(
+    "laketx_bucket_requests_total", "counter", "Requests of the store to its bucket, by kind.", ("request",)
+)
+BUCKET_ERRORS = Metric(
+    "laketx_bucket_errors_total",
+    "counter",
+    "Requests of the store to its bucket that failed, by kind; each is repeated. A get or head of what isn't there "
+    "counts too.",
+    ("request",),
+)
+BUCKET_PUT_SECONDS = Metric("laketx_bucket_put_seconds", "histogram", "Time of the store's PUTs to its bucket.")
 
+HIGH_AVAILABILITY: Final = (
+    LEADER_IS,
+    LEASE_AGE_SECONDS,
+    LEASE_FAILURES,
+    TAKE_OVERS,
+    STANDBYS_ALIVE,
+    BUCKET_REQUESTS,
+    BUCKET_ERRORS,
+    BUCKET_PUT_SECONDS,
+)
 METRICS: Final = (
     COMMITS,
     TRANSACTIONS,
@@ -327,6 +365,7 @@ METRICS: Final = (
     AUDIT_FAILING,
     START_SECONDS,
     CERTIFICATE_LEFT_SECONDS,
+    *HIGH_AVAILABILITY,
 )
 
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -350,6 +389,7 @@ class Histogram:
 
 Value = float | Histogram
 Reading = Value | Mapping[str, Value] | Mapping[tuple[str, str], Value]  # by the values of the labels
+Readings = Mapping[Metric, Callable[[], Reading]]
 
 
 def by_labels(reading: Reading) -> list[tuple[Sequence[str], Value]]:
@@ -455,6 +495,7 @@ class Metrics:
             AUDIT_WAITING: lambda: 0,
             AUDIT_FAILING: lambda: 0,
             CERTIFICATE_LEFT_SECONDS: dict,  # without TLS there is none
+            **dict.fromkeys(HIGH_AVAILABILITY, dict),  # of a service that is alone
         }
 
 

@@ -16,8 +16,9 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -29,7 +30,7 @@ from metaservice.config import Settings
 from metaservice.core.access import Policy
 from metaservice.core.lease import LOOK_MS
 from metaservice.ids import uuid7
-from metaservice.leadership import STANDBY, Leadership, not_leader
+from metaservice.leadership import STANDBY, STANDBYS, Leadership, not_leader
 from metaservice.observe import (
     BROKEN,
     CERTIFICATE_LEFT_SECONDS,
@@ -45,7 +46,10 @@ from metaservice.observe import (
     STANDING_BY,
     STARTED,
     STOPPED,
+    Metric,
     Metrics,
+    Reading,
+    Readings,
     event,
     set_up_logging,
 )
@@ -82,6 +86,7 @@ from metaservice.service.retention.purge import PurgeList
 from metaservice.service.retention.sweeping import Sweeping
 from metaservice.service.table.catalog import Catalog
 from metaservice.service.table.waiting import Bells
+from metaservice.standbys import Standbys
 from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
 from metaservice.store.object_place import ObjectPlace
@@ -91,6 +96,7 @@ from metaservice.terminal import printable
 from protos.laketx.v1 import admin_pb2
 
 if TYPE_CHECKING:
+    from metaservice.rpc.exporter import Exporter
     from metaservice.rpc.exports import Exports
     from metaservice.rpc.storage_tokens import StorageTokens
 
@@ -371,16 +377,19 @@ def serve(settings: Settings) -> int:
     except (StoreUnusable, RuntimeError) as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
+    exporter = _serve_metrics(settings, standby.leads.readings() if standby is not None else {})
     if standby is not None:
         leads, listen = standby.leads, standby.server.address
         if not standby.wait():
+            exporter.stop()
             return 0
     try:
         service = build_service(OpenState(settings), RealClocks(), settings, read_uptime, leads)
     except StoreUnusable as error:
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
-        if leads is not None:
-            leads.release()
+        if standby is not None:
+            standby.standbys.stop()
+            standby.leads.release()
         return EXIT_UNUSABLE
     if standby is not None:
         standby.server.stop()
@@ -412,22 +421,29 @@ def serve(settings: Settings) -> int:
     except RuntimeError as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
-    stop_metrics = _serve_metrics(settings, service.operators)
+    metrics = service.operators.metrics
+    if leads is not None:
+        metrics.readings.update(leads.readings())
+        metrics.readings.update(_bucket_readings(service.decider.state.store))
+    exporter.show(metrics.readings)
     observers.start()
     service.decider.start()
     service.calls.bells.start()
     service.scheduler.start()
     server.start()
-    if standby is None:
+    if leads is None:
         _say_listening(server.address)
+    else:
+        leads.took_over()
     event(STARTED, listen=server.address, data=settings.store or settings.data, pid=os.getpid())
     wait_for_end(service, server, settings.idle_exit_s)
     server.stop(settings.grace_s)
-    stop_metrics()
     service.scheduler.stop()
     service.decider.stop()
-    if leads is not None:
-        leads.release()
+    if standby is not None:
+        standby.leads.release()
+        standby.standbys.stop()
+    exporter.stop()
     observers.stop()
     event(STOPPED)
     return EXIT_LEADS_NO_MORE if leads is not None and leads.is_stepping_down else 0
@@ -448,12 +464,15 @@ class _StandingBy:
 
     leads: Leadership
     server: Standby
+    standbys: Standbys
 
     def wait(self) -> bool:
         """Whether it leads; else it was told to stop."""
+        self.standbys.start()
         while not self.leads.try_take():
             if signal.sigtimedwait(STOP_SIGNALS, LOOK_MS / 1000) is not None:
                 self.server.stop()
+                self.standbys.stop()
                 event(STOPPED)
                 return False
         self.leads.start()
@@ -465,6 +484,7 @@ def _stand_by(settings: Settings, connections_max: int) -> _StandingBy | None:
     if settings.place is None:
         return None
     leads = lead_store(settings.place, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    standbys = _standbys(settings.place, leads)
     told = StandbyAnswers(
         lambda: not_leader(leads.leader),
         lambda: admin_pb2.GetStatusResponse(
@@ -474,11 +494,26 @@ def _stand_by(settings: Settings, connections_max: int) -> _StandingBy | None:
     )
     server = Standby(settings.listen, told, _credentials(settings), connections_max)
     port = server.address.rpartition(":")[2]
-    leads.address = settings.advertise or _reachable(settings.listen, port)
+    leads.address = standbys.address = settings.advertise or _reachable(settings.listen, port)
     server.start()
     _say_listening(server.address)
     event(STANDING_BY, listen=server.address, advertise=leads.address, store=settings.store)
-    return _StandingBy(leads, server)
+    return _StandingBy(leads, server, standbys)
+
+
+def _standbys(place: ObjectPlace, leads: Leadership) -> Standbys:
+    from metaservice.store.standby_notes import NotesInBucket  # noqa: PLC0415 - its library is optional
+
+    found = Standbys(NotesInBucket(place), RealClocks(), lambda: leads.leads, partial(leads.failed, STANDBYS))
+    leads.list_standbys = found.view
+    return found
+
+
+def _bucket_readings(store: Store) -> Mapping[Metric, Callable[[], Reading]]:
+    from metaservice.bucket_metrics import bucket_readings  # noqa: PLC0415 - its library is optional
+    from metaservice.store.slate import SlateStore  # noqa: PLC0415 - likewise
+
+    return bucket_readings(store.requests) if isinstance(store, SlateStore) else {}
 
 
 def _reachable(listen: str, port: str) -> str:
@@ -651,13 +686,23 @@ def _credentials(settings: Settings, operators: Operators | None = None) -> grpc
     return certificates.credentials()
 
 
-def _serve_metrics(settings: Settings, operators: Operators) -> Callable[[], None]:
-    """Returns what stops it."""
+class _NoExporter:
+    """Of a service whose metrics nobody scrapes."""
+
+    def show(self, readings: Readings) -> None:
+        """Nobody looks."""
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+def _serve_metrics(settings: Settings, readings: Readings) -> Exporter | _NoExporter:
     if not settings.metrics_listen:
-        return lambda: None
+        return _NoExporter()
     from metaservice.rpc.exporter import Exporter  # noqa: PLC0415 - its library would slow every start
 
-    exporter = Exporter(settings.metrics_listen, operators.metrics)
+    exporter = Exporter(settings.metrics_listen)
+    exporter.show(readings)
     exporter.start()
     event(METRICS_LISTEN, listen=f"{settings.metrics_listen.rpartition(':')[0]}:{exporter.port}")
-    return exporter.stop
+    return exporter

@@ -80,8 +80,8 @@ class Session:
             self._client = self.connect()
         return self._client
 
-    def connect(self, *, use_session: bool = False) -> MetaClient:
-        """A client of its own, which the caller closes."""
+    def connect(self, *, use_session: bool = False, server: str = "") -> MetaClient:
+        """A client of its own, which the caller closes; of another address than the command's, if one is given."""
         settings = self.settings
         if settings.folder:
             return open_folder(
@@ -91,7 +91,7 @@ class Session:
                 retry_budget_s=settings.timeout_s,
             )
         return MetaClient(
-            settings.server,
+            server or settings.server,
             principal=settings.user,
             client_name=f"laketx-cli/{version()}",
             call_timeout_s=settings.timeout_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from metaservice.cli.command import command
 from metaservice.cli.output import Column, Session
 from metaservice.cli.values import duration_text, size_text, when
+from metaservice.client.credentials import Address
 from protos.laketx.v1 import admin_pb2
 
 AHEAD_SHOWN_MS = 60_000
@@ -25,8 +26,11 @@ def run(session: Session) -> None:
 
     For each quota it shows what all principals use together, and what the largest user of it uses. Requests are counted
     over the last second.
+
+    Of a service of several processes it asks the leader, if its address is among those given, and shows the lease and
+    the standbys; else the process at the address, which says what it has seen last.
     """
-    status = session.client.get_status()
+    status = _ask(session)
     if session.as_json:
         session.show_json(status)
         return
@@ -42,7 +46,9 @@ def run(session: Session) -> None:
             ("started", f"{when(status.start_time_us)} UTC, {duration_text(status.uptime_ms)} ago"),
             ("role", status.role),
             ("leader", status.leader or ("nobody leads" if status.role else "")),
-            ("lease", _lease_text(status) if status.role else ""),
+            ("lease", _lease_text(status)),
+            ("last take-over", _take_over_text(status)),
+            ("standbys", _standbys_text(status)),
             ("history", status.history_epoch),
             ("restored", when(status.history_time_us)),
             ("tables", status.tables),
@@ -64,6 +70,16 @@ def run(session: Session) -> None:
         session.show_rows(QUOTAS, [_quota_row(one) for one in status.quotas])
 
 
+def _ask(session: Session) -> admin_pb2.GetStatusResponse:
+    """The leader's answer, where its address is among several."""
+    status = session.client.get_status()
+    address = Address.of(session.settings.server)
+    if status.role != STANDBY or session.settings.folder or status.leader not in address.targets:
+        return status
+    with session.connect(server=str(Address(status.leader, address.has_tls))) as client:
+        return client.get_status()
+
+
 def _show_standby(session: Session, status: admin_pb2.GetStatusResponse) -> None:
     session.show_pairs(
         [
@@ -72,14 +88,39 @@ def _show_standby(session: Session, status: admin_pb2.GetStatusResponse) -> None
             ("role", status.role),
             ("leader", status.leader or "nobody leads"),
             ("lease", _lease_text(status)),
+            ("last take-over", _take_over_text(status)),
         ]
     )
 
 
 def _lease_text(status: admin_pb2.GetStatusResponse) -> str:
-    taken = f"epoch {status.lease_epoch}, taken at {when(status.take_over_time_us)} UTC" if status.lease_epoch else ""
+    if not status.lease_epoch:
+        return ""
+    seen = "seen to change" if status.role == STANDBY else "renewed"
     left = f", {status.lease_left_ms / 1000:.1f} s left" if status.lease_left_ms else ""
-    return taken + left
+    return f"epoch {status.lease_epoch}, {seen} {status.lease_age_ms / 1000:.1f} s ago{left}"
+
+
+def _take_over_text(status: admin_pb2.GetStatusResponse) -> str:
+    if not status.lease_epoch:
+        return ""
+    before = f" from {status.leader_before}" if status.leader_before else ""
+    took = f", took {status.take_over_ms / 1000:.1f} s" if status.take_over_ms else ""
+    return f"{when(status.take_over_time_us)} UTC{before}{took}"
+
+
+def _standbys_text(status: admin_pb2.GetStatusResponse) -> str:
+    if not status.role:
+        return ""
+    if not any(one.alive for one in status.standbys):
+        return ", ".join(["NONE: nobody goes on when the leader ends", *map(_standby_text, status.standbys)])
+    return ", ".join(map(_standby_text, status.standbys))
+
+
+def _standby_text(standby: admin_pb2.Standby) -> str:
+    if standby.alive:
+        return standby.address
+    return f"{standby.address} GONE for {duration_text(standby.seen_ago_ms)}"
 
 
 def _quota_row(one: admin_pb2.QuotaUse) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ measures by its own how long the lease has not changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,6 +20,9 @@ VALID_MS: Final = 4_000  # after the last renewal was sent: the holder answers
 TAKE_MS: Final = 4_500  # after it was seen first: others take it; longer than valid, as clocks don't run alike
 GIVE_UP_MS: Final = 10_000  # without a renewal that arrived: the holder ends, so that nobody waits for it
 LOOK_MS: Final = 300
+NOTE_MS: Final = 5_000  # how often a standby writes its note, and the leader looks at all of them
+GONE_MS: Final = 15_000  # after its note was seen to change: the standby is gone
+FORGET_MS: Final = 600_000  # likewise: its note is removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,28 @@ def see(before: Sighting | None, lease: Lease, tag: str, now_ms: int) -> Sightin
 def may_take(seen: Sighting | None, now_ms: int) -> bool:
     """Whether a process that waits may try to take the lease; None: there is none yet."""
     return seen is None or seen.lease.released or now_ms - seen.first_ms >= TAKE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSeen:
+    """A standby's note as the leader saw it: `tag` is of this state, `first_ms` when it was seen first."""
+
+    tag: str
+    first_ms: int
+
+    def is_alive(self, now_ms: int) -> bool:
+        return now_ms - self.first_ms < GONE_MS
+
+    def is_forgotten(self, now_ms: int) -> bool:
+        return now_ms - self.first_ms >= FORGET_MS
+
+
+def see_notes(before: Mapping[str, NoteSeen], tags: Mapping[str, str], now_ms: int) -> dict[str, NoteSeen]:
+    """The notes that there are, by address; of one that has not changed, when that state was seen first."""
+    return {
+        address: seen if (seen := before.get(address)) is not None and seen.tag == tag else NoteSeen(tag, now_ms)
+        for address, tag in tags.items()
+    }
 
 
 def taken(seen: Sighting | None, holder: str, address: str, now_us: int) -> Lease:

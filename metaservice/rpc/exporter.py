@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from metaservice.observe import METRICS, Histogram, Metric, Metrics, Value, by_labels
+from metaservice.observe import METRICS, Histogram, Metric, Readings, Value, by_labels
 from metaservice.service.decider.failures import as_refusal
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -22,23 +22,30 @@ Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 class Collector:
     """Reads every metric at a scrape, so that counting costs only an addition."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._readings = metrics.readings
+    def __init__(self) -> None:
+        self.readings: Readings = {}
 
     def collect(self) -> Iterator[Family]:
+        readings = self.readings
         for metric in METRICS:
-            yield _family(metric, by_labels(self._readings[metric]()))
+            if metric in readings:
+                yield _family(metric, by_labels(readings[metric]()))
 
 
 class Exporter:
     """Listens from its construction; `address` is host:port."""
 
-    def __init__(self, address: str, metrics: Metrics) -> None:
+    def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(Collector(metrics)))
+        self._collector = Collector()
+        self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(self._collector))
         self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+
+    def show(self, readings: Readings) -> None:
+        """From now on scrapes are told these."""
+        self._collector.readings = readings
 
     def start(self) -> None:
         self._thread.start()

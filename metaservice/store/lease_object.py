@@ -33,18 +33,7 @@ class LeaseInBucket(LeaseObject):
     """By conditional PUT, with AWS's own settings of server and keys."""
 
     def __init__(self, place: ObjectPlace) -> None:
-        config = Config(
-            connect_timeout=_TIMEOUT_S,
-            read_timeout=_TIMEOUT_S,
-            retries={"total_max_attempts": 1},
-            s3={"addressing_style": "path"},
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-        )
-        try:
-            self._s3 = botocore.session.get_session().create_client("s3", config=config)
-        except BotoCoreError as error:
-            raise OSError(f"S3 can't be used: {error}") from error
+        self._s3 = s3_client()
         self._at = {"Bucket": place.bucket, "Key": f"{place.path}/{NAME}"}
 
     def read(self) -> tuple[Lease, str] | None:
@@ -69,6 +58,22 @@ class LeaseInBucket(LeaseObject):
             raise OSError(f"the lease can't be written: {error}") from error
         except BotoCoreError as error:
             raise OSError(f"the lease can't be written: {error}") from error
+
+
+def s3_client() -> Any:
+    """It gives up soon, and repeats nothing. Threads may share it. Raises OSError."""
+    config = Config(
+        connect_timeout=_TIMEOUT_S,
+        read_timeout=_TIMEOUT_S,
+        retries={"total_max_attempts": 1},
+        s3={"addressing_style": "path"},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    try:
+        return botocore.session.get_session().create_client("s3", config=config)
+    except BotoCoreError as error:
+        raise OSError(f"S3 can't be used: {error}") from error
 
 
 def encode_lease(lease: Lease) -> bytes:

@@ -43,6 +43,7 @@ from metaservice.store.port import (
     StoreUnusable,
 )
 from metaservice.store.slate_binding import run
+from metaservice.store.slate_requests import SlateRequests
 
 T = TypeVar("T")
 
@@ -58,7 +59,8 @@ class SlateStore(Store):
         self._closed = False
         self._log_bytes = 0
         self._sizes = _Sizes(place)
-        self._db = _open(place)
+        self.requests = SlateRequests()
+        self._db = _open(place, self.requests)
 
     def get(self, key: bytes) -> bytes | None:
         value: bytes | None = self.ask(lambda: self._db.get(key))
@@ -248,13 +250,14 @@ def _bucket(place: ObjectPlace) -> slatedb.ObjectStore:
     return builder.build()
 
 
-def _open(place: ObjectPlace) -> slatedb.Db:
+def _open(place: ObjectPlace, requests: SlateRequests) -> slatedb.Db:
     try:
         settings = slatedb.Settings.default()
         for name, value in _SETTINGS.items():
             settings.set(name, json.dumps(value))
         builder = slatedb.DbBuilder(place.path, _bucket(place))
         builder.with_settings(settings)
+        builder.with_metrics_recorder(requests.recorder)
         db = run(builder.build())
     except slatedb.Error as error:
         raise _unusable(place, error) from error

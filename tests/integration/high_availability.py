@@ -33,12 +33,13 @@ class Process:
         self.errors = folder / f"{name}.stderr.txt"
         self.known = known
         self.data = folder / name
+        self.metrics = free_address()
         self.running: subprocess.Popen[str] | None = None
         self.codes: list[int] = []
 
     def start(self) -> None:
         command = [sys.executable, "-m", "metaservice", "--store", STORE, "--data", str(self.data)]
-        command += ["--listen", self.address]
+        command += ["--listen", self.address, "--metrics-listen", self.metrics]
         with self.errors.open("ab") as stderr:
             self.running = subprocess.Popen(
                 command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self.known

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -90,10 +93,51 @@ def test_a_standby_says_who_leads(both: Pair) -> None:
         stream = watch(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
         assert next(stream).status == health_pb2.HealthCheckResponse.NOT_SERVING
         stream.cancel()
-    said = laketx(both, "--server", both.address, "status")
-    assert "leader" in said.stdout
-    assert leader.address in said.stdout
-    assert "epoch 1" in said.stdout
+    other_way_round = f"{standby.address},{leader.address}"
+    wait_until(
+        lambda: f"standbys        {standby.address}\n" in laketx(both, "--server", other_way_round, "status").stdout
+    )
+    said = laketx(both, "--server", other_way_round, "status")
+    assert f"leader          {leader.address}\n" in said.stdout
+    assert "lease           epoch 1, renewed " in said.stdout
+    seen = laketx(both, "--server", standby.address, "status")
+    assert "lease           epoch 1, seen to change " in seen.stdout
+    assert "standbys" not in seen.stdout
+
+
+def test_both_are_measured_and_a_standby_that_is_gone_is_missed(both: Pair) -> None:
+    leader = both.leader()
+    standby = both.other(leader)
+    wait_until(lambda: scrape(leader.metrics).get("laketx_standbys") == 1)
+    led, stood_by = scrape(leader.metrics), scrape(standby.metrics)
+    for found, role in ((led, 1), (stood_by, 0)):
+        assert found["laketx_leader"] == role
+        assert found["laketx_take_overs_total"] == 1
+        assert found['laketx_lease_failures_total{request="renewal"}'] == 0
+        assert found["laketx_lease_age_seconds"] < TIMEOUT_S
+    assert led["laketx_bucket_put_seconds_count"] >= 1
+    assert led['laketx_bucket_requests_total{request="put"}'] >= 1
+    assert led["laketx_start_time_seconds"] > 0
+    assert not {"laketx_standbys", "laketx_start_time_seconds"} & stood_by.keys()
+    standby.send(signal.SIGKILL)
+    standby.wait()
+    wait_until(lambda: scrape(leader.metrics)["laketx_standbys"] == 0)
+    said = laketx(both, "--server", leader.address, "status").stdout
+    assert f"NONE: nobody goes on when the leader ends, {standby.address} GONE for " in said
+
+
+def scrape(address: str) -> dict[str, float]:
+    """The samples of a process."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.2)
 
 
 def test_a_store_moves_to_a_bucket_and_back(both: Pair, tmp_path: Path) -> None:

@@ -57,4 +57,6 @@ def test_a_histogram_is_exposed_as_a_running_sum() -> None:
 def exposed(metrics: Metrics) -> list[str]:
     """As scraped, from a service whose gauges all stand at 0."""
     metrics.readings |= {metric: lambda: 0 for metric in METRICS if metric not in metrics.readings}
-    return generate_latest(Collector(metrics)).decode().splitlines()
+    collector = Collector()
+    collector.readings = metrics.readings
+    return generate_latest(collector).decode().splitlines()

@@ -60,6 +60,30 @@ ALWAYS = ("version_conditions",)  # features that don't depend on the store's fo
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyView:
+    """A process that stands by: how long ago the leader saw a sign of it, and whether it counts as alive."""
+
+    address: str
+    seen_ago_ms: int
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeadView:
+    """Who leads, as operators see it; of a service that is alone all is empty."""
+
+    role: str = ""
+    leader: str = ""
+    lease_epoch: int = 0
+    lease_left_ms: int = 0
+    take_over_time_us: int = 0
+    standbys: Sequence[StandbyView] = ()
+    lease_age_ms: int = 0
+    leader_before: str = ""
+    take_over_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The state of the service in numbers; the wire's GetStatusResponse describes the fields."""
 
@@ -95,17 +119,10 @@ class Status:
     lease_epoch: int = 0
     lease_left_ms: int = 0
     take_over_time_us: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LeadView:
-    """Who leads, as operators see it; of a service that is alone all is empty."""
-
-    role: str = ""
-    leader: str = ""
-    lease_epoch: int = 0
-    lease_left_ms: int = 0
-    take_over_time_us: int = 0
+    standbys: Sequence[StandbyView] = ()
+    lease_age_ms: int = 0
+    leader_before: str = ""
+    take_over_ms: int = 0
 
 
 class Leads(Protocol):
@@ -217,6 +234,10 @@ class Operators:
             lease_epoch=lead.lease_epoch,
             lease_left_ms=lead.lease_left_ms,
             take_over_time_us=lead.take_over_time_us,
+            standbys=lead.standbys,
+            lease_age_ms=lead.lease_age_ms,
+            leader_before=lead.leader_before,
+            take_over_ms=lead.take_over_ms,
         )
 
     def check(self, table_id: str) -> Iterator[CheckProgress]:

@@ -74,6 +74,10 @@ class GetStatusResponse(_message.Message):
     LEASE_EPOCH_FIELD_NUMBER: _builtins.int
     LEASE_LEFT_MS_FIELD_NUMBER: _builtins.int
     TAKE_OVER_TIME_US_FIELD_NUMBER: _builtins.int
+    STANDBYS_FIELD_NUMBER: _builtins.int
+    LEASE_AGE_MS_FIELD_NUMBER: _builtins.int
+    LEADER_BEFORE_FIELD_NUMBER: _builtins.int
+    TAKE_OVER_MS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Version of the software."""
     tables: _builtins.int
@@ -140,6 +144,12 @@ class GetStatusResponse(_message.Message):
     """How long the leader may answer without renewing the lease."""
     take_over_time_us: _builtins.int
     """When the leader took the lease."""
+    lease_age_ms: _builtins.int
+    """How long ago the lease was renewed, as the answering process knows: the leader renews it each second."""
+    leader_before: _builtins.str
+    """Who led before this leader; empty: nobody did, or the answering process does not lead."""
+    take_over_ms: _builtins.int
+    """How long the leader's take-over took, from the lease until it took calls; 0: the answering process does not lead."""
     @_builtins.property
     def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]:
         """The quotas and their use."""
@@ -150,6 +160,10 @@ class GetStatusResponse(_message.Message):
         views. Readers and
         writers say in the metadata `x-laketx-features` and in client_features what they know of it.
         """
+
+    @_builtins.property
+    def standbys(self) -> _containers.RepeatedCompositeFieldContainer[Global___Standby]:
+        """The processes that stand by, as the leader sees them; a standby says none."""
 
     def __init__(
         self,
@@ -186,14 +200,48 @@ class GetStatusResponse(_message.Message):
         lease_epoch: _builtins.int = ...,
         lease_left_ms: _builtins.int = ...,
         take_over_time_us: _builtins.int = ...,
+        standbys: _abc.Iterable[Global___Standby] | None = ...,
+        lease_age_ms: _builtins.int = ...,
+        leader_before: _builtins.str = ...,
+        take_over_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "features", b"features", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "leader", b"leader", "lease_epoch", b"lease_epoch", "lease_left_ms", b"lease_left_ms", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "role", b"role", "sessions", b"sessions", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "take_over_time_us", b"take_over_time_us", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "features", b"features", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "leader", b"leader", "leader_before", b"leader_before", "lease_age_ms", b"lease_age_ms", "lease_epoch", b"lease_epoch", "lease_left_ms", b"lease_left_ms", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "role", b"role", "sessions", b"sessions", "standbys", b"standbys", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "take_over_ms", b"take_over_ms", "take_over_time_us", b"take_over_time_us", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class Standby(_message.Message):
+    """A process that stands by."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    SEEN_AGO_MS_FIELD_NUMBER: _builtins.int
+    ALIVE_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """Its address."""
+    seen_ago_ms: _builtins.int
+    """How long ago the leader saw a sign of it; there is one every 5 seconds."""
+    alive: _builtins.bool
+    """Whether the sign is recent enough: younger than 15 seconds."""
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        seen_ago_ms: _builtins.int = ...,
+        alive: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "seen_ago_ms", b"seen_ago_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Standby: _TypeAlias = Standby  # noqa: Y015
 
 @_typing.final
 class QuotaUse(_message.Message):

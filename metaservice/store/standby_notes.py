@@ -1,0 +1,59 @@
+"""The notes beside a store on object storage by which standbys are known: one small object for each address."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, Protocol
+from urllib.parse import quote, unquote
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from metaservice.store.lease_object import s3_client
+from metaservice.store.object_place import ObjectPlace
+
+FOLDER: Final = "laketx-standbys"
+NOTES_MAX: Final = 1000  # of one listing
+
+
+class StandbyNotes(Protocol):
+    """All raise OSError if the storage doesn't answer."""
+
+    def write(self, address: str, number: int) -> None:
+        """Writes the note of an address; each number makes it another."""
+
+    def remove(self, address: str) -> None:
+        """Removes the note of an address, if there is one."""
+
+    def list_tags(self) -> Mapping[str, str]:
+        """The addresses with notes; a tag changes with its note."""
+
+
+class NotesInBucket(StandbyNotes):
+    def __init__(self, place: ObjectPlace) -> None:
+        self._s3 = s3_client()
+        self._bucket = place.bucket
+        self._folder = f"{place.path}/{FOLDER}/"
+
+    def write(self, address: str, number: int) -> None:
+        body = json.dumps({"address": address, "number": number}).encode()
+        try:
+            self._s3.put_object(Bucket=self._bucket, Key=self._key(address), Body=body)
+        except (BotoCoreError, ClientError) as error:
+            raise OSError(f"the note can't be written: {error}") from error
+
+    def remove(self, address: str) -> None:
+        try:
+            self._s3.delete_object(Bucket=self._bucket, Key=self._key(address))
+        except (BotoCoreError, ClientError) as error:
+            raise OSError(f"the note can't be removed: {error}") from error
+
+    def list_tags(self) -> Mapping[str, str]:
+        try:
+            found = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._folder, MaxKeys=NOTES_MAX)
+        except (BotoCoreError, ClientError) as error:
+            raise OSError(f"the notes can't be listed: {error}") from error
+        return {unquote(one["Key"][len(self._folder) :]): one["ETag"] for one in found.get("Contents", ())}
+
+    def _key(self, address: str) -> str:
+        return self._folder + quote(address, safe="")
