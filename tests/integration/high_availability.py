@@ -1,4 +1,4 @@
-"""Two processes of one service on a bucket, writers and readers beside them, and what they may have seen."""
+"""Processes of one service on a bucket, writers and readers beside them, and what they may have seen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEADS_NO_MORE: Final = 75
 
 
 class Process:
-    """One of the two; whoever watches it starts it again."""
+    """One of them; whoever watches it starts it again."""
 
     def __init__(self, folder: Path, name: str, known: dict[str, str]) -> None:
         self.address = free_address()
@@ -71,7 +71,7 @@ class Process:
 
 @dataclass
 class Pair:
-    """Both processes."""
+    """All processes; mostly two."""
 
     processes: Sequence[Process]
     known: dict[str, str]
@@ -99,10 +99,10 @@ class Pair:
 
 
 @contextmanager
-def pair(folder: Path) -> Iterator[Pair]:
+def pair(folder: Path, names: Sequence[str] = ("one", "two")) -> Iterator[Pair]:
     with bucket(folder) as variables:
         known = known_to(variables)
-        both = Pair([Process(folder, name, known) for name in ("one", "two")], known)
+        both = Pair([Process(folder, name, known) for name in names], known)
         try:
             for each in both.processes:
                 each.start()
@@ -197,10 +197,10 @@ class Load:
         time.sleep(0.005)
 
 
-def create_table(both: Pair) -> str:
+def create_table(both: Pair, profile: str = "maxcompute") -> str:
     stubs = Stubs(both.leader().address)
     try:
-        return stubs.create("t")
+        return stubs.create("t", profile=profile)
     finally:
         stubs.channel.close()
 
