@@ -54,6 +54,7 @@ def export(table: TableView, version: int, *, form: int = 3, folder: str = "") -
     facts = TableFacts(view_at(table, schemas, version).meta, location, form)
     document = table_metadata(facts, known, made, tags, mapping)
     name = f"{METADATA}/v{head.snapshot_id}.metadata.json"
+    target.settle()
     target.put(MadeFile(name, json.dumps(document, indent=1).encode()))
     target.put(MadeFile(f"{METADATA}/{HINT}", str(head.snapshot_id).encode()))
     for pin in pins:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from iceberg.metadata.facts import MadeFile
 from metaservice.client import uuid7
 from worker.base.storage import is_local, make_folder, storage
+
+AT_ONCE: Final = 16  # files on their way: a bucket takes its time for each
 
 
 class GeneratedFiles:
@@ -16,16 +19,29 @@ class GeneratedFiles:
     def __init__(self, folder: str) -> None:
         self._files, self._path = storage(folder)
         self._there: set[str] = set()
+        self._waiting: dict[str, MadeFile] = {}
 
     def read(self, name: str) -> bytes:
         with self._files.open_input_stream(f"{self._path}/{name}") as stream:
             return bytes(stream.read())
 
     def put_once(self, one: MadeFile) -> None:
-        """Writes a file that is named by its content, unless this object did before."""
+        """A file that is named by its content, unless this object has written it. It is there after `settle`."""
         if one.name not in self._there:
-            self.put(one)
-            self._there.add(one.name)
+            self._waiting[one.name] = one
+            if len(self._waiting) >= AT_ONCE:
+                self.settle()
+
+    def settle(self) -> None:
+        """Writes what waits. What fails stays waiting."""
+        if self._waiting:
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(self._put_waiting, [*self._waiting.values()]))
+
+    def _put_waiting(self, one: MadeFile) -> None:
+        self.put(one)
+        self._there.add(one.name)
+        del self._waiting[one.name]
 
     def put(self, one: MadeFile) -> None:
         """A file that has its name when it is complete."""

@@ -39,6 +39,7 @@ class LiveFiles:
         self._folder = location_of(table.folder)
         self._places: dict[Place, _Entries] = defaultdict(_Entries)
         self._shown: dict[int, dict[str, ShownFile]] = defaultdict(dict)  # by the commit that added them, and path
+        self._listed: dict[int, Sequence[ShownFile]] = {}  # the same, of commits that nothing changed since
         self._inlined: dict[str, ShownFile] = {}
         self.schema_versions: Counter[int] = Counter()  # how many files were written under each
         self.marked: Counter[int] = Counter()  # how many of them are imported, or have columns beside the table's
@@ -71,10 +72,14 @@ class LiveFiles:
             if place not in whole:
                 self._look(table, written, place, [self._places[place].files[path] for path in paths])
 
-    def shown(self) -> Iterator[tuple[int, Iterable[ShownFile]]]:
-        """The files that have visible rows, but the inlined ones, by the commits that added them."""
-        for version in sorted(self._shown):
-            yield version, self._shown[version].values()
+    def shown(self) -> dict[int, Sequence[ShownFile]]:
+        """The files that have visible rows, but the inlined ones, by the commits that added them, in order.
+
+        A commit's files are the same object as before, if none has changed.
+        """
+        for version in self._shown.keys() - self._listed.keys():
+            self._listed[version] = tuple(self._shown[version].values())
+        return {version: self._listed[version] for version in sorted(self._shown)}
 
     def inlined(self) -> Sequence[ShownFile]:
         """The inlined files that have visible rows."""
@@ -106,10 +111,7 @@ class LiveFiles:
         known = self._places[place].files.pop(path)
         self._count(known.file, -1)
         self.external.pop(path, None)
-        self._inlined.pop(path, None)
-        self._shown[known.added_version].pop(path, None)
-        if not self._shown[known.added_version]:
-            del self._shown[known.added_version]
+        self._hide(known.added_version, path)
 
     def _count(self, file: common_pb2.DataFile, more: int) -> None:
         self.schema_versions[file.schema_version] += more
@@ -120,12 +122,23 @@ class LiveFiles:
         self, table: TableView, written: WrittenSchemas, place: Place, files: Sequence[common_pb2.LiveEntry]
     ) -> None:
         for one, hidden in self._hidden(table, written, place, files):
-            path, version = one.file.path, one.added_version
-            listed = self._inlined if one.file.inlined else self._shown[version]
-            if len(hidden) >= one.file.rows:
-                listed.pop(path, None)
-            elif path not in listed or listed[path].hidden != hidden:
-                listed[path] = ShownFile(one, self._location(one.file), hidden)
+            file = one.file
+            path, version = file.path, one.added_version
+            if len(hidden) >= file.rows:
+                self._hide(version, path)
+                continue
+            listed = self._inlined if file.inlined else self._shown[version]
+            known = listed.get(path)
+            if known is None or known.hidden != hidden:
+                listed[path] = ShownFile(one, self._location(file), hidden)
+                self._listed.pop(version, None)
+
+    def _hide(self, version: int, path: str) -> None:
+        self._inlined.pop(path, None)
+        self._listed.pop(version, None)
+        self._shown[version].pop(path, None)
+        if not self._shown[version]:
+            del self._shown[version]
 
     def _location(self, file: common_pb2.DataFile) -> str:
         if file.inlined:

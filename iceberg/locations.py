@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
 from worker.base.errors import InputError
 
 S3: Final = ("s3a://", "s3n://")
-ODD: Final = frozenset("?#%")
+ODD: Final = re.compile("[?#%]")
 
 
 def location_of(path: str) -> str:
@@ -31,7 +32,7 @@ def location_in(folder: str, path: str) -> str:
 
 def check_path(path: str) -> None:
     """Refuses a path that readers take for another."""
-    if odd := ODD & set(path):
+    if odd := ODD.search(path):
         raise InputError(
-            "ICEBERG_PATH", f"{path}: Iceberg's readers take {min(odd)} in a path for a part of a URI; move the file"
+            "ICEBERG_PATH", f"{path}: Iceberg's readers take {odd[0]} in a path for a part of a URI; move the file"
         )

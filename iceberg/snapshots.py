@@ -37,9 +37,10 @@ class Snapshots:
         state = self._state_at(table, schemas, version)
         schema = schema_at(schemas, version)
         self._check(state, schemas, schema)
-        files = {number: list(listed) for number, listed in state.live.shown()}
+        files = state.live.shown()
         for one in self._inlined.shown(state.view, state.live.inlined(), version + 1):
-            files.setdefault(one.entry.added_version, []).append(one)
+            added = one.entry.added_version
+            files[added] = (*files.get(added, ()), one)
         ordered = {number: files[number] for number in sorted(files)}
         if form not in self._manifests:
             self._manifests[form] = Manifests(TableFacts(table.meta, self._location, form), self._put)

@@ -13,11 +13,12 @@ from iceberg.metadata.values import avro_type
 from metaservice.column_types import Type
 
 Record = dict[str, Any]
+SYNC: Final = b"laketx-iceberg.."  # between blocks; fixed, so that the same facts give the same bytes
 _ODD: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 def avro_file(schema: Record, records: Sequence[Record], facts: Mapping[str, str]) -> bytes:
-    """An Avro file. Its sync marker is fixed: the same facts give the same bytes."""
+    """An Avro file."""
     sink = io.BytesIO()
     fastavro.writer(
         sink,
@@ -25,7 +26,7 @@ def avro_file(schema: Record, records: Sequence[Record], facts: Mapping[str, str
         records,
         codec="deflate",
         metadata=dict(facts),
-        sync_marker=b"laketx-iceberg..",
+        sync_marker=SYNC,
     )
     return sink.getvalue()
 

@@ -6,7 +6,7 @@ number is its data version + 1: deletes apply to files of the same or a lower on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,11 +46,11 @@ class ShownFile:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFacts:
-    """A version: its commit, its schema, and the files that it shows, by the commits that added them."""
+    """A version: its commit, its schema, and the files that it shows, by the commits that added them, in order."""
 
     commit: read_pb2.Version
     schema: catalog_pb2.SchemaVersion
-    files: Mapping[int, Collection[ShownFile]]
+    files: Mapping[int, Sequence[ShownFile]]
 
     @property
     def version(self) -> int:

@@ -19,8 +19,10 @@ from itertools import chain
 from operator import is_
 from typing import Any, Final
 
+from iceberg.metadata.avro_bytes import file_of
 from iceberg.metadata.avro_files import Record, avro_file, entry_schema, list_schema
-from iceberg.metadata.deletes import FILE_PATH_ID, position_deletes, puffin
+from iceberg.metadata.deletes import position_deletes, puffin
+from iceberg.metadata.entries import DATA, POSITION_DELETES, Entries
 from iceberg.metadata.facts import (
     METADATA,
     MadeFile,
@@ -34,22 +36,21 @@ from iceberg.metadata.facts import (
 from iceberg.metadata.partitions import partition_columns, partition_spec
 from iceberg.metadata.ranges import cover, parts
 from iceberg.metadata.schemas import iceberg_schema
-from iceberg.metadata.values import FLOATS, avro_value, bound, plain_value
-from metaservice.column_types import Atomic, Decimal, read_type
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from iceberg.metadata.values import FLOATS, bound_of
+from metaservice.column_types import Atomic
+from protos.laketx.v1 import catalog_pb2
 
 ENTRIES_MAX: Final = 10_000  # of one manifest
-EXISTING, ADDED = 0, 1
-DATA, POSITION_DELETES = 0, 1
 NAME_DIGITS: Final = 32
 Put = Callable[[MadeFile], None]
+Vectors = dict[str, tuple[ShownFile, bytes]]  # by the path of the data file
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
     """What was made for the files of a range of commits."""
 
-    files: Sequence[ShownFile]
+    files: Sequence[Sequence[ShownFile]]  # by commit
     manifests: Sequence[Record]
     totals: Totals
 
@@ -58,11 +59,11 @@ class Manifests:
     """Makes the manifests of a table's snapshots. What it made for one, it uses for the next."""
 
     def __init__(self, table: TableFacts, put: Put) -> None:
-        """`put` is called with each new file, before one that names it."""
+        """`put` is called with each new file."""
         self._table = table
         self._put = put
         self._makers: dict[int, _Maker] = {}  # by the version of the schema
-        self._vectors: dict[str, tuple[ShownFile, Record]] = {}
+        self._vectors: Vectors = {}
 
     def snapshot(self, facts: SnapshotFacts) -> MadeSnapshot:
         number = facts.schema.schema_version
@@ -94,26 +95,14 @@ class Manifests:
 class _Maker:
     """Makes manifests under one version of the schema."""
 
-    def __init__(
-        self,
-        table: TableFacts,
-        schema: catalog_pb2.SchemaVersion,
-        put: Put,
-        vectors: dict[str, tuple[ShownFile, Record]],
-    ) -> None:
+    def __init__(self, table: TableFacts, schema: catalog_pb2.SchemaVersion, put: Put, vectors: Vectors) -> None:
         self._table = table
         self._put = put
         self._partitions = partition_columns(table.meta, schema.columns)
-        kinds = [(one.column_id, read_type(one.type)) for one in schema.columns]
-        self._kinds = {
-            number: (kind, isinstance(kind, Atomic) and kind.name in FLOATS)
-            for number, kind in kinds
-            if isinstance(kind, Atomic | Decimal)
-        }
+        self._entries = Entries(self._partitions, schema.columns, table.format)
         self._entry_schema = entry_schema(
             [(one.field_id, one.name, one.kind) for one in self._partitions], table.format
         )
-        self._partition_fields = self._entry_schema["fields"][4]["type"]["fields"][3]["type"]["fields"]
         self._told = {
             "schema": json.dumps(iceberg_schema(schema)),
             "schema-id": str(schema.schema_version),
@@ -128,21 +117,22 @@ class _Maker:
     def ranges(self, span: range, facts: SnapshotFacts, versions: Sequence[int]) -> Iterator[_Range]:
         """What is made for the files that the commits of a range added; `versions` are those of all files, in order."""
         begin, end = bisect_left(versions, span.start), bisect_left(versions, span.stop)
-        files = list(chain.from_iterable(facts.files[one] for one in versions[begin:end]))
+        files = [facts.files[one] for one in versions[begin:end]]
         if not files:
             return
-        if len(files) > ENTRIES_MAX and len(span) > 1:
+        if len(span) > 1 and sum(map(len, files)) > ENTRIES_MAX:
             for part in parts(span):
                 yield from self.ranges(part, facts, versions)
             return
         known = self._ranges.get(span)
-        if known is None or not _same(known.files, files):
+        if known is None or not _unchanged(known.files, files):
             known = self._ranges[span] = self._range(files, span.stop - 1)
         yield known
 
-    def _range(self, files: Sequence[ShownFile], newest: int) -> _Range:
+    def _range(self, by_commit: Sequence[Sequence[ShownFile]], newest: int) -> _Range:
+        files = sorted(chain.from_iterable(by_commit), key=self._order)
         manifests, delete_files = [], 0
-        for page in _pages(sorted(files, key=self._order)):
+        for page in _pages(files):
             manifests.append(self._manifest(DATA, page, [one.entry for one in page], newest))
             if dirty := [one for one in page if one.hidden]:
                 manifests.append(self._manifest(POSITION_DELETES, dirty, dirty, newest))
@@ -154,94 +144,39 @@ class _Maker:
             delete_files,
             max(one.file.first_row_id + one.file.rows if one.file.HasField("first_row_id") else 0 for one in files),
         )
-        return _Range(files, manifests, totals)
+        return _Range(by_commit, manifests, totals)
 
-    def _order(self, one: ShownFile) -> tuple[tuple[bytes, ...], str]:
+    def _order(self, one: ShownFile) -> tuple[tuple[tuple[bool, Any], ...], str]:
         """By partition: a manifest then has few of them."""
-        return tuple(each.value.SerializeToString() for each in one.file.partition.values), one.file.path
-
-    # -- entries
-
-    def _data_entry(self, one: ShownFile, newest: int) -> Record:
-        file = one.file
-        data_file = self._data_file(one, DATA, one.path, "PARQUET", file.rows, file.bytes) | self._statistics(file)
-        if self._table.format >= 3:
-            data_file["first_row_id"] = file.first_row_id if file.HasField("first_row_id") else None
-        return self._entry(one, newest, data_file)
-
-    def _entry(self, one: ShownFile, newest: int, data_file: Record) -> Record:
-        added = one.entry.added_version
-        return {
-            "status": ADDED if added == newest else EXISTING,
-            "snapshot_id": sequence_of(added),
-            "sequence_number": one.sequence,
-            "file_sequence_number": sequence_of(added),
-            "data_file": data_file,
-        }
-
-    def _data_file(self, one: ShownFile, content: int, path: str, form: str, rows: int, size: int) -> Record:
-        values = {each.column: each.value for each in one.file.partition.values}
-        partition = {
-            avro_field["name"]: avro_value(plain_value(values[column.name], column.kind), column.kind)
-            for column, avro_field in zip(self._partitions, self._partition_fields, strict=True)
-        }
-        return {
-            "content": content,
-            "file_path": path,
-            "file_format": form,
-            "partition": partition,
-            "record_count": rows,
-            "file_size_in_bytes": size,
-        }
-
-    def _statistics(self, file: common_pb2.DataFile) -> Record:
-        """Bounds and counts. Floats have no upper bound: NaN may be among them, which some readers put above all."""
-        values, nulls, lower, upper = [], [], [], []
-        for one in file.stats:
-            number = one.column_id
-            if number not in self._kinds:
-                continue
-            kind, is_float = self._kinds[number]
-            values.append({"key": number, "value": file.rows})
-            if one.HasField("nulls"):
-                nulls.append({"key": number, "value": one.nulls})
-            least = plain_value(one.min, kind)
-            if least is not None and not (is_float and (file.external or least != least)):
-                lower.append({"key": number, "value": bound(-0.0 if is_float and least == 0 else least, kind)})
-            if not is_float and (most := plain_value(one.max, kind)) is not None:
-                upper.append({"key": number, "value": bound(most, kind)})
-        return {"value_counts": values, "null_value_counts": nulls, "lower_bounds": lower, "upper_bounds": upper}
+        return self._entries.partition(one).order, one.path
 
     # -- hidden rows
 
-    def _delete_entries(self, dirty: Sequence[ShownFile], newest: int) -> list[Record]:
-        """One for each file; vectors that were written for an earlier snapshot are used again."""
+    def _delete_files(self, dirty: Sequence[ShownFile]) -> list[bytes]:
+        """The vector of each file; those that were written for an earlier snapshot are used again."""
         fresh = [one for one in dirty if not self._is_written(one)]
         write = self._write_vectors if self._table.format >= 3 else self._write_positions
-        for one, told in write(fresh):
-            self._vectors[one.path] = one, told | {"referenced_data_file": one.path}
-        return [self._entry(one, newest, self._vectors[one.path][1]) for one in dirty]
+        for one, written in write(fresh):
+            self._vectors[one.path] = one, written
+        return [self._vectors[one.path][1] for one in dirty]
 
     def _is_written(self, one: ShownFile) -> bool:
         known = self._vectors.get(one.path)
         return known is not None and known[0] is one
 
-    def _write_vectors(self, dirty: Sequence[ShownFile]) -> Iterator[tuple[ShownFile, Record]]:
+    def _write_vectors(self, dirty: Sequence[ShownFile]) -> Iterator[tuple[ShownFile, bytes]]:
         if not dirty:
             return
         content, places = puffin(dirty)
         path = self._write("deletes", "puffin", content)
         for one, place in zip(dirty, places, strict=True):
-            told = self._data_file(one, POSITION_DELETES, path, "PUFFIN", len(one.hidden), len(content))
-            yield one, told | {"content_offset": place.offset, "content_size_in_bytes": place.length}
+            yield one, self._entries.vector(one, path, len(content), place)
 
-    def _write_positions(self, dirty: Sequence[ShownFile]) -> Iterator[tuple[ShownFile, Record]]:
+    def _write_positions(self, dirty: Sequence[ShownFile]) -> Iterator[tuple[ShownFile, bytes]]:
         for one in dirty:
             content = position_deletes(one)
             path = self._write("deletes", "parquet", content)
-            only = [_pair(FILE_PATH_ID, one.path.encode())]
-            told = self._data_file(one, POSITION_DELETES, path, "PARQUET", len(one.hidden), len(content))
-            yield one, told | {"lower_bounds": only, "upper_bounds": only}
+            yield one, self._entries.positions(one, path, len(content))
 
     def _write(self, kind: str, ending: str, content: bytes) -> str:
         """Writes a file and returns its location."""
@@ -260,49 +195,57 @@ class _Maker:
         return known[1]
 
     def _make(self, content: int, page: Sequence[ShownFile], newest: int) -> Record:
-        word = "data" if content == DATA else "deletes"
-        if content == DATA:
-            entries = [self._data_entry(one, newest) for one in page]
-        else:
-            entries = self._delete_entries(page, newest)
-        raw = avro_file(self._entry_schema, entries, self._told | {"content": word})
-        rows = {
-            status: [one["data_file"]["record_count"] for one in entries if one["status"] == status]
-            for status in (ADDED, EXISTING)
-        }
+        is_data = content == DATA
+        word = "data" if is_data else "deletes"
+        files = [self._entries.data_file(one) for one in page] if is_data else self._delete_files(page)
+        records = [self._entries.head(one, newest) + file for one, file in zip(page, files, strict=True)]
+        raw = file_of(self._entry_schema, records, self._told | {"content": word})
+        added: list[int] = []
+        existing: list[int] = []
+        for one in page:
+            rows = one.file.rows if is_data else len(one.hidden)
+            (added if one.entry.added_version == newest else existing).append(rows)
         found = {
             "manifest_path": self._write(word, "avro", raw),
             "manifest_length": len(raw),
             "partition_spec_id": 0,
-            "content": 0 if content == DATA else 1,
+            "content": 0 if is_data else 1,
             "sequence_number": sequence_of(newest),
-            "min_sequence_number": min(one["sequence_number"] for one in entries),
+            "min_sequence_number": min(one.sequence for one in page),
             "added_snapshot_id": sequence_of(newest),
-            "added_files_count": len(rows[ADDED]),
-            "existing_files_count": len(rows[EXISTING]),
+            "added_files_count": len(added),
+            "existing_files_count": len(existing),
             "deleted_files_count": 0,
-            "added_rows_count": sum(rows[ADDED]),
-            "existing_rows_count": sum(rows[EXISTING]),
+            "added_rows_count": sum(added),
+            "existing_rows_count": sum(existing),
             "deleted_rows_count": 0,
-            "partitions": self._summaries(entries),
+            "partitions": self._summaries(page),
         }
-        if self._table.format >= 3 and content == DATA:
-            known = [one["data_file"]["first_row_id"] for one in entries]
-            found["first_row_id"] = None if None in known else min(known)
+        if self._table.format >= 3 and is_data:
+            has_ids = all(one.file.HasField("first_row_id") for one in page)
+            found["first_row_id"] = min(one.file.first_row_id for one in page) if has_ids else None
         return found
 
-    def _summaries(self, entries: Sequence[Record]) -> list[Record]:
+    def _summaries(self, page: Sequence[ShownFile]) -> list[Record]:
         """The range of each partition column. Those of floats and decimals say nothing: they prune nothing."""
+        partitions = {id(one): one for one in map(self._entries.partition, page)}.values()
         found = []
-        for column, named in zip(self._partitions, self._partition_fields, strict=True):
-            values = [one["data_file"]["partition"][named["name"]] for one in entries]
+        for at, column in enumerate(self._partitions):
+            values = [one.plain[at] for one in partitions]
             known = [one for one in values if one is not None]
             summary: Record = {"contains_null": len(known) < len(values)}
             if known and isinstance(column.kind, Atomic) and column.kind.name not in FLOATS:
-                summary["lower_bound"] = bound(min(known), column.kind)
-                summary["upper_bound"] = bound(max(known), column.kind)
+                bound = bound_of(column.kind)
+                summary |= {"lower_bound": bound(min(known)), "upper_bound": bound(max(known))}
             found.append(summary)
         return found
+
+
+def _unchanged(some: Sequence[Sequence[ShownFile]], others: Sequence[Sequence[ShownFile]]) -> bool:
+    """Whether commits have the same files."""
+    return len(some) == len(others) and all(
+        before is now or _same(before, now) for before, now in zip(some, others, strict=True)
+    )
 
 
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
@@ -326,7 +269,3 @@ def _pages(files: Sequence[ShownFile]) -> Iterator[Sequence[ShownFile]]:
 def named(kind: str, ending: str, content: bytes) -> MadeFile:
     """A generated file, named by its content."""
     return MadeFile(f"{METADATA}/{kind}-{hashlib.sha256(content).hexdigest()[:NAME_DIGITS]}.{ending}", content)
-
-
-def _pair(key: int, value: Any) -> Record:
-    return {"key": key, "value": value}

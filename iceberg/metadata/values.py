@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import decimal
 import struct
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
 
 from iceberg.metadata.schemas import primitive
 from metaservice.column_types import Decimal, Type
@@ -20,7 +21,8 @@ PACKED: Final = {
     "timestamptz": "<q",
 }
 FLOATS: Final = frozenset({"float", "double"})
-KINDS: Final = {  # the kind of wire value that belongs to a type
+Wire = Literal["boolean", "integer", "real", "text", "binary", "date", "timestamp_us"]
+KINDS: Final[Mapping[str, Wire]] = {  # the kind of wire value that belongs to a type
     "boolean": "boolean",
     "int": "integer",
     "long": "integer",
@@ -33,31 +35,37 @@ KINDS: Final = {  # the kind of wire value that belongs to a type
     "timestamptz": "timestamp_us",
 }
 EXACT: Final = decimal.Context(prec=38)
+Plain = Callable[[common_pb2.Value], Any]
+Bound = Callable[[Any], bytes]
 
 
-def plain_value(value: common_pb2.Value, kind: Type) -> Any:
-    """The value as numbers, text or bytes, a decimal without its point; None: NULL, or not of the type."""
-    found = value.WhichOneof("kind")
+def plain_of(kind: Type) -> Plain:
+    """How values are read: as numbers, text or bytes, a decimal without its point. None: NULL, or of another type."""
     if isinstance(kind, Decimal):
-        if found != "decimal":
-            return None
-        scaled = decimal.Decimal(value.decimal).scaleb(kind.scale, EXACT)
-        return int(scaled) if scaled == scaled.to_integral_value(context=EXACT) else None
-    return getattr(value, found) if found is not None and found == KINDS[primitive(kind)] else None
+        return lambda value: _unscaled(value, kind.scale)
+    name = KINDS[primitive(kind)]
+    return lambda value: getattr(value, name) if value.HasField(name) else None
 
 
-def bound(value: Any, kind: Type) -> bytes:
-    """A plain value, in bytes."""
+def _unscaled(value: common_pb2.Value, scale: int) -> int | None:
+    if not value.HasField("decimal"):
+        return None
+    scaled = decimal.Decimal(value.decimal).scaleb(scale, EXACT)
+    return int(scaled) if scaled == scaled.to_integral_value(context=EXACT) else None
+
+
+def bound_of(kind: Type) -> Bound:
+    """How plain values of a type are written as bounds."""
+    if isinstance(kind, Decimal):
+        return lambda value: int(value).to_bytes(value_bytes(value), "big", signed=True)
     name = primitive(kind)
     if name in PACKED:
-        return struct.pack(PACKED[name], value)
+        return struct.Struct(PACKED[name]).pack
     if name == "boolean":
-        return b"\x01" if value else b"\x00"
+        return lambda value: b"\x01" if value else b"\x00"
     if name == "string":
-        return bytes(value.encode())
-    if isinstance(kind, Decimal):
-        return int(value).to_bytes(value_bytes(value), "big", signed=True)
-    return bytes(value)
+        return str.encode
+    return bytes
 
 
 def value_bytes(value: int) -> int:
@@ -68,13 +76,6 @@ def value_bytes(value: int) -> int:
 def decimal_bytes(precision: int) -> int:
     """The bytes of a fixed-length decimal with so many digits."""
     return value_bytes(10**precision - 1)
-
-
-def avro_value(value: Any, kind: Type) -> Any:
-    """A plain value as the Avro writer takes it."""
-    if value is not None and isinstance(kind, Decimal):
-        return int(value).to_bytes(decimal_bytes(kind.precision), "big", signed=True)
-    return value
 
 
 def avro_type(kind: Type, field_id: int) -> Any:

@@ -123,7 +123,8 @@ class Tables:
         content = json.dumps(document).encode()
         digest = hashlib.sha256(content).hexdigest()[:32]
         name = f"{METADATA}/{head + 1:05d}-{digest}.metadata.json"
-        memory.files.put_once(MadeFile(name, content))
+        memory.files.settle()  # before a file that names the others
+        memory.files.put(MadeFile(name, content))
         found = Loaded(digest, f"{memory.location}/{name}", content, made)
         memory.loaded[form] = key, found
         kept = set(versions)

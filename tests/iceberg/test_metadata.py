@@ -19,12 +19,13 @@ from pyroaring import BitMap64
 
 from iceberg.locations import location_of
 from iceberg.metadata import manifests
+from iceberg.metadata.avro_bytes import encoder
 from iceberg.metadata.avro_files import avro_name
 from iceberg.metadata.deletes import puffin, vector
 from iceberg.metadata.facts import MadeFile, MadeSnapshot, ShownFile, SnapshotFacts, TableFacts
 from iceberg.metadata.manifests import Manifests
 from iceberg.metadata.ranges import cover, parts
-from iceberg.metadata.values import avro_value, bound, decimal_bytes, plain_value
+from iceberg.metadata.values import bound_of, decimal_bytes, plain_of
 from laketx import InputError
 from metaservice.column_types import read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
@@ -48,18 +49,18 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 )
 def test_bounds_in_bytes(kind: str, value: common_pb2.Value, raw: bytes) -> None:
     column = read_type(kind)
-    assert bound(plain_value(value, column), column) == raw
+    assert bound_of(column)(plain_of(column)(value)) == raw
 
 
 def test_a_value_of_another_type_is_none() -> None:
-    assert plain_value(common_pb2.Value(text="1"), read_type("bigint")) is None
-    assert plain_value(common_pb2.Value(decimal="1.234"), read_type("decimal(10,2)")) is None
-    assert plain_value(common_pb2.Value(null=common_pb2.NULL_VALUE_UNSPECIFIED), read_type("date")) is None
+    assert plain_of(read_type("bigint"))(common_pb2.Value(text="1")) is None
+    assert plain_of(read_type("decimal(10,2)"))(common_pb2.Value(decimal="1.234")) is None
+    assert plain_of(read_type("date"))(common_pb2.Value(null=common_pb2.NULL_VALUE_UNSPECIFIED)) is None
 
 
 def test_decimals_of_partitions_have_a_fixed_length() -> None:
     assert [decimal_bytes(digits) for digits in (1, 9, 10, 18, 38)] == [1, 4, 5, 8, 16]
-    assert avro_value(-1, read_type("decimal(10,2)")) == b"\xff" * 5
+    assert encoder(read_type("decimal(10,2)"))(-1) == b"\xff" * 5
 
 
 def test_names_are_those_of_avro() -> None:
