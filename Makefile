@@ -135,8 +135,8 @@ s3: setup ## everything from Spark on an S3 server; the first time it downloads 
 	@$(PY) -m tests.spark.s3
 
 .PHONY: sim
-sim: setup ## simulate clients, crashes and clock jumps; SEEDS=200 histories
-	@$(PY) -m tests.simulation --seeds $(SEEDS)
+sim: setup ## simulate clients, crashes, clock jumps, and servers that share a bucket; SEEDS=200 histories of each
+	@$(PY) -m tests.simulation --seeds $(SEEDS) --take-overs $(SEEDS)
 
 .PHONY: histories
 histories: setup ## record what concurrent clients of a killed service are told, and check it; MINUTES=5 SEED=1

@@ -8,9 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.lease import GIVE_UP_MS, RENEW_MS, VALID_MS, Lease, Sighting, may_take, see, taken
+from metaservice.core.lease import (
+    GIVE_UP_MS,
+    RENEW_MS,
+    STORE_GIVE_UP_MS,
+    STORE_SILENT_MS,
+    VALID_MS,
+    Lease,
+    Sighting,
+    may_take,
+    see,
+    taken,
+)
 from metaservice.observe import (
     LEADER_IS,
     LEASE_AGE_SECONDS,
@@ -19,15 +31,20 @@ from metaservice.observe import (
     LEASE_TAKEN,
     LEASE_UNREACHABLE,
     STANDBYS_ALIVE,
+    STORE_ANSWERS,
+    STORE_SILENT,
     TAKE_OVERS,
     Metric,
     Reading,
     event,
 )
 from metaservice.service.decider.clocks import Clocks
+from metaservice.service.decider.decider import Decider
 from metaservice.service.operate.operators import Leads, LeadView, StandbyView
 from metaservice.store.lease_object import LeaseObject
 
+LEAVE_S: Final = 0.3  # for calls under way; streams go on when the lease is given back
+STORE_S: Final = 10.0  # for the store to take what was decided
 LEADER, STANDBY = "leader", "standby"
 LOOK, RENEWAL, STANDBYS = "look", "renewal", "standbys"  # requests that are counted when they fail
 
@@ -58,6 +75,7 @@ class Leadership(Leads):
         self._taken_ms = self._took_ms = 0
         self._before = ""
         self._failures = {LOOK: 0, RENEWAL: 0, STANDBYS: 0}
+        self.watch: Callable[[], None] = lambda: None  # called before each renewal
         self.list_standbys: Callable[[], Sequence[StandbyView]] = tuple
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew_always, name="lease", daemon=True)
@@ -173,6 +191,7 @@ class Leadership(Leads):
 
     def _renew_always(self) -> None:
         while not self._ended.wait(RENEW_MS / 1000):
+            self.watch()
             if not self.renew():
                 return
 
@@ -201,6 +220,60 @@ class Leadership(Leads):
             return True
         self._lost(f"{found[0].address if found is not None else 'nobody'} holds the lease")
         return False
+
+
+class Ends(Protocol):
+    """An event."""
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+E = TypeVar("E", bound=Ends)
+
+
+class Stopping(Protocol[E]):
+    """A server."""
+
+    def begin_stop(self, grace_s: float) -> E:
+        """Takes no more calls; it is set when those under way have ended."""
+
+    def end_stop(self, ended: E, grace_s: float) -> None: ...
+
+
+def leave(server: Stopping[E], decider: Decider, leads: Leadership, grace_s: float) -> bool:
+    """Ends leading in order: another process goes on at once. False: the store didn't take what was decided in time.
+
+    The lease is given back as soon as everything that will be answered is durable. Reads under way have been admitted
+    before, so they may take longer.
+    """
+    ended = server.begin_stop(grace_s)
+    ended.wait(min(LEAVE_S, grace_s))
+    is_durable = decider.stop(STORE_S)
+    leads.release()
+    if is_durable:
+        server.end_stop(ended, grace_s)
+    return is_durable
+
+
+class StoreWatch:
+    """Says that a write to the store isn't answered; ends a leader whose store has been silent for too long."""
+
+    def __init__(self, syncing_s: Callable[[], float], lost: Callable[[str], None]) -> None:
+        """`syncing_s`: for how long a write has waited."""
+        self._syncing_s = syncing_s
+        self._lost = lost
+        self._is_silent = False
+
+    def look(self) -> None:
+        silent_ms = self._syncing_s() * 1000
+        if silent_ms >= STORE_GIVE_UP_MS:
+            self._lost(f"the store has not taken a write for {STORE_GIVE_UP_MS / 1000:g} s")
+        is_silent = silent_ms >= STORE_SILENT_MS
+        if is_silent and not self._is_silent:
+            event(STORE_SILENT, silent_s=round(silent_ms / 1000, 1))
+        if self._is_silent and not is_silent:
+            event(STORE_ANSWERS)
+        self._is_silent = is_silent
 
 
 def not_leader(leader: str) -> MetaError:

@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -30,7 +30,7 @@ from metaservice.config import Settings
 from metaservice.core.access import Policy
 from metaservice.core.lease import LOOK_MS
 from metaservice.ids import uuid7
-from metaservice.leadership import STANDBY, STANDBYS, Leadership, not_leader
+from metaservice.leadership import STANDBY, STANDBYS, STORE_S, Leadership, StoreWatch, leave, not_leader
 from metaservice.observe import (
     BROKEN,
     CERTIFICATE_LEFT_SECONDS,
@@ -46,6 +46,7 @@ from metaservice.observe import (
     STANDING_BY,
     STARTED,
     STOPPED,
+    STORE_SILENT,
     Metric,
     Metrics,
     Reading,
@@ -90,7 +91,15 @@ from metaservice.standbys import Standbys
 from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
 from metaservice.store.object_place import ObjectPlace
-from metaservice.store.port import STORE_IS_BACKUP, STORE_UNREACHABLE, Store, StoreFailed, StoreFenced, StoreUnusable
+from metaservice.store.port import (
+    STORE_IS_BACKUP,
+    STORE_UNREACHABLE,
+    Store,
+    StoreFailed,
+    StoreFenced,
+    StoreGone,
+    StoreUnusable,
+)
 from metaservice.store.rocks import RocksStore
 from metaservice.terminal import printable
 from protos.laketx.v1 import admin_pb2
@@ -105,6 +114,8 @@ EXIT_UNUSABLE = 74
 EXIT_LEADS_NO_MORE = 75  # to be started again: it stands by then
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SOCKET_LOOK_S = 1.0
+OPENING_LOOK_S = 0.02
+CLOSE_S = 2.0  # for a store in a bucket
 EVERY_ADDRESS = ("", "0.0.0.0", "[::]")  # noqa: S104 - to tell them from one
 REOPEN_TRIES_MAX = 600
 CONNECTIONS_MAX = 10_000
@@ -266,8 +277,12 @@ def fresh_history_id() -> str:
 class OpenState:
     """Opens the store and builds the state; after a failure it closes the old store and retries."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, open_placed: Callable[[ObjectPlace, int | None], Store] | None = None
+    ) -> None:
+        """`open_placed` opens a store in a bucket."""
         self._settings = settings
+        self._open_placed = open_placed or open_in_bucket
         self._store: RocksStore | None = None
         self._is_opened = False
 
@@ -293,7 +308,7 @@ class OpenState:
             raise StoreFenced(f"the store {place} failed: this process ends, and the next one to lead opens it")
         self._is_opened = True
         self._settings.data.mkdir(parents=True, exist_ok=True)
-        return self._state(open_in_bucket(place, self._settings.store_bytes_max or None))
+        return self._state(self._open_placed(place, self._settings.store_bytes_max or None))
 
     def _open(self, *, must_exist: bool = False) -> State:
         most = self._settings.store_bytes_max
@@ -383,13 +398,8 @@ def serve(settings: Settings) -> int:
         if not standby.wait():
             exporter.stop()
             return 0
-    try:
-        service = build_service(OpenState(settings), RealClocks(), settings, read_uptime, leads)
-    except StoreUnusable as error:
-        sys.stderr.write(f"laketx: {printable(str(error))}\n")
-        if standby is not None:
-            standby.standbys.stop()
-            standby.leads.release()
+    service = _open_service(settings, standby)
+    if service is None:
         return EXIT_UNUSABLE
     if standby is not None:
         standby.server.stop()
@@ -435,18 +445,39 @@ def serve(settings: Settings) -> int:
         _say_listening(server.address)
     else:
         leads.took_over()
+        leads.watch = StoreWatch(service.decider.syncing_s, _lost_the_lease).look
     event(STARTED, listen=server.address, data=settings.store or settings.data, pid=os.getpid())
     wait_for_end(service, server, settings.idle_exit_s)
-    server.stop(settings.grace_s)
-    service.scheduler.stop()
-    service.decider.stop()
-    if standby is not None:
-        standby.leads.release()
-        standby.standbys.stop()
+    if standby is None:
+        server.stop(settings.grace_s)
+        service.scheduler.stop()
+        service.decider.stop()
+        service.decider.state.store.close()
+    elif not standby.leave(service, server, settings.grace_s):
+        return EXIT_UNUSABLE
     exporter.stop()
     observers.stop()
     event(STOPPED)
     return EXIT_LEADS_NO_MORE if leads is not None and leads.is_stepping_down else 0
+
+
+def _open_service(settings: Settings, standby: _StandingBy | None) -> Service | None:
+    """None: the store can't be used, and that was said."""
+    open_state, clocks = OpenState(settings), RealClocks()
+    try:
+        if standby is None:
+            return build_service(open_state, clocks, settings, read_uptime)
+        with standby.opening():
+            return build_service(open_state, clocks, settings, read_uptime, standby.leads)
+    except (StoreUnusable, StoreFailed) as error:
+        sys.stderr.write(f"laketx: {printable(str(error))}\n")
+        if standby is not None:
+            standby.standbys.stop()
+            standby.leads.release()
+        return None
+    except StoreFenced as error:
+        fail_stop(error)
+        raise
 
 
 def _say_listening(address: str) -> None:
@@ -477,6 +508,52 @@ class _StandingBy:
                 return False
         self.leads.start()
         return True
+
+    def leave(self, service: Service, server: Server, grace_s: float) -> bool:
+        """Lets another process lead; False: the store doesn't take what was decided."""
+        if not leave(server, service.decider, self.leads, grace_s):
+            event(STORE_SILENT, silent_s=STORE_S)
+            return False
+        service.scheduler.stop()
+        self.standbys.stop()
+        _close_soon(service.decider.state.store)
+        return True
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        """A stop while the store is opened, which may take long, ends the process at once."""
+        opened = threading.Event()
+
+        def listen() -> None:
+            while not opened.is_set():
+                if signal.sigtimedwait(STOP_SIGNALS, OPENING_LOOK_S) is None:
+                    continue
+                if opened.is_set():
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+                self.leads.release()
+                event(STOPPED)
+                end_process(0)
+
+        listening = threading.Thread(target=listen, name="stop", daemon=True)
+        listening.start()
+        try:
+            yield
+        finally:
+            opened.set()
+            listening.join()
+
+
+def _close_soon(store: Store) -> None:
+    """Everything is durable and the lease given back: a bucket that doesn't answer keeps nobody waiting."""
+
+    def close() -> None:
+        with contextlib.suppress(StoreFailed, StoreGone):
+            store.close()
+
+    closing = threading.Thread(target=close, name="close", daemon=True)
+    closing.start()
+    closing.join(CLOSE_S)
 
 
 def _stand_by(settings: Settings, connections_max: int) -> _StandingBy | None:

@@ -23,6 +23,8 @@ LOOK_MS: Final = 300
 NOTE_MS: Final = 5_000  # how often a standby writes its note, and the leader looks at all of them
 GONE_MS: Final = 15_000  # after its note was seen to change: the standby is gone
 FORGET_MS: Final = 600_000  # likewise: its note is removed
+STORE_SILENT_MS: Final = 5_000  # of a write to the store that isn't answered: the holder says so
+STORE_GIVE_UP_MS: Final = 60_000  # likewise: the holder ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,11 +183,18 @@ class Server:
 
     def stop(self, grace_s: float) -> None:
         """Refuses new calls and lets calls under way end."""
+        self.end_stop(self.begin_stop(grace_s), grace_s)
+
+    def begin_stop(self, grace_s: float) -> threading.Event:
+        """Refuses new calls from now on; it is set when those under way have ended."""
         self._sessions.stop()
         self._health.stop()
         self._watches.stop()
         self._streams.ring()
-        self._server.stop(grace_s).wait(grace_s + CANCEL_S)  # gRPC may wait for a call that never ends
+        return self._server.stop(grace_s)
+
+    def end_stop(self, ended: threading.Event, grace_s: float) -> None:
+        ended.wait(grace_s + CANCEL_S)  # gRPC may wait for a call that never ends
         self._streams.stop()
         self._lanes.stop()
         self._sessions.join()

@@ -51,16 +51,21 @@ T = TypeVar("T")
 class SlateStore(Store):
     """Opens the store, or creates it, and fences every process that has it open; raises StoreUnusable."""
 
-    def __init__(self, place: ObjectPlace, *, bytes_max: int | None = None) -> None:
+    def __init__(
+        self, place: ObjectPlace, *, bytes_max: int | None = None, bucket: slatedb.ObjectStore | None = None
+    ) -> None:
+        """`bucket`: another one than the place names, such as one in memory."""
+        bucket = bucket if bucket is not None else _bucket(place)
         self._place = place
         self._bytes_max = bytes_max
         self._failure: str | None = None
         self._fenced = False
         self._closed = False
+        self._is_synced = True
         self._log_bytes = 0
-        self._sizes = _Sizes(place)
+        self._sizes = _Sizes(place, bucket)
         self.requests = SlateRequests()
-        self._db = _open(place, self.requests)
+        self._db = _open(place, bucket, self.requests)
 
     def get(self, key: bytes) -> bytes | None:
         value: bytes | None = self.ask(lambda: self._db.get(key))
@@ -82,12 +87,14 @@ class SlateStore(Store):
                     native.put(key, value)
         except Exception as error:
             raise self._fail(error) from error
+        self._is_synced = False
         self.ask(lambda: self._db.write(native))
         size = sum(len(key) + len(value or b"") for key, value in batch.ops)
         self._log_bytes = self._log_bytes + size if self._log_bytes < _TABLE_BYTES else size
 
     def sync(self) -> None:
         self.ask(lambda: self._db.flush_with_options(_LOG))
+        self._is_synced = True
 
     def checkpoint(self, path: Path) -> None:
         """The copy is a folder of RocksDB's: it can be opened without the bucket."""
@@ -117,7 +124,7 @@ class SlateStore(Store):
         if self._closed:
             return
         try:
-            if self._failure is None and not self._fenced:
+            if not self._is_synced and self._failure is None and not self._fenced:
                 self.sync()
         finally:
             self._closed = True
@@ -189,8 +196,9 @@ class SlateCursor:
 class _Sizes:
     """The bytes of tables, as a manifest of a minute ago says."""
 
-    def __init__(self, place: ObjectPlace) -> None:
+    def __init__(self, place: ObjectPlace, bucket: slatedb.ObjectStore) -> None:
         self._place = place
+        self._bucket = bucket
         self._read_s = float("-inf")
         self._bytes = 0
         self._lock = threading.Lock()
@@ -204,7 +212,7 @@ class _Sizes:
             return self._bytes
 
     def _read(self) -> int:
-        admin = slatedb.AdminBuilder(self._place.path, _bucket(self._place)).build()
+        admin = slatedb.AdminBuilder(self._place.path, self._bucket).build()
         found = run(admin.read_manifest(None))
         if found is None:
             return 0
@@ -247,15 +255,18 @@ def _bucket(place: ObjectPlace) -> slatedb.ObjectStore:
     builder = slatedb.ObjectStoreBuilder.from_env(slatedb.ObjectStoreType.S3)
     builder.with_config("bucket", place.bucket)
     builder.with_config("allow_http", "true")  # where the endpoint says http://, that is meant
-    return builder.build()
+    try:
+        return builder.build()
+    except slatedb.Error as error:
+        raise _unusable(place, error) from error
 
 
-def _open(place: ObjectPlace, requests: SlateRequests) -> slatedb.Db:
+def _open(place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateRequests) -> slatedb.Db:
     try:
         settings = slatedb.Settings.default()
         for name, value in _SETTINGS.items():
             settings.set(name, json.dumps(value))
-        builder = slatedb.DbBuilder(place.path, _bucket(place))
+        builder = slatedb.DbBuilder(place.path, bucket)
         builder.with_settings(settings)
         builder.with_metrics_recorder(requests.recorder)
         db = run(builder.build())

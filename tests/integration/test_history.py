@@ -68,6 +68,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
             client.close()
         server.stop(0)
         service.decider.stop()
+        service.decider.state.store.close()
 
 
 def make_history(clients: Sequence[MetaClient]) -> str:

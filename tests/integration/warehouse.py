@@ -215,6 +215,7 @@ def warehouse(folder: Path, flags: Sequence[str] = ()) -> Iterator[Warehouse]:
     finally:
         server.stop(1.0)
         service.decider.stop()
+        service.decider.state.store.close()
 
 
 def now_us_of_machine() -> int:

@@ -10,22 +10,23 @@ from pathlib import Path
 class Bug:
     """`swaps` pairs what the file says with what it says once the bug is planted.
 
-    `spark` are the tests, in pytest's words, of a bug that no suite without Spark can see.
+    `spark` are the tests, in pytest's words, of a bug that no suite without Spark can see. `also`: what else it takes,
+    as a file, what that says and what it says then.
     """
 
     name: str
     file: str
     swaps: tuple[tuple[str, str], ...]
     spark: tuple[str, ...] = ()
+    also: tuple[tuple[str, str, str], ...] = ()
 
     def plant(self, root: Path) -> None:
-        path = root / self.file
-        text = path.read_text(encoding="utf-8")
-        for old, new in self.swaps:
+        for file, old, new in (*((self.file, *swap) for swap in self.swaps), *self.also):
+            path = root / file
+            text = path.read_text(encoding="utf-8")
             if text.count(old) != 1:
-                raise LookupError(f"{self.name}: {self.file} has {text.count(old)} times {old!r}")
-            text = text.replace(old, new)
-        path.write_text(text, encoding="utf-8")
+                raise LookupError(f"{self.name}: {file} has {text.count(old)} times {old!r}")
+            path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 SEND = """        self.jobs += answered
@@ -49,6 +50,13 @@ EXPIRED = "    TxnState.EXPIRED: {"
 
 SERVICE, CORE = "metaservice/service/", "metaservice/core/"
 CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
+
+FENCES = "            self._fenced = True\n            return self._fence()\n"
+FLUSH = "        self.ask(lambda: self._db.flush_with_options(_LOG))\n        self._is_synced"
+ADOPT = "            self._mine, self._tag = found\n"
+ADOPT_LATE = ADOPT + "            self._valid_until_ms = self._clocks.mono_ms() + VALID_MS\n"
+LEAVE, GIVE_BACK = "    is_durable = decider.stop(STORE_S)\n", "    leads.release()\n"
+END = "        mine, self._mine = self._mine, None\n        self._valid_until_ms = 0\n"
 
 BUGS = (
     Bug(
@@ -550,9 +558,66 @@ BUGS = (
         spark=("tests/integration/test_high_availability.py", "-k", "once"),
     ),
     Bug(
+        "a leader that is fenced closes its store and opens it again, which fences its successor",
+        "metaservice/wiring.py",
+        (("        if self._is_opened:\n", "        if False:\n"),),
+        also=(
+            (
+                "metaservice/store/slate.py",
+                FENCES,
+                "            pass\n",
+            ),
+        ),
+    ),
+    Bug(
+        "a leader reopens its store after a PUT whose answer was lost",
+        "metaservice/wiring.py",
+        (("        if self._is_opened:\n", "        if False:\n"),),
+    ),
+    Bug(
+        "a store in a bucket says that a write is durable before the bucket has it",
+        "metaservice/store/slate.py",
+        (
+            (
+                "        self.ask(lambda: self._db.flush_with_options(_LOG))\n        self._is_synced",
+                "        self._is_synced",
+            ),
+        ),
+    ),
+    Bug(
+        "a lease is valid from when its renewal was answered, not from when it was sent",
+        "metaservice/leadership.py",
+        (("following, tag, sent_ms + VALID_MS", "following, tag, self._clocks.mono_ms() + VALID_MS"),),
+    ),
+    Bug(
+        "a lease that was renewed without an answer is valid from when that is found out",
+        "metaservice/leadership.py",
+        ((ADOPT, ADOPT_LATE),),
+    ),
+    Bug(
+        "a leader takes the lost answer of its own renewal for another's lease",
+        "metaservice/leadership.py",
+        (("found[0].holder == self._holder and not", "found[0].holder == self._holder and False and not"),),
+    ),
+    Bug(
+        "a former leader goes on with the lease of its successor",
+        "metaservice/leadership.py",
+        (("found[0].holder == self._holder and not", "not"),),
+    ),
+    Bug(
+        "the lease is given back before what was decided is durable",
+        "metaservice/leadership.py",
+        ((LEAVE + GIVE_BACK, GIVE_BACK + LEAVE), (END, "        mine = self._mine\n")),
+    ),
+    Bug(
+        "a lease is taken while its holder may still answer",
+        CORE + "lease.py",
+        (("TAKE_MS: Final = 4_500", "TAKE_MS: Final = 2_500"),),
+    ),
+    Bug(
         "a store that is fenced calls it a failure of its own",
         "metaservice/store/slate.py",
-        (("            self._fenced = True\n            return self._fence()\n", "            pass\n"),),
+        ((FENCES, "            pass\n"),),
         spark=("tests/contract/test_store.py", "-k", "fences"),
     ),
     Bug(

@@ -6,8 +6,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from metaservice.core.lease import GIVE_UP_MS, TAKE_MS, VALID_MS, Lease, may_take, see, taken
-from metaservice.leadership import Leadership
+from metaservice.core.lease import (
+    GIVE_UP_MS,
+    STORE_GIVE_UP_MS,
+    STORE_SILENT_MS,
+    TAKE_MS,
+    VALID_MS,
+    Lease,
+    may_take,
+    see,
+    taken,
+)
+from metaservice.leadership import Leadership, StoreWatch
 from metaservice.store.lease_object import LeaseObject, decode_lease, encode_lease
 
 LEASE = Lease("one", "a:7070", 3, 7, 1, 2)
@@ -176,3 +186,20 @@ def test_a_leader_without_a_bucket_ends_after_a_while(scene: Scene) -> None:
     scene.passes(GIVE_UP_MS)
     assert not scene.one.renew()
     assert len(scene.lost) == 1
+
+
+def test_a_store_that_is_silent_is_said_once_and_ends_the_leader_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    lost: list[str] = []
+    monkeypatch.setattr("metaservice.leadership.event", lambda name, **_: said.append(name))
+    waited_ms = [0]
+    watch = StoreWatch(lambda: waited_ms[0] / 1000, lost.append)
+    for waited_ms[0] in (0, STORE_SILENT_MS - 1, STORE_SILENT_MS, STORE_GIVE_UP_MS - 1, 0, 0, STORE_SILENT_MS):
+        watch.look()
+    assert said == ["store_silent", "store_answers", "store_silent"]
+    assert lost == []
+    waited_ms[0] = STORE_GIVE_UP_MS
+    watch.look()
+    assert len(lost) == 1

@@ -118,6 +118,7 @@ class Decider:
         self._fail_stop = fail_stop
         self._ring = ring
         self._stopping = False
+        self._sync_since_s = 0.0
         self.groups = 0
         self.jobs = 0
         self.metrics = DeciderMetrics()
@@ -145,11 +146,17 @@ class Decider:
         """Runs one job and waits for its durable answer."""
         return self.ask(run).wait()
 
-    def stop(self) -> None:
-        """Answers the waiting jobs, then ends the thread and closes the store."""
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Answers the waiting jobs, then ends the thread; whether that was done in time. The store stays open."""
         self._stopping = True
         self._inbox.ring()
-        self._thread.join()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def syncing_s(self) -> float:
+        """For how long the group has waited for its sync; 0: it doesn't."""
+        since_s = self._sync_since_s
+        return time.monotonic() - since_s if since_s else 0.0
 
     def _run(self) -> None:
         try:
@@ -160,7 +167,6 @@ class Decider:
                     self._group(self._inbox.close())
                     while self._unfinished:
                         self._group([])
-                    self.state.store.close()
                     return
         except BaseException as error:  # noqa: BLE001 - whatever it is, the log is the truth: the next start reads it
             self._fail_stop(error)
@@ -186,8 +192,11 @@ class Decider:
                 answers.setdefault(sink, []).append((token, result))
             self._tick()
             sync_ns = time.perf_counter_ns() if self.stamped else 0
+            self._sync_since_s = time.monotonic()
             self.state.make_durable()
+            self._sync_since_s = 0.0
         except StoreFailed:
+            self._sync_since_s = 0.0
             self._after_failure(jobs)
             return
         if self.stamped:
