@@ -216,7 +216,7 @@ bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load v
 	@$(PY) -m benchmarks.iceberg $(ARGS)
 
 .PHONY: bench-ha
-bench-ha: $(VENV)/.ready-bench ## measure take-overs of a store in a bucket; ARGS="take-over" chooses, JSON and SCALE as above
+bench-ha: $(VENV)/.ready-bench ## measure take-overs and commits of a store in a bucket; ARGS="take-over throughput" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.high_availability $(ARGS)
 
 .PHONY: bench-sizing

@@ -1,18 +1,30 @@
-"""Two processes on one bucket: how long commits wait when the leader ends. `make bench-ha`."""
+"""A store in a bucket: how long commits wait when the leader ends, and their rate near and far. `make bench-ha`."""
 
 from __future__ import annotations
 
 import random
+import statistics
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.frame import Benchmark, scaled, scratch
+from benchmarks.commit import check_none_lost, make_table, put_load
+from benchmarks.frame import ROOT, Benchmark, scale, scaled, scratch
+from metaservice.client import MetaClient, uuid7
+from tests.integration.bucket import BUCKET, bucket, known_to
 from tests.integration.high_availability import Load, check_history, create_table, list_committed, pair, play_round
+from tests.integration.slow_bucket import far_away
 from tools.deploy_tools import VERSITYGW, NotCheckedError, go_tool
 
 WRITERS: Final = 16
+WRITERS_MANY: Final = 32
+FAR_S: Final = 0.030
+MORE_MS: Final = 40
+PROFILE: Final = "delta_write_serializable"
 ROUNDS: Final = 10  # of each way to end
 ENDS: Final = {  # how the leader ends: what it is called, and how many seconds commits may wait
     "kill": ("killed with -9", 8.0),
@@ -42,7 +54,69 @@ def take_over(bench: Benchmark, folder: Path) -> None:
         bench.add(f"leader {name}: the longest", [max(waits[end])], unit="s", at_most=most_s)
 
 
-PARTS: Final[Mapping[str, Callable[[Benchmark, Path], None]]] = {"take-over": take_over}
+def throughput(bench: Benchmark, folder: Path) -> None:
+    """On a server of S3 beside the service, then with a delay on each request."""
+    alone_ms: list[float] = []
+    with bucket(folder) as variables:
+        upstream = variables["AWS_ENDPOINT_URL"].removeprefix("http://")
+        for where, delay_s, least_per_s in (("near", 0.0, 600), ("30 ms away", FAR_S, 500)):
+            with (
+                far_away(upstream, delay_s) as there,
+                leading(folder, variables | {"AWS_ENDPOINT_URL": there.url}) as at,
+            ):
+                many = measure_many(bench, at, f"{WRITERS_MANY} writers, bucket {where}", least_per_s)
+                puts = [one for one in there.asked(many) if one.method == "PUT" and "/wal/" in one.target]
+                work = f"{WRITERS_MANY} writers, bucket {where}: time of a PUT of the log"
+                bench.add(work, [1000 * (one.end_s - one.start_s) for one in puts], unit="ms")
+                runs = measure_alone(at)
+                more = [ms - statistics.median(alone_ms) for ms in runs] if alone_ms else []
+                alone_ms = alone_ms or runs
+                bench.add(f"one writer, bucket {where} (median)", runs, unit="ms")
+                if more:
+                    bench.add("one writer: more than near", more, unit="ms", at_most=MORE_MS)
+
+
+@contextmanager
+def leading(folder: Path, variables: Mapping[str, str]) -> Iterator[str]:
+    """The address of a service that is alone on a store of its own."""
+    place = f"s3://{BUCKET}/{uuid7()}"
+    command = [sys.executable, "-m", "metaservice", "--listen", "127.0.0.1:0", "--store", place]
+    command += ["--data", str(folder / "data")]
+    with (folder / "service.log").open("ab") as errors:
+        running = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, env=known_to(dict(variables))
+        )
+    assert running.stdout is not None
+    try:
+        yield running.stdout.readline().removeprefix("listening on ").strip()
+    finally:
+        running.terminate()
+        running.wait(60)
+
+
+def measure_many(bench: Benchmark, address: str, name: str, least_per_s: float) -> Callable[[], None]:
+    """Every acknowledged commit is looked for in the log. Returns what puts the load once more."""
+
+    def rate(kind: str) -> float:
+        with MetaClient(address) as client:
+            table_id = make_table(client, PROFILE)
+            load = put_load(address, kind, WRITERS_MANY, max(2.0, 6.0 * scale()), table_id)
+            check_none_lost(client, table_id, load)
+        return load.per_s
+
+    for what, kind in (("one-call append", "append"), ("begin, register 1 file and commit in one frame", "pipelined")):
+        bench.measure(f"{name}: {what}", partial(rate, kind), unit="commits/s", at_least=least_per_s)
+    bench.measure(f"{name}: begin; then register 1 file and commit", partial(rate, "transaction"), unit="commits/s")
+    return lambda: print(f"{name}: {rate('append'):.0f}/s", file=sys.stderr)
+
+
+def measure_alone(address: str) -> list[float]:
+    with MetaClient(address) as client:
+        table_id = make_table(client, PROFILE)
+    return [put_load(address, "append", 1, max(2.0, 4.0 * scale()), table_id, 1).p50_ms for _ in range(4)][1:]
+
+
+PARTS: Final[Mapping[str, Callable[[Benchmark, Path], None]]] = {"take-over": take_over, "throughput": throughput}
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.observe import DeciderMetrics
+from metaservice.service.decider.gathering import Gathering
 from metaservice.service.decider.stamps import Stamped
 from metaservice.service.decider.state import State
 from metaservice.store.port import StoreFailed
@@ -70,6 +71,9 @@ class Mailbox(Generic[T]):
         with contextlib.suppress(RuntimeError):  # it rings already
             self._bell.release()
 
+    def __len__(self) -> int:
+        return len(self._items)
+
     def take(self, timeout_s: float = -1) -> list[T]:
         """The waiting jobs, in order; may be empty."""
         self._bell.acquire(timeout=timeout_s)
@@ -119,6 +123,7 @@ class Decider:
         self._ring = ring
         self._stopping = False
         self._sync_since_s = 0.0
+        self._gathering = Gathering()
         self.groups = 0
         self.jobs = 0
         self.metrics = DeciderMetrics()
@@ -162,6 +167,8 @@ class Decider:
         try:
             while True:
                 jobs = self._inbox.take(timeout_s=0 if self._unfinished else 0.2)
+                while not self._stopping and (left_s := self._gathering.left_s(len(jobs), time.monotonic())):
+                    jobs += self._inbox.take(left_s)
                 self._group(jobs)
                 if self._stopping and not jobs:
                     self._group(self._inbox.close())
@@ -191,7 +198,7 @@ class Decider:
                     self.metrics.count_refusal(refusal.reason)
                 answers.setdefault(sink, []).append((token, result))
             self._tick()
-            sync_ns = time.perf_counter_ns() if self.stamped else 0
+            sync_ns = time.perf_counter_ns()
             self._sync_since_s = time.monotonic()
             self.state.make_durable()
             self._sync_since_s = 0.0
@@ -204,6 +211,9 @@ class Decider:
         if (why := self.may_not_answer()) is not None:
             answers = {sink: [(token, why) for token, _ in given] for sink, given in answers.items()}
         answered = len(jobs) - len(self._unfinished)
+        if answered:
+            sync_s = (time.perf_counter_ns() - sync_ns) / 1e9
+            self._gathering.group_ended(answered, len(self._inbox), sync_s, time.monotonic())
         self.groups += bool(jobs)
         self.jobs += answered
         for sink, given in answers.items():
