@@ -23,6 +23,7 @@ from tools.wire import ROOT
 DEPLOY: Final = ROOT / "deploy"
 CONTAINER_FILE: Final = DEPLOY / "image" / "Dockerfile"
 COMPOSE_FILE: Final = DEPLOY / "compose" / "compose.yaml"
+COMPOSE_PAIR: Final = DEPLOY / "compose" / "high-availability.yaml"  # beside it
 CHART: Final = DEPLOY / "helm" / "laketx"
 UNITS: Final = DEPLOY / "systemd"
 ALERTS: Final = DEPLOY / "prometheus" / "laketx-alerts.yml"
@@ -52,10 +53,11 @@ def build_images() -> list[str]:
     return found
 
 
-def compose_model(*, build: bool = True) -> dict[str, Any]:
-    """The compose file as the loader of `docker compose` reads it."""
+def compose_model(*more: Path, build: bool = True) -> dict[str, Any]:
+    """The compose file, with others over it, as the loader of `docker compose` reads it."""
     compose = go_tool(deploy_tools.COMPOSE, build=build)
-    said = run([compose, "--format", "json", COMPOSE_FILE.name], folder=COMPOSE_FILE.parent)
+    names = [path.name for path in (COMPOSE_FILE, *more)]
+    said = run([compose, "--format", "json", *names], folder=COMPOSE_FILE.parent)
     if said.returncode:
         raise ValueError(last_lines(said))
     found: dict[str, Any] = json.loads(said.stdout)
@@ -63,17 +65,25 @@ def compose_model(*, build: bool = True) -> dict[str, Any]:
 
 
 def check_compose(*, build: bool = True) -> list[str]:
-    """The compose file is valid, its files are there, and every service is locked up."""
-    try:
-        model = compose_model(build=build)
-    except ValueError as error:
-        return [str(error)]
-    found = [
-        f"{config['file']} is missing" for config in model["configs"].values() if not Path(config["file"]).exists()
-    ]
-    for name, service in model["services"].items():
-        found += [f"{name}: {line}" for line in list_open_doors(name, service)]
+    """The compose files are valid, their files are there, and every service is locked up."""
+    found: list[str] = []
+    for more in ((), (COMPOSE_PAIR,)):
+        try:
+            model = compose_model(*more, build=build)
+        except ValueError as error:
+            found.append(str(error))
+            continue
+        files = [Path(config["file"]) for config in model["configs"].values()]
+        found += [f"{file} is missing" for file in files if not file.exists()]
+        for name, service in model["services"].items():
+            found += [f"{name}: {line}" for line in list_open_doors(name, service)]
     return found
+
+
+def variables_of(service: dict[str, Any]) -> dict[str, str]:
+    """A service's environment; the loader says it as a mapping, or where two files are merged as a list."""
+    given: dict[str, str] | list[str] = service.get("environment", {})
+    return dict(one.split("=", 1) for one in given) if isinstance(given, list) else given
 
 
 def list_open_doors(name: str, service: dict[str, Any]) -> Iterator[str]:
@@ -173,11 +183,14 @@ def check_units() -> list[str]:
 def check_rules(*, build: bool = False) -> list[str]:
     """promtool reads Prometheus' configuration and the alert rules, as the compose file puts them together."""
     promtool = shutil.which("promtool") or go_tool(deploy_tools.PROMTOOL, build=build)
+    found: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        for path in (COMPOSE_FILE.with_name("prometheus.yml"), ALERTS):
+        shutil.copy(ALERTS, folder)
+        for path in COMPOSE_FILE.parent.glob("prometheus*.yml"):
             shutil.copy(path, folder)
-        said = run([str(promtool), "check", "config", str(Path(folder) / "prometheus.yml")])
-    return [last_lines(said)] if said.returncode else []
+            said = run([str(promtool), "check", "config", str(Path(folder) / path.name)])
+            found += [last_lines(said)] if said.returncode else []
+    return found
 
 
 def check_vulnerabilities() -> list[str]:

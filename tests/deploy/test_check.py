@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tools import deploy_check, deploy_tools
-from tools.deploy_tools import NotCheckedError, schemas_of
+from tools.deploy_tools import NotCheckedError, read_yaml, schemas_of
 
 SERVICE = {
     "image": "laketx:0.1.0",
@@ -133,6 +133,7 @@ def test_a_unit_that_lets_more_in_is_found(tmp_path: Path, monkeypatch: pytest.M
         ("{}", "storage.warehouse says where"),
         ("{service: {prot: 1}}", "'prot' not allowed"),
         ("{storage: {warehouse: s3a://a}, service: {disruptionsMax: 2}}", "disruptionsMax"),
+        ("{storage: {warehouse: s3a://a}, service: {store: file:///lake}}", "store"),
         ("{storage: {warehouse: s3a://a, accessKey: a}}", "storage.secretKey belongs to"),
         ("{storage: {warehouse: s3a://a}, identity: {oidc: {issuer: 'https://a'}}}", "oidc.audience says"),
     ],
@@ -143,6 +144,41 @@ def test_the_chart_refuses(tmp_path: Path, values: str, reason: str) -> None:
     or_skip(lambda: deploy_tools.go_tool(deploy_tools.HELM, build=False))
     with pytest.raises(ValueError, match=reason):
         deploy_check.render(given, build=False)
+
+
+def test_replicas_are_found_by_their_own_names_and_one_may_go() -> None:
+    """What each says of itself is among the addresses that clients are given: they go to no other."""
+    values = deploy_check.CHART / "ci" / "high-availability.yaml"
+    found = or_skip(lambda: read_yaml(deploy_check.render(values, build=False)))
+    of_kind = {(one["kind"], one["metadata"]["name"]): one["spec"] for one in found if "spec" in one}
+    replicas = of_kind["StatefulSet", "lake"]
+    pod = replicas["template"]["spec"]
+    environment = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    names = [f"lake-{number}" for number in range(replicas["replicas"])]
+    own = [environment["LAKETX_ADVERTISE"].replace("$(POD_NAME)", name) for name in names]
+    assert environment["LAKETX_SERVER"] == f"laketxs://{','.join(own)}"
+    worker = of_kind["Deployment", "lake-worker"]["template"]["spec"]["containers"][0]["env"]
+    assert {one["value"] for one in worker if one["name"] == "LAKETX_SERVER"} == {environment["LAKETX_SERVER"]}
+    names_of_pods = of_kind["Service", replicas["serviceName"]]
+    assert (names_of_pods["clusterIP"], names_of_pods["publishNotReadyAddresses"]) == ("None", True)
+    assert ("Service", "lake") not in of_kind
+    assert "volumeClaimTemplates" not in replicas
+    assert all("tcpSocket" in pod["containers"][0][f"{kind}Probe"] for kind in ("startup", "readiness", "liveness"))
+    assert of_kind["PodDisruptionBudget", "lake"]["maxUnavailable"] == 1
+    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["labelSelector"]["matchLabels"].items() <= replicas["template"]["metadata"]["labels"].items()
+
+
+def test_two_services_of_the_compose_file_share_a_store() -> None:
+    services = or_skip(lambda: deploy_check.compose_model(deploy_check.COMPOSE_PAIR, build=False))["services"]
+    addresses = "meta:7070,meta-2:7070"
+    for name in ("meta", "meta-2"):
+        environment = deploy_check.variables_of(services[name])
+        assert environment["LAKETX_STORE"] == "s3://lake/meta"
+        assert environment["LAKETX_ADVERTISE"] == f"{name}:7070"
+    assert {deploy_check.variables_of(one).get("LAKETX_SERVER", addresses) for one in services.values()} == {addresses}
+    ports = [port["published"] for name in ("meta", "meta-2") for port in services[name]["ports"]]
+    assert len(set(ports)) == len(ports)
 
 
 def test_a_schema_refuses_unknown_fields_and_leads_into_itself() -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,54 @@ def test_compose_on_its_s3_server(tmp_path: Path) -> None:
             server.kill()
     assert list(lake.rglob("*.parquet"))
     assert time.monotonic() - began_s < WAIT_S
+
+
+@pytest.mark.long
+def test_two_services_of_compose_on_its_s3_server(tmp_path: Path) -> None:
+    """One of them is killed between two rows."""
+    try:
+        model, versitygw = deploy_check.compose_model(deploy_check.COMPOSE_PAIR), go_tool(VERSITYGW)
+    except NotCheckedError as error:
+        pytest.skip(f"not checked here: {error}")
+    services: dict[str, Any] = model["services"]
+    (tmp_path / "objects" / "lake").mkdir(parents=True)
+    places = {f"{name}:7070": free_address() for name in ("meta", "meta-2")}
+    with running_s3(versitygw, services["s3"], tmp_path) as url, ExitStack() as ends:
+        running = []
+        for name in ("meta", "meta-2"):
+            environment = deploy_check.variables_of(services[name]) | {"LAKETX_LISTEN": places[f"{name}:7070"]}
+            known = here(environment | {"LAKETX_METRICS_LISTEN": ""}, {**places, "http://s3:9000": url})
+            words = [sys.executable, "-m", "metaservice.cli", *services[name]["command"]]
+            data = str(tmp_path / name)
+            process = ends.enter_context(
+                subprocess.Popen(words, env={**os.environ, **known, "LAKETX_DATA": data}, cwd=ROOT)
+            )
+            ends.callback(process.kill)
+            running.append(process)
+            health = [
+                sys.executable,
+                "-m",
+                "metaservice.cli",
+                *services[name]["healthcheck"]["test"][2:],
+                "--wait",
+                "60",
+            ]
+            asked = {**os.environ, **known, "LAKETX_SERVER": places["meta:7070"]}
+            until_s = time.monotonic() + WAIT_S
+            while subprocess.run(health, env=asked, cwd=ROOT, check=False).returncode:
+                assert time.monotonic() < until_s
+        known = here(deploy_check.variables_of(services["first-row"]), {**places, "http://s3:9000": url})
+        assert first_row(known)[0] == "1"
+        running[0].kill()
+        assert first_row(known)[0] == "2"
+
+
+def here(environment: Mapping[str, str], places: Mapping[str, str]) -> dict[str, str]:
+    """The variables with the addresses of this machine."""
+    found = dict(environment)
+    for place, address in places.items():
+        found = {name: value.replace(place, address) for name, value in found.items()}
+    return found
 
 
 @contextmanager

@@ -43,9 +43,22 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{ include "laketx.name" . }}.{{ .Release.Namespace }}.svc
 {{- end -}}
 
+{{- /* The service whose names are those of the pods: there is one for each, whether it takes calls or not. */ -}}
+{{- define "laketx.pods" -}}
+{{ include "laketx.name" . }}-pods
+{{- end -}}
+
+{{- /* Where clients find the service: of several replicas all, for the leader may be any of them. */ -}}
 {{- define "laketx.server" -}}
 {{- if .Values.tls.secretName -}}laketxs://{{- end -}}
+{{- if .Values.service.store -}}
+{{- range $number := until (int .Values.service.replicas) -}}
+{{- if $number }},{{ end -}}
+{{ include "laketx.name" $ }}-{{ $number }}.{{ include "laketx.pods" $ }}.{{ $.Release.Namespace }}.svc:{{ $.Values.service.port }}
+{{- end -}}
+{{- else -}}
 {{ include "laketx.host" . }}:{{ .Values.service.port }}
+{{- end -}}
 {{- end -}}
 
 {{- define "laketx.hasIdentity" -}}
@@ -83,15 +96,19 @@ capabilities:
 - name: LAKETX_TOKEN_FILE
   value: /etc/laketx/token/token
 {{- end }}
+- name: LAKETX_S3_PATH_STYLE
+  value: {{ .Values.storage.pathStyle | quote }}
+{{ include "laketx.storageEnv" (dict "root" . "secret" (include "laketx.storageSecret" .)) }}
+{{- end -}}
+
+{{- define "laketx.storageEnv" -}}
 - name: AWS_REGION
-  value: {{ .Values.storage.region | quote }}
-{{- with .Values.storage.endpoint }}
+  value: {{ .root.Values.storage.region | quote }}
+{{- with .root.Values.storage.endpoint }}
 - name: AWS_ENDPOINT_URL
   value: {{ . | quote }}
 {{- end }}
-- name: LAKETX_S3_PATH_STYLE
-  value: {{ .Values.storage.pathStyle | quote }}
-{{- with (include "laketx.storageSecret" .) }}
+{{- with .secret }}
 - name: AWS_ACCESS_KEY_ID
   valueFrom:
     secretKeyRef: {name: {{ . | quote }}, key: AWS_ACCESS_KEY_ID}
