@@ -48,12 +48,12 @@ def run_export(session: Session, **options: object) -> object:
 )
 @warehouse_option
 def run_serve(session: Session, **options: object) -> object:
-    """Serve the Iceberg REST catalog, for engines that read Iceberg tables.
+    """Serve the Iceberg REST catalog, for engines that read and append to Iceberg tables.
 
     laketx --folder lake iceberg serve
     laketx --server laketxs://meta:7070 iceberg serve --warehouse s3://bucket/lake --listen 0.0.0.0:8181 …
-    Callers show a token of the service, and read what its rights let them; with --token-file they show that token, and
-    read what this process may. The warehouse v3 or v2 of a client is the version of Iceberg's format. Any number of
+    Callers show a token of the service, and do what its rights let them; with --token-file they show that token, and
+    do what this process may. The warehouse v3 or v2 of a client is the version of Iceberg's format. Any number of
     servers can run side by side. docs/iceberg.md has a block for each engine.
     """
     return later("iceberg.command", "run_serve", extra="iceberg")(session, **options)

@@ -14,13 +14,19 @@ ODD: Final = re.compile("[?#%]")
 
 def location_of(path: str) -> str:
     """The URI of a path or URI. Readers differ in what they make of escapes, so there are none."""
+    found = uri_of(path)
+    check_path(found)
+    return found
+
+
+def uri_of(path: str) -> str:
+    """The URI, whatever characters it has."""
     if path.startswith(S3):
         path = "s3://" + path[6:]
     elif path.startswith("file:"):
         path = "file:///" + path.removeprefix("file:").lstrip("/")
     elif "://" not in path:
         path = f"file://{Path(path).absolute()}"
-    check_path(path)
     return path
 
 

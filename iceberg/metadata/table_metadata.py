@@ -13,6 +13,7 @@ from iceberg.metadata.schemas import iceberg_schema, last_column_id
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 MAIN: Final = "main"
+SNAPSHOT: Final = "iceberg.snapshot-id"  # the property of a commit that says which snapshot it was to its client
 OPERATIONS: Final = {  # which rows a commit changed; all others may have done anything
     common_pb2.OPERATION_INSERT: "append",
     common_pb2.OPERATION_CREATE: "append",
@@ -70,6 +71,33 @@ def table_metadata(
     return whole | ({"next-row-id": next_row_id} if table.format >= 3 else {})
 
 
+def empty_metadata(table: TableFacts, properties: Mapping[str, str]) -> dict[str, Any]:
+    """The metadata of a table that is not yet there. Its schema has the id 0, as some clients take for granted."""
+    schema = catalog_pb2.SchemaVersion(schema_version=0, columns=table.meta.columns)
+    partitions = partition_columns(table.meta, table.meta.columns)
+    whole = {
+        "format-version": table.format,
+        "table-uuid": table.meta.table_id,
+        "location": table.location,
+        "last-sequence-number": 0,
+        "last-updated-ms": 0,
+        "last-column-id": last_column_id([schema]),
+        "schemas": [iceberg_schema(schema)],
+        "current-schema-id": schema.schema_version,
+        "partition-specs": [{"spec-id": 0, "fields": partition_spec(partitions)}],
+        "default-spec-id": 0,
+        "last-partition-id": FIRST_PARTITION_ID - 1 + len(partitions),
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 0,
+        "properties": dict(properties),
+        "snapshots": [],
+        "snapshot-log": [],
+        "metadata-log": [],
+        "refs": {},
+    }
+    return whole | ({"next-row-id": 0} if table.format >= 3 else {})
+
+
 def _snapshot(table: TableFacts, made: MadeSnapshot, first: int, end: int) -> dict[str, Any]:
     commit, totals = made.commit, made.totals
     summary = {
@@ -84,6 +112,8 @@ def _snapshot(table: TableFacts, made: MadeSnapshot, first: int, end: int) -> di
     }
     if commit.HasField("time_version_us"):
         summary["laketx.time-version-us"] = str(commit.time_version_us)
+    if theirs := commit.properties.get(SNAPSHOT):
+        summary["laketx.iceberg-snapshot-id"] = theirs
     found = {
         "snapshot-id": made.snapshot_id,
         "sequence-number": made.snapshot_id,

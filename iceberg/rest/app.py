@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,19 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from iceberg.rest.answers import NAMESPACE, NAMESPACES, TABLE, TABLES, VIEWS, Answer, as_json, table_answer
 from iceberg.rest.callers import Callers
 from iceberg.rest.catalog import FORMATS, Catalog, namespace_of, page_of
 from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_of
-from iceberg.rest.tables import Tables, answer_of
+from iceberg.rest.tables import Tables
+from iceberg.rest.write_routes import WRITES
 
-Answer = Callable[[Catalog, Request], Response]
-NAMESPACES: Final = "/v1/{prefix}/namespaces"
-NAMESPACE: Final = NAMESPACES + "/{namespace}"
-TABLES: Final = NAMESPACE + "/tables"
-TABLE: Final = TABLES + "/{table}"
-VIEWS: Final = NAMESPACE + "/views"
 DEFAULT: Final = "v3"
-DELEGATION: Final = "x-iceberg-access-delegation"
 BODY_BYTES_MAX: Final = 64 << 20
 
 _log = logging.getLogger("laketx.iceberg")
@@ -36,6 +30,12 @@ def build_app(callers: Callers, tables: Tables, config: Mapping[str, str]) -> St
 
     def answered(answer: Answer) -> Callable[[Request], Any]:
         async def run(request: Request) -> Response:
+            body = bytearray()
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY_BYTES_MAX:
+                    return shown(RestError(413, "BadRequestException", f"a request has at most {BODY_BYTES_MAX} bytes"))
+            request.state.body = bytes(body)
             return await run_in_threadpool(work, request)
 
         def work(request: Request) -> Response:
@@ -63,6 +63,7 @@ def build_app(callers: Callers, tables: Tables, config: Mapping[str, str]) -> St
         (VIEWS, list_views),
     ):
         routes.append(Route(path, answered(answer), methods=["GET"]))
+    routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in WRITES]
     routes.append(Route(TABLE + "/metrics", take_metrics, methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_supported})
 
@@ -79,6 +80,7 @@ ENDPOINTS: Final = [
         ("GET", TABLE + "/credentials"),
         ("POST", TABLE + "/metrics"),
         ("GET", VIEWS),
+        *((method, path) for method, path, _ in WRITES),
     )
 ]
 
@@ -133,10 +135,7 @@ def load_table(catalog: Catalog, request: Request) -> Response:
     etag = f'"{loaded.etag}"'
     if etag in [one.strip() for one in request.headers.get("if-none-match", "").split(",")]:
         return Response(status_code=304, headers={"etag": etag})
-    wants_keys = "vended-credentials" in request.headers.get(DELEGATION, "")
-    keys = catalog.credentials(view) if wants_keys else []
-    config = catalog.config() | (keys[0]["config"] if keys else {})
-    return Response(answer_of(loaded, config, keys), media_type="application/json", headers={"etag": etag})
+    return table_answer(catalog, request, view, loaded)
 
 
 def load_credentials(catalog: Catalog, request: Request) -> Response:
@@ -154,10 +153,6 @@ async def health(_request: Request) -> Response:
 
 
 # -- forms
-
-
-def as_json(body: Mapping[str, Any], status: int = 200) -> Response:
-    return Response(json.dumps(body), status, media_type="application/json")
 
 
 def shown(problem: RestError) -> Response:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from iceberg.commits.properties import PREFIX
 from iceberg.locations import location_of
 from iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, RestError, problem_of
 from iceberg.rest.tables import Loaded, Tables
 from metaservice.client import MetaServiceError, NotFoundError
-from protos.laketx.v1 import catalog_pb2
+from protos.laketx.v1 import access_pb2, catalog_pb2
 from worker.base.connection import Connection
 from worker.base.errors import InputError
 from worker.base.table_view import TableView
@@ -33,9 +34,9 @@ class Catalog:
     """What one caller sees, in one format."""
 
     def __init__(self, lake: Connection, tables: Tables, form: int, config: Mapping[str, str]) -> None:
-        self._lake = lake
+        self.lake = self._lake = lake
+        self.form = self._form = form
         self._tables = tables
-        self._form = form
         self._config = config
 
     # -- namespaces
@@ -47,11 +48,12 @@ class Catalog:
     def namespace(self, name: str) -> dict[str, str]:
         """Its properties."""
         try:
-            return dict(self._lake.client.get_namespace(name).properties)
+            found = self._lake.client.get_namespace(name).properties
         except NotFoundError as error:
             if name == NO_NAMESPACE_NAME:
                 return {"comment": "tables in no namespace"}
             raise problem_of(error, NO_NAMESPACE) from error
+        return {one.removeprefix(PREFIX): value for one, value in found.items()}
 
     # -- tables
 
@@ -96,11 +98,13 @@ class Catalog:
         """Settings that every reader of a table gets."""
         return dict(self._config)
 
-    def credentials(self, table: TableView, *, write: bool = False) -> list[dict[str, Any]]:
-        """Keys for the table's files; none where the service makes none, or the caller may not have them."""
-        try:
-            key = self._lake.client.storage_credentials(table.table_id, write=write)
-        except MetaServiceError:
+    def credentials(self, table: TableView) -> list[dict[str, Any]]:
+        """Keys for the table's files; none where the service makes none, or the caller may not have them.
+
+        They can write if the caller may write the table.
+        """
+        key = self._key(table.table_id, write=True) or self._key(table.table_id, write=False)
+        if key is None:
             return []
         config = {
             "s3.access-key-id": key.access_key_id,
@@ -111,6 +115,12 @@ class Catalog:
             "client.region": key.region,
         }
         return [{"prefix": location_of(key.location), "config": {name: text for name, text in config.items() if text}}]
+
+    def _key(self, table_id: str, *, write: bool) -> access_pb2.GetStorageCredentialsResponse | None:
+        try:
+            return self._lake.client.storage_credentials(table_id, write=write)
+        except MetaServiceError:
+            return None
 
 
 def namespace_of(text: str) -> str:

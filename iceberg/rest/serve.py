@@ -53,7 +53,7 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
         raise InputError(
             "ICEBERG_LISTEN",
             f"--listen {served.listen} is reached from other machines: it needs {' and '.join(missing)}, or --insecure "
-            "on a network whose every machine may read all tables",
+            "on a network whose every machine may read and write all tables",
         )
     callers = Callers(connect, served.warehouse, secret)
     app = build_app(callers, Tables(served.showing, time.monotonic), served.config)
@@ -71,7 +71,7 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
     shown = f"[{host}]" if ":" in host else host
     say(f"the catalog is ready at {scheme}://{shown}:{bound.getsockname()[1]}")
     if not asks:
-        say("whoever reaches that address can read all tables; --token-file asks for a token")
+        say("whoever reaches that address can read and write all tables; --token-file asks for a token")
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: None)  # uvicorn stops by them, and then raises them once more
     try:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from iceberg.commits.properties import shown_properties
 from iceberg.generated_files import GeneratedFiles
 from iceberg.locations import location_of
 from iceberg.metadata.facts import METADATA, MadeFile, MadeSnapshot, TableFacts
@@ -75,9 +76,13 @@ class Tables:
     def load(self, table: TableView, form: int) -> Loaded:
         """The table at its newest version, with earlier snapshots and tags."""
         memory = self._memory(table)
+        waited = memory.lock.locked()
         with memory.lock:
+            known = memory.loaded.get(form)
+            if known is not None and known[1].snapshots[-1].version > table.meta.head_version:
+                return known[1]  # of several that waited, the first has made it for all
             try:
-                return self._load(memory, table, form)
+                return self._load(memory, table.refreshed() if waited else table, form)
             except InputError as error:
                 memory.refused = table.meta.head_version, error
                 raise
@@ -118,7 +123,7 @@ class Tables:
         made = self._all_made(memory, table, schemas, versions, form)
         mapping = memory.snapshots.mapping(table, schemas, [one.version for one in made])
         facts = TableFacts(table.meta, memory.location, form)
-        properties = {"write.data.path": f"{location_of(table.folder)}/{WRITES_GO}"}
+        properties = shown_properties(table.meta.properties) | data_path(location_of(table.folder))
         document = table_metadata(facts, schemas, made, tags, mapping, properties)
         content = json.dumps(document).encode()
         digest = hashlib.sha256(content).hexdigest()[:32]
@@ -198,10 +203,24 @@ def pin(client: MetaClient, table_id: str, versions: Sequence[int], hold_s: floa
     client.pin(wanted, pin_id=uuid7(), lease_ms=int(hold_s * 1000))
 
 
+def data_path(location: str) -> dict[str, str]:
+    """Where clients put new files, each in another folder; and that they need not merge manifests, which are made."""
+    return {"write.data.path": f"{location}/{WRITES_GO}", "commit.manifest-merge.enabled": "false"}
+
+
 def answer_of(loaded: Loaded, config: dict[str, str], credentials: Sequence[dict[str, Any]]) -> bytes:
     """The answer of loadTable. Each names another folder for new files: the id of the transaction that adds them."""
     head: dict[str, Any] = {"metadata-location": loaded.location, "config": config}
     if credentials:
         head["storage-credentials"] = credentials
-    metadata = loaded.metadata.replace(WRITES_GO.encode(), uuid7().encode())
-    return json.dumps(head).encode()[:-1] + b', "metadata": ' + metadata + b"}"
+    return json.dumps(head).encode()[:-1] + b', "metadata": ' + with_fresh_folder(loaded.metadata) + b"}"
+
+
+def commit_answer(loaded: Loaded) -> bytes:
+    """The answer to a commit."""
+    head = json.dumps({"metadata-location": loaded.location}).encode()
+    return head[:-1] + b', "metadata": ' + with_fresh_folder(loaded.metadata) + b"}"
+
+
+def with_fresh_folder(metadata: bytes) -> bytes:
+    return metadata.replace(WRITES_GO.encode(), uuid7().encode())

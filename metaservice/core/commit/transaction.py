@@ -13,6 +13,7 @@ from metaservice.core.table.model import Conflict, Entry, Operation, Principal, 
 
 HISTORY_CHANGED: Final = "HISTORY_CHANGED"
 CLAIM_LOST: Final = "TASK_CLAIM_LOST"
+SHARES_FOLDER: Final = "iceberg.snapshot-id"  # the property of one whose folder may have files of other commits
 
 
 class TxnState(IntEnum):

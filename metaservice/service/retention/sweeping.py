@@ -8,6 +8,9 @@ deleted, the worker asks about its path. A path is needed if
     it was staged by a transaction that is open or adoptable, or was adopted by such a transaction
     its transaction ended a short while ago, or is unknown and could still begin (one-call appends stage first)
 
+Clients of the Iceberg catalog may write the files of several commits into one folder. So the folders of their
+transactions are named even if those committed: what no commit took of them is dead.
+
 Everything except the confirmation runs on the caller's thread, over a cursor.
 """
 
@@ -19,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from metaservice.core import limits
-from metaservice.core.commit.transaction import TxnState, txn_time_ms
+from metaservice.core.commit.transaction import SHARES_FOLDER, TxnState, txn_time_ms
 from metaservice.core.errors import invalid
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
@@ -90,7 +93,7 @@ class Sweeping:
             txn, looked = decode_txn(raw), looked + 1
             is_over = txn.state is not TxnState.OPEN and txn.end_us <= by_us and not _is_staged(cursor, key[1:])
             unsettled = unsettled or not is_over
-            if is_over and txn.state is not TxnState.COMMITTED:
+            if is_over and (txn.state is not TxnState.COMMITTED or SHARES_FOLDER in txn.properties):
                 page.folders += [(table_id, txn.txn_id) for table_id in txn.tables]
             if not unsettled:
                 page.settled = txn.txn_id

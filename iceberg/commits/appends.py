@@ -1,0 +1,145 @@
+"""Appends of Iceberg's clients: blind ones, decided at the head, so they lose to no other append and no compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from iceberg.commits.data_files import DataFiles, Schemas
+from iceberg.commits.manifests import AddedFile, read_added, written_folders
+from iceberg.commits.places import Places
+from iceberg.commits.requests import NewSnapshot
+from iceberg.commits.txn_ids import UUID7, derived_id, folder_of, paths_below
+from iceberg.metadata.table_metadata import SNAPSHOT
+from metaservice.client import (
+    ConflictError,
+    InvalidError,
+    LakeTXError,
+    MetaClient,
+    NotFoundError,
+)
+from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
+from protos.laketx.v1 import transaction_pb2 as wire
+from worker.base.errors import conflict_text
+
+USED: Final = "TRANSACTION_ID_REUSED"
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """What a commit appends to a table."""
+
+    table_id: str
+    snapshot: NewSnapshot
+    added: Sequence[AddedFile]
+    places: Places
+    folder: str  # the id of the folder that the files lie in, if it can be the transaction's
+    own: str  # the id made of the snapshot
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {SNAPSHOT: str(self.snapshot.snapshot_id)}
+
+
+def read_append(folder: str, table_id: str, snapshots: Sequence[NewSnapshot]) -> Append:
+    """Several snapshots of one commit are one append, which has the id of the last one."""
+    places, last = Places(folder), snapshots[-1]
+    added = read_added(places, snapshots)
+    own = derived_id(table_id, last.snapshot_id, last.time_ms)
+    return Append(table_id, last, added, places, folder_of([one.path for one in added], last.time_ms), own)
+
+
+def append(client: MetaClient, meta: catalog_pb2.Table, schemas: Schemas, wanted: Append) -> int:
+    """Commits; returns the version. A repeat gets the first answer."""
+    files = DataFiles(meta, schemas, wanted.places)
+    paths = [one.path for one in wanted.added]
+    if wanted.folder:
+        try:
+            return _append(client, meta, wanted, wanted.folder, files.entries(wanted.added, paths))
+        except InvalidError as error:
+            if error.reason != USED:
+                raise
+    done = find_version(client, wanted)
+    if done is not None:
+        return done
+    targets = paths_below(wanted.own, paths)
+    entries = files.entries(wanted.added, targets)
+    wanted.places.put(paths, targets)
+    return _append(client, meta, wanted, wanted.own, entries)
+
+
+def check_append(meta: catalog_pb2.Table, schemas: Schemas, wanted: Append) -> None:
+    """Refuses files that don't fit the table."""
+    DataFiles(meta, schemas, wanted.places).entries(wanted.added, [one.path for one in wanted.added])
+
+
+def _append(
+    client: MetaClient,
+    meta: catalog_pb2.Table,
+    wanted: Append,
+    txn_id: str,
+    files: Sequence[common_pb2.DataFile],
+) -> int:
+    schema = wanted.snapshot.schema_id
+    try:
+        committed = client.append(
+            meta.table_id,
+            files,
+            txn_id=txn_id,
+            schema_version=meta.schema_version if schema is None else schema,
+            properties=wanted.properties,
+        )
+    except ConflictError as lost:
+        raise explained(lost, meta.name) from lost
+    return committed.tables[0].version
+
+
+def explained(lost: ConflictError, name: str) -> ConflictError:
+    """With the winner, the rule and the next step in its text."""
+    return ConflictError(lost.conflict, conflict_text(lost.conflict, name, 1), table=name)
+
+
+# -- repeats -----------------------------------------------------------------------------------------------------------
+
+
+def find_version(client: MetaClient, wanted: Append) -> int | None:
+    """The version of a snapshot that was committed before, whichever id it was committed under."""
+    for txn_id in filter(None, (wanted.own, wanted.folder)):
+        try:
+            known = client.get_transaction(txn_id)
+        except NotFoundError:
+            continue
+        if known.state != wire.TRANSACTION_STATE_COMMITTED:
+            continue
+        for one in known.committed.tables:
+            if one.table_id == wanted.table_id and _snapshot_of(client, one) == str(wanted.snapshot.snapshot_id):
+                return int(one.version)
+    return None
+
+
+def _snapshot_of(client: MetaClient, commit: common_pb2.TableCommit) -> str:
+    found = read_pb2.VersionFilter(from_version=commit.version, to_version=commit.version)
+    listed = client.list_versions(commit.table_id, wanted=found)
+    return next((one.properties.get(SNAPSHOT, "") for one in listed), "")
+
+
+# -- what a refusal leaves ---------------------------------------------------------------------------------------------
+
+
+def abandon(client: MetaClient, folder: str, table_id: str, snapshots: Sequence[NewSnapshot]) -> None:
+    """Ends the transactions whose folders have files of a refused commit: the purge sweeps those folders then."""
+    intent = wire.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
+    for txn_id in written_folders(Places(folder), snapshots):
+        if not UUID7.match(txn_id):
+            continue
+        try:
+            with client.begin([intent], txn_id=txn_id):
+                pass
+        except LakeTXError:
+            continue  # it has ended, or the caller may not write the table
+
+
+def under_schema(wanted: Append, schema_id: int) -> Append:
+    """The append under a schema that its commit adds, which has another id here."""
+    return replace(wanted, snapshot=replace(wanted.snapshot, schema_id=schema_id))

@@ -1,0 +1,242 @@
+"""What Iceberg's clients change: namespaces, tables, and commits. All of it is decided by MetaService."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from iceberg.commits.appends import Append, abandon, append, check_append, find_version, read_append, under_schema
+from iceberg.commits.columns import added_columns, check_same
+from iceberg.commits.creates import check_table_id, create_with_rows, definition, drop_hidden
+from iceberg.commits.properties import COMMENT, PREFIX, kept_names, kept_properties, shown_properties
+from iceberg.commits.requests import Wanted, refused
+from iceberg.commits.requirements import TableState, UnmetError, check_requirements
+from iceberg.locations import location_of
+from iceberg.metadata.facts import METADATA, TableFacts, sequence_of
+from iceberg.metadata.partitions import FIRST_PARTITION_ID
+from iceberg.metadata.schemas import iceberg_schema, last_column_id
+from iceberg.metadata.table_metadata import empty_metadata
+from iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog
+from iceberg.rest.problems import RestError, problem_of
+from iceberg.rest.tables import Loaded, data_path
+from metaservice.client import (
+    CommitOutcomeUnknownError,
+    ErrorKind,
+    LakeTXError,
+    MetaServiceError,
+    NotFoundError,
+    uuid7,
+)
+from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.base.errors import InputError
+from worker.base.storage import make_folder, storage
+from worker.base.table_view import TableView
+from worker.files.generated import FOLDER
+
+COMMIT_FAILED: Final = "CommitFailedException"
+UNKNOWN: Final = "CommitStateUnknownException"
+OWN_PLACE: Final = "a table lies in a folder of the warehouse that it gets: leave out the location"
+COMES_AGAIN: Final = (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED)  # the client sends the same again
+Answer = TypeVar("Answer")
+_log = logging.getLogger("laketx.iceberg")
+
+
+class Writes:
+    """What one caller changes, in one format."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lake = catalog.lake
+        self._client = catalog.lake.client
+
+    # -- namespaces
+
+    def create_namespace(self, name: str, properties: Mapping[str, str]) -> dict[str, str]:
+        kept = {f"{PREFIX}{one}": value for one, value in properties.items()}
+        self._client.create_namespace(name, properties=kept)
+        return self._catalog.namespace(name)
+
+    def drop_namespace(self, name: str) -> None:
+        self._catalog.namespace(name)
+        try:
+            self._client.drop_namespace(name)
+        except MetaServiceError as error:
+            if error.reason == "NAMESPACE_NOT_EMPTY":
+                raise RestError(409, "NamespaceNotEmptyException", str(error)) from error
+            raise
+
+    # -- tables
+
+    def create_table(self, namespace: str, name: str, wanted: Wanted) -> tuple[TableView, Loaded]:
+        if wanted.location:
+            raise refused(OWN_PLACE)
+        self._client.create_table(definition(self._free_name(namespace, name), wanted))
+        return self._catalog.load(namespace, name)
+
+    def stage_table(self, namespace: str, name: str, wanted: Wanted) -> dict[str, Any]:
+        """The metadata of a table that a commit makes, which has its id and its place by then."""
+        if wanted.location:
+            raise refused(OWN_PLACE)
+        table_id = uuid7()
+        would_be = self._client.create_table(
+            definition(self._free_name(namespace, name), wanted), request_id=table_id, validate_only=True
+        )
+        folder = f"{self._lake.warehouse}/{table_id}"
+        files, path = storage(f"{folder}/{FOLDER}/{METADATA}")
+        make_folder(files, path)  # as in a table that is there
+        facts = TableFacts(would_be, location_of(f"{folder}/{FOLDER}").rstrip("/"), self._catalog.form)
+        return empty_metadata(facts, shown_properties(would_be.properties) | data_path(location_of(folder)))
+
+    def drop_table(self, namespace: str, name: str) -> None:
+        self._client.drop_table(self._catalog.view(namespace, name).table_id)
+
+    def rename_table(self, source: tuple[str, str], target: tuple[str, str]) -> None:
+        table = self._catalog.view(*source)
+        self._client.rename_table(table.table_id, self._free_name(*target))
+
+    def _free_name(self, namespace: str, name: str) -> str:
+        """The name of a new table. Those in the namespace `default` are in none, unless there is one of that name."""
+        if "." in name:
+            raise InputError("ICEBERG_WRITE", f"the name {name} has a dot, which separates a table from its namespace")
+        self._catalog.namespace(namespace)
+        if namespace != NO_NAMESPACE_NAME:
+            return f"{namespace}.{name}"
+        try:
+            return f"{self._client.get_namespace(namespace).name}.{name}"
+        except NotFoundError:
+            return name
+
+    # -- commits
+
+    def commit(self, namespace: str, name: str, wanted: Wanted) -> tuple[TableView, Loaded]:
+        """Makes the changes of a request, or none of them; returns the table with them."""
+        self._check_format(wanted)
+        if wanted.is_new:
+            known_outcome(lambda: self._create(namespace, name, wanted))
+        else:
+            known_outcome(lambda: self._change(self._catalog.view(namespace, name), wanted))
+        try:
+            return self._catalog.load(namespace, name)
+        except Exception as error:  # it is committed: no answer may say that it isn't
+            _log.exception("%s.%s was committed, and can't be shown", namespace, name)
+            raise RestError(500, UNKNOWN, f"the commit took place, and the table can't be shown: {error}") from error
+
+    def _check_format(self, wanted: Wanted) -> None:
+        if wanted.format > self._catalog.form:
+            raise refused(
+                f"the table is shown in format {self._catalog.form}: the warehouse v{wanted.format} shows all tables "
+                f"in format {wanted.format}"
+            )
+
+    def _create(self, namespace: str, name: str, wanted: Wanted) -> None:
+        table_id = check_table_id(wanted.table_id)
+        folder = f"{self._lake.warehouse}/{table_id}"
+        table = definition(self._free_name(namespace, name), wanted)
+        if wanted.location not in ("", location_of(f"{folder}/{FOLDER}").rstrip("/")):
+            raise refused(OWN_PLACE)
+        if not wanted.snapshots:
+            self._client.create_table(table, request_id=table_id)
+            return
+        try:
+            if wanted.refusal is not None:
+                raise wanted.refusal
+            found = read_append(folder, table_id, wanted.snapshots)
+        except InputError:
+            drop_hidden(self._client, table, table_id)
+            raise
+        create_with_rows(self._client, table, found)
+
+    def _change(self, table: TableView, wanted: Wanted) -> None:
+        found = None
+        try:
+            if wanted.refusal is not None:
+                raise wanted.refusal
+            if table.meta.primary_key and wanted.snapshots:
+                raise refused(
+                    f"{table.name} has a primary key: upsert its rows with LakeTX (SQL on Spark, or the Python API)"
+                )
+            if wanted.snapshots:
+                found = read_append(table.folder, table.table_id, wanted.snapshots)
+            self._apply(table, wanted, found)
+        except (UnmetError, InputError, MetaServiceError) as error:
+            if found is not None and find_version(self._client, found) is not None:
+                return
+            comes_again = isinstance(error, MetaServiceError) and error.kind in COMES_AGAIN
+            if wanted.snapshots and not comes_again:
+                abandon(self._client, table.folder, table.table_id, wanted.snapshots)
+            raise
+
+    def _apply(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
+        meta, schemas = table.meta, list(self._client.list_schemas(table.table_id))
+        now = iceberg_schema(next(one for one in schemas if one.schema_version == meta.schema_version))
+        alteration = self._alteration(meta, now, wanted)
+        self._check(meta, schemas, wanted, is_there=wanted.schema is not None and not alteration.schema_changes)
+        if alteration.ByteSize():
+            meta = self._client.alter_table(meta.table_id, alteration, validate_only=True).table
+            then = catalog_pb2.SchemaVersion(schema_version=meta.schema_version, columns=meta.columns)
+            if wanted.schema is not None:
+                check_same(iceberg_schema(then), wanted.schema)
+            if found is not None:
+                check_append(meta, [*schemas, then], found)
+            meta = self._client.alter_table(meta.table_id, alteration).table
+            schemas = list(self._client.list_schemas(table.table_id))
+        if found is not None:
+            if wanted.schema is not None:
+                found = under_schema(found, meta.schema_version)
+            append(self._client, meta, schemas, found)
+
+    def _alteration(self, meta: catalog_pb2.Table, now: Mapping[str, Any], wanted: Wanted) -> common_pb2.Alteration:
+        """Empty where the table is so already."""
+        found = common_pb2.Alteration()
+        if wanted.schema is not None:
+            found.schema_changes.extend(added_columns(now, wanted.schema))
+            if not found.schema_changes:
+                check_same(now, wanted.schema)
+        kept = kept_properties(wanted.properties)
+        found.set_properties.update({at: value for at, value in kept.items() if meta.properties.get(at) != value})
+        found.remove_properties.extend(one for one in kept_names(wanted.removed) if one in meta.properties)
+        comment = wanted.properties.get(COMMENT, "" if COMMENT in wanted.removed else meta.comment)
+        if comment != meta.comment:
+            found.comment = comment
+        return found
+
+    def _check(
+        self, meta: catalog_pb2.Table, schemas: list[catalog_pb2.SchemaVersion], wanted: Wanted, *, is_there: bool
+    ) -> None:
+        """`is_there`: the table has the schema that is wanted, as after the first half of a repeated commit."""
+        state = TableState(
+            meta.name,
+            meta.table_id,
+            sequence_of(meta.head_version),
+            {one.name: sequence_of(one.version) for one in self._client.list_tags(meta.table_id)}
+            if any(one.get("type") == "assert-ref-snapshot-id" for one in wanted.requirements)
+            else {},
+            meta.schema_version,
+            last_column_id(schemas),
+            FIRST_PARTITION_ID - 1 + len(meta.partition_columns),
+        )
+        about_schema = ("assert-current-schema-id", "assert-last-assigned-field-id")
+        asked = [one for one in wanted.requirements if not (is_there and one.get("type") in about_schema)]
+        check_requirements(state, asked, appends=bool(wanted.snapshots))
+        if wanted.specs or wanted.orders:
+            raise refused("the partition spec and the sort order of a table can't be changed")
+        if wanted.table_id not in ("", meta.table_id) or wanted.location:
+            raise refused("the id and the place of a table can't be changed")
+
+
+def known_outcome(work: Callable[[], Answer]) -> Answer:
+    """Runs a commit. What clients may take for a failure did not happen: a doubt is a state that is unknown."""
+    try:
+        return work()
+    except CommitOutcomeUnknownError as error:
+        raise RestError(500, UNKNOWN, str(error)) from error
+    except UnmetError as error:
+        raise RestError(409, COMMIT_FAILED, str(error)) from error
+    except (MetaServiceError, InputError, RestError) as error:
+        raise problem_of(error) from error
+    except LakeTXError as error:
+        raise problem_of(error) from error
+    except Exception as error:
+        _log.exception("a commit ended with an error that was not foreseen")
+        raise RestError(500, UNKNOWN, f"{type(error).__name__}: the server's log says more") from error

@@ -1,0 +1,68 @@
+"""Commits of Iceberg's clients, as requests that a test can send when and as often as it likes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import duckdb
+import httpx
+import pyarrow as pa
+
+from tests.iceberg.readers import load_extensions
+from tests.iceberg.servers import Server
+
+TIMEOUT_S: Final = 120
+
+
+@dataclass(slots=True)
+class Request:
+    """A commit of a table, ready to be sent."""
+
+    path: str
+    body: dict[str, Any]
+
+    def send(self, server: Server) -> httpx.Response:
+        return httpx.post(f"{server.url}{self.path}", json=self.body, timeout=TIMEOUT_S)
+
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        [found] = [one["snapshot"] for one in self.body["updates"] if one["action"] == "add-snapshot"]
+        return dict(found)
+
+
+def prepared(table: Any, change: Callable[[Any], None], form: int = 2) -> Request:
+    """What pyiceberg would send for the changes of a transaction: its files are written by then."""
+    transaction = table.transaction()
+    change(transaction)
+    namespace, name = table.name()
+    return Request(
+        f"/v1/v{form}/namespaces/{namespace}/tables/{name}",
+        {
+            "requirements": [json.loads(one.model_dump_json()) for one in transaction._requirements],
+            "updates": [json.loads(one.model_dump_json()) for one in transaction._updates],
+        },
+    )
+
+
+def appended(table: Any, rows: Any, form: int = 2) -> Request:
+    return prepared(table, lambda transaction: transaction.append(rows), form)
+
+
+def numbers(ids: list[int], **columns: list[Any]) -> Any:
+    return pa.table({"id": pa.array(ids, pa.int64()), "note": [f"n{one}" for one in ids]} | columns)
+
+
+def attached(server: Server, form: int = 3) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    load_extensions(connection)
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.url}', AUTHORIZATION_TYPE 'none')")
+    return connection
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str, str]:
+    said: Mapping[str, Any] = answer.json()["error"]
+    return answer.status_code, said["type"], said["message"]
