@@ -16,8 +16,9 @@ from benchmarks.commit import check_none_lost, make_table, put_load
 from benchmarks.frame import ROOT, Benchmark, scale, scaled, scratch
 from metaservice.client import MetaClient, uuid7
 from tests.integration.bucket import BUCKET, bucket, known_to
-from tests.integration.high_availability import Load, check_history, create_table, list_committed, pair, play_round
+from tests.integration.high_availability import Load, check_history, create_table, list_committed, pair
 from tests.integration.slow_bucket import far_away
+from tests.integration.take_over_rounds import KILL, PAUSE, STEP_DOWN, STOP, play_round
 from tools.deploy_tools import VERSITYGW, NotCheckedError, go_tool
 
 WRITERS: Final = 16
@@ -27,10 +28,10 @@ MORE_MS: Final = 40
 PROFILE: Final = "delta_write_serializable"
 ROUNDS: Final = 10  # of each way to end
 ENDS: Final = {  # how the leader ends: what it is called, and how many seconds commits may wait
-    "kill": ("killed with -9", 8.0),
-    "stop": ("stopped by SIGTERM", 1.0),
-    "step down": ("told to step down", 1.0),
-    "pause": ("stood still (SIGSTOP)", 8.0),
+    KILL: ("killed with -9", 8.0),
+    STOP: ("stopped by SIGTERM", 1.0),
+    STEP_DOWN: ("told to step down", 1.0),
+    PAUSE: ("stood still (SIGSTOP)", 8.0),
 }
 
 

@@ -4,7 +4,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -177,7 +177,21 @@ def record(folder: Path, *, seed: int, transactions: int, kills: int) -> World:
     """`transactions` for each client; kills are spread over the time until most of them have ended."""
     running = Service(folder / "db", listen=free_address())
     running.start()
-    stubs = Stubs(running.address)
+
+    def kill() -> None:
+        running.kill()
+        running.start()
+
+    try:
+        return record_on(running.address, [kill] * kills, seed=seed, transactions=transactions)
+    finally:
+        if running.process is not None and running.process.poll() is None:
+            stop(running.process)
+
+
+def record_on(address: str, breaks: Sequence[Callable[[], None]], *, seed: int, transactions: int) -> World:
+    """`breaks` break the service, one after the other, and mend it."""
+    stubs = Stubs(address)
     try:
         world = World(stubs)
         world.create()
@@ -185,12 +199,11 @@ def record(folder: Path, *, seed: int, transactions: int, kills: int) -> World:
         threads = [threading.Thread(target=client.run, daemon=True) for client in clients]
         for thread in threads:
             thread.start()
-        for kill in range(1, kills + 1):
-            wanted = CLIENTS * transactions * kill // (kills + 1)
+        for number, break_it in enumerate(breaks, 1):
+            wanted = CLIENTS * transactions * number // (len(breaks) + 1)
             while world.ended.total() < wanted and any(thread.is_alive() for thread in threads):
                 time.sleep(0.01)
-            running.kill()
-            running.start()
+            break_it()
         for thread in threads:
             thread.join()
         for client in clients:
@@ -200,8 +213,6 @@ def record(folder: Path, *, seed: int, transactions: int, kills: int) -> World:
         return world
     finally:
         stubs.channel.close()
-        if running.process is not None and running.process.poll() is None:
-            stop(running.process)
 
 
 def read_back(world: World, rng: random.Random) -> None:

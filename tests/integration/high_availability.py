@@ -18,18 +18,31 @@ from metaservice.client import CommitOutcomeUnknownError, LakeTXError, MetaClien
 from protos.laketx.v1 import common_pb2
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT, wait_for_address
+from tests.integration.broken_network import Network, Way
 from tests.integration.bucket import BUCKET, bucket, known_to
 from tests.integration.service import TIMEOUT_S, Stubs, data_file, free_address
 
 STORE: Final = f"s3://{BUCKET}/lake/meta"
 LEADS_NO_MORE: Final = 75
+PATIENCE_S: Final = 60.0  # until commits go on, on a machine that is busy
 
 
 class Process:
     """One of them; whoever watches it starts it again."""
 
-    def __init__(self, folder: Path, name: str, known: dict[str, str]) -> None:
-        self.address = free_address()
+    def __init__(
+        self, folder: Path, name: str, known: dict[str, str], network: Network | None = None, store: str = STORE
+    ) -> None:
+        """With a network its ways to the bucket and to the clients can be broken."""
+        self.address = self._listen = free_address()
+        self.to_bucket: Way | None = None
+        self.to_clients: Way | None = None
+        if network is not None:
+            self.to_bucket = Way(network, known["AWS_ENDPOINT_URL"].removeprefix("http://"))
+            known = {**known, "AWS_ENDPOINT_URL": f"http://{self.to_bucket.address}"}
+            self.to_clients = Way(network, self._listen)
+            self.address = self.to_clients.address
+        self._store = store
         self.errors = folder / f"{name}.stderr.txt"
         self.known = known
         self.data = folder / name
@@ -38,8 +51,8 @@ class Process:
         self.codes: list[int] = []
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "metaservice", "--store", STORE, "--data", str(self.data)]
-        command += ["--listen", self.address, "--metrics-listen", self.metrics]
+        command = [sys.executable, "-m", "metaservice", "--store", self._store, "--data", str(self.data)]
+        command += ["--listen", self._listen, "--advertise", self.address, "--metrics-listen", self.metrics]
         with self.errors.open("ab") as stderr:
             self.running = subprocess.Popen(
                 command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self.known
@@ -54,6 +67,13 @@ class Process:
         assert self.running is not None
         self.codes.append(self.running.wait(TIMEOUT_S))
         return self.codes[-1]
+
+    def revive(self) -> None:
+        """Starts it again, if it has led and leads no more."""
+        assert self.running is not None
+        if self.running.poll() is not None:
+            assert self.wait() == LEADS_NO_MORE, self.said()[-2000:]
+            self.start()
 
     def stop(self) -> None:
         if self.running is not None and self.running.poll() is None:
@@ -82,7 +102,7 @@ class Pair:
 
     def leader(self) -> Process:
         """The one that leads; waits until one does."""
-        until_s = time.monotonic() + TIMEOUT_S
+        until_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < until_s:
             for each in self.processes:
                 with MetaClient(each.address, retry_budget_s=0.5) as client:
@@ -102,14 +122,19 @@ class Pair:
 def pair(folder: Path, names: Sequence[str] = ("one", "two")) -> Iterator[Pair]:
     with bucket(folder) as variables:
         known = known_to(variables)
-        both = Pair([Process(folder, name, known) for name in names], known)
-        try:
-            for each in both.processes:
-                each.start()
+        with running(Pair([Process(folder, name, known) for name in names], known)) as both:
             yield both
-        finally:
-            for each in both.processes:
-                each.stop()
+
+
+@contextmanager
+def running(both: Pair) -> Iterator[Pair]:
+    try:
+        for each in both.processes:
+            each.start()
+        yield both
+    finally:
+        for each in both.processes:
+            each.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +183,7 @@ class Load:
     def wait_for_more(self, more: int = 20) -> None:
         """Waits until so many appends were asked for from now on and answered."""
         begun_s = time.monotonic()
-        until_s = begun_s + TIMEOUT_S
+        until_s = begun_s + PATIENCE_S
         while time.monotonic() < until_s:
             later = [each for each in list(self.appends) if each.asked_s >= begun_s]
             if len(later) >= more:
@@ -203,32 +228,6 @@ def create_table(both: Pair, profile: str = "maxcompute") -> str:
         return stubs.create("t", profile=profile)
     finally:
         stubs.channel.close()
-
-
-def play_round(both: Pair, load: Load, what: str) -> float:
-    """How long no commit was answered. The process that led is a standby afterwards."""
-    leader = both.leader()
-    load.wait_for_more()
-    begun_s = time.monotonic()
-    match what:
-        case "kill":
-            leader.send(signal.SIGKILL)
-        case "stop":
-            leader.send(signal.SIGTERM)
-        case "pause":
-            leader.send(signal.SIGSTOP)
-        case _:
-            with MetaClient(both.address) as client:
-                client.step_down()
-    if what == "pause":
-        load.wait_for_more()
-        assert both.leader() is both.other(leader)
-        leader.send(signal.SIGCONT)
-    expected = {"kill": -signal.SIGKILL, "stop": 0}.get(what, LEADS_NO_MORE)
-    assert leader.wait() == expected, leader.said()[-2000:]
-    load.wait_for_more()
-    leader.start()
-    return load.longest_gap_s(begun_s)
 
 
 def version_of(done: common_pb2.Committed) -> int:

@@ -13,6 +13,7 @@ import grpc
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
+from metaservice.client.following import FollowingChannel
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from protos.laketx.v1.catalog_pb2_grpc import CatalogServiceStub
 from protos.laketx.v1.read_pb2_grpc import ReadServiceStub
@@ -63,21 +64,27 @@ class Service:
         return self.errors.read_text(encoding="utf-8", errors="replace")[-4000:]
 
 
+def _open_channel(address: str) -> grpc.Channel:
+    return grpc.insecure_channel(
+        address,
+        options=[
+            ("grpc.initial_reconnect_backoff_ms", 50),
+            ("grpc.max_reconnect_backoff_ms", 200),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.max_metadata_size", 1 << 20),
+            ("grpc.absolute_max_metadata_size", 1 << 21),
+        ],
+    )
+
+
 class Stubs:
     """The calls that tests make."""
 
     def __init__(self, address: str) -> None:
+        """Of several addresses, calls go to the one that leads; a call that fails isn't repeated."""
         self.address = address
-        self.channel = grpc.insecure_channel(
-            address,
-            options=[
-                ("grpc.initial_reconnect_backoff_ms", 50),
-                ("grpc.max_reconnect_backoff_ms", 200),
-                ("grpc.use_local_subchannel_pool", 1),
-                ("grpc.max_metadata_size", 1 << 20),
-                ("grpc.absolute_max_metadata_size", 1 << 21),
-            ],
-        )
+        several = address.split(",")
+        self.channel = _open_channel(address) if len(several) == 1 else FollowingChannel(several, _open_channel)
         self.catalog = CatalogServiceStub(self.channel)
         self.txns = TransactionServiceStub(self.channel)
         self.reads = ReadServiceStub(self.channel)

@@ -1,0 +1,105 @@
+"""A leader whose bucket doesn't answer: it says so, answers nothing that isn't durable, and ends when it is told to."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from metaservice.client import MetaClient
+from metaservice.wiring import EXIT_UNUSABLE
+from tests.conformance.play import new_uuid7
+from tests.integration.broken_network import Network
+from tests.integration.bucket import bucket, known_to
+from tests.integration.high_availability import (
+    PATIENCE_S,
+    Pair,
+    Process,
+    create_table,
+    list_committed,
+    running,
+    version_of,
+)
+from tests.integration.service import data_file
+from tests.integration.take_over_rounds import to_bucket
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Pair]:
+    network = Network()
+    with bucket(tmp_path) as variables:
+        known = known_to(variables)
+        two = Pair([Process(tmp_path, name, known, network) for name in ("one", "two")], known)
+        with running(two):
+            yield two
+    network.close()
+
+
+class Asked:
+    """One append that is asked for until it is answered."""
+
+    def __init__(self, both: Pair, table_id: str) -> None:
+        self.txn_id = new_uuid7()
+        self.versions: list[int] = []
+        self._both = both
+        self._table_id = table_id
+        self._thread = threading.Thread(target=self._append)
+        self._thread.start()
+
+    def _append(self) -> None:
+        with MetaClient(self._both.address, retry_budget_s=2 * PATIENCE_S) as client:
+            for _ in range(2):
+                done = client.append(self._table_id, [data_file(self.txn_id)], txn_id=self.txn_id)
+                self.versions.append(version_of(done))
+
+    def wait(self) -> None:
+        self._thread.join(2 * PATIENCE_S)
+
+
+def wait_until(holds: Callable[[], bool]) -> bool:
+    until_s = time.monotonic() + PATIENCE_S
+    while not holds() and time.monotonic() < until_s:
+        time.sleep(0.05)
+    return holds()
+
+
+def test_a_write_that_the_bucket_does_not_take_is_said(both: Pair) -> None:
+    """The lease is renewed all the while."""
+    table_id, leader = create_table(both), both.leader()
+    to_bucket(leader).holds = b"/wal/"
+    asked = Asked(both, table_id)
+    assert wait_until(lambda: "store_silent" in leader.said())
+    assert asked.versions == []
+    to_bucket(leader).mend()
+    asked.wait()
+    assert wait_until(lambda: "store_answers" in leader.said())
+    assert list_committed(both.address, table_id) == {asked.txn_id: asked.versions[0]}
+    assert len(set(asked.versions)) == 1
+
+
+def test_a_bucket_that_does_not_answer_hangs_no_stop(both: Pair) -> None:
+    """What waits for the bucket is not answered, and the next leader answers it."""
+    table_id, leader = create_table(both), both.leader()
+    to_bucket(leader).holds = b"/wal/"
+    asked = Asked(both, table_id)
+    assert wait_until(lambda: "store_silent" in leader.said())
+    leader.send(signal.SIGTERM)
+    assert leader.wait() == EXIT_UNUSABLE
+    assert both.leader() is both.other(leader)
+    asked.wait()
+    assert list_committed(both.other(leader).address, table_id) == {asked.txn_id: asked.versions[0]}
+    assert len(set(asked.versions)) == 1
+
+
+def test_a_leader_without_a_bucket_says_so_and_ends(both: Pair) -> None:
+    create_table(both)
+    leader = both.leader()
+    to_bucket(leader).is_cut = True
+    assert leader.wait() == 75
+    assert "lease_unreachable" in leader.said()
+    assert "lease_lost" in leader.said()
+    assert both.leader() is both.other(leader)
