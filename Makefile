@@ -220,8 +220,8 @@ bench-ha: $(VENV)/.ready-bench ## measure take-overs and commits of a store in a
 	@$(PY) -m benchmarks.high_availability $(ARGS)
 
 .PHONY: bench-sizing
-bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory and disk by files, transactions, commits; JSON and SCALE as above
-	@$(PY) -m benchmarks.sizing
+bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory, disk, start; ARGS="files lake" chooses, JSON and SCALE as above
+	@$(PY) -m benchmarks.sizing $(ARGS)
 
 .PHONY: clean
 clean: ## remove what the commands made, the environment included

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.load import data_file as small_file
-from benchmarks.plan_tables import load_deep, load_wide, loader
+from benchmarks.plan_tables import data_file, load_deep, load_wide, loader
 from benchmarks.serving import Served, server
 from metaservice.client import MetaClient, Transaction, uuid7
 from metaservice.client.conditions import parse_condition
@@ -24,6 +24,9 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 FILES = 1_000_000
 PARTITIONS = 2_000  # of 100 files, each in a commit of its own
 TABLES = 2_000
+LAKE_TABLES, LAKE_FILES = 10_000, 1_000  # files of each table
+LAKE_PLANNED = 1_000  # tables
+LAKE_STARTS = 3
 TRANSACTIONS = 5_000
 STAGED = 500_000
 STAGED_A_CALL = 10_000
@@ -87,6 +90,30 @@ def add_files(bench: Benchmark, folder: Path) -> None:
         bench.add(f"peak memory, a plan of {listed:,} files", [memory(service, PEAK)], unit="MiB")
 
 
+def add_lake(bench: Benchmark, folder: Path) -> None:
+    """Ten thousand tables with ten million files: what a start takes, and the memory that it and plans leave."""
+    tables, data = scaled(LAKE_TABLES), folder / "lake"
+    with loader(data) as loaded:
+        ids = [loaded.create(f"t{number}") for number in range(tables)]
+        for table_id in ids:
+            loaded.append(table_id, [[data_file(0, number) for number in range(LAKE_FILES)]])
+    told = f"{tables * LAKE_FILES:,} files in {tables:,} tables"
+    bench.add(f"disk, {told}", [disk(data) / (1 << 20)], unit="MiB")
+    starts, memories, peaks = [], [], []
+    for _ in range(LAKE_STARTS):
+        start_s = time.perf_counter()
+        with server(data, *HISTORY_FLAGS) as service, MetaClient(service.address) as client:
+            client.ping()
+            starts.append(time.perf_counter() - start_s)
+            memories.append(memory(service))
+            for table_id in ids[:LAKE_PLANNED]:
+                assert sum(len(part.entries) for part in client.plan_scan(table_id)) == LAKE_FILES
+            peaks.append(memory(service, PEAK))
+    bench.add(f"start, {told}", starts, unit="s", at_most=5)
+    bench.add(f"memory after the start, {told}", memories, unit="MiB", at_most=1024)
+    bench.add(f"peak memory after plans of {min(tables, LAKE_PLANNED):,} tables", peaks, unit="MiB", at_most=1024)
+
+
 def add_tables(bench: Benchmark, folder: Path) -> None:
     tables = scaled(TABLES)
     with server(folder / "tables", *HISTORY_FLAGS) as service, MetaClient(service.address, principal="bench") as client:
@@ -142,16 +169,22 @@ def appends(table_id: str, count: int) -> Iterator[transaction_pb2.AppendRequest
         yield transaction_pb2.AppendRequest(txn_id=txn_id, table_id=table_id, files=[small_file(txn_id, 0)])
 
 
-PARTS: tuple[Callable[[Benchmark, Path], None], ...] = (add_files, add_tables, add_transactions, add_commits)
+PARTS: Mapping[str, Callable[[Benchmark, Path], None]] = {
+    "files": add_files,
+    "tables": add_tables,
+    "transactions": add_transactions,
+    "commits": add_commits,
+    "lake": add_lake,
+}
 
 
-def main() -> int:
+def main(chosen: Sequence[str]) -> int:
     bench = Benchmark("sizing", "What a service needs", ["grpcio", "rocksdict", "protobuf"])
-    for part in PARTS:
+    for part in [PARTS[name] for name in chosen] or PARTS.values():
         with scratch() as folder:
             part(bench, folder)
     return 0 if bench.finish() else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

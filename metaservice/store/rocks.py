@@ -7,6 +7,8 @@ Undocumented behaviour of rocksdict that this file relies on or works around:
 - A live iterator keeps the folder locked after `close()`.
 - `write(sync=True)` holds the GIL while the disk works; `flush_wal(True)` and `flush()` release it.
 - `close()` while another thread is inside a call raises RuntimeError ("Already borrowed") and closes nothing.
+- Options alone hold for a folder that is new. One that exists gets its old options, without cache and filters, unless
+  they are named for its column family too.
 - Opening and closing the file LOCK in this process releases the lock (POSIX); copying the folder does that.
 """
 
@@ -20,6 +22,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     Checkpoint,
@@ -313,7 +316,8 @@ def _open(path: Path) -> Rdict:
         refuse_half_a_store(path)
         refuse_a_lost_log(path)
         refuse_without_room(path)
-        db = Rdict(str(path), _options())
+        options = _options()
+        db = Rdict(str(path), options, column_families={"default": options})
     except StoreUnusable:
         raise
     except Exception as error:
@@ -402,6 +406,9 @@ def _options() -> Options:
     tables.set_block_size(16 * 1024)  # scans of neighbours, and better compression
     tables.set_bloom_filter(10, False)  # many gets ask for what isn't there: is this transaction known?
     tables.set_cache_index_and_filter_blocks(True)  # else they grow with the data, outside of any bound
+    # The cache is split into parts of 1 MiB, and an index or a filter that is larger would be read anew each time.
+    tables.set_index_type(BlockBasedIndexType.two_level_index_search())
+    tables.set_partition_filters(True)
     tables.set_pin_l0_filter_and_index_blocks_in_cache(True)
     options.set_block_based_table_factory(tables)
 

@@ -113,6 +113,18 @@ def child(script: str, path: Path) -> subprocess.Popen[str]:
 # --------------------------------------------------------------------------------------------------------- who opens it
 
 
+def test_a_store_that_is_opened_again_has_its_cache_filters_and_index(tmp_path: Path) -> None:
+    for _ in range(2):
+        store = RocksStore(tmp_path)
+        put(store, 1)
+        told = max(tmp_path.glob("OPTIONS-*")).read_text()
+        assert store._db.property_int_value("rocksdb.block-cache-capacity") == 64 * MIB
+        assert {"filter_policy=bloomfilter", "index_type=kTwoLevelIndexSearch", "partition_filters=true"} <= set(
+            told.split()
+        )
+        store.close()
+
+
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with child(OPEN_AND_WAIT, tmp_path) as first:
         assert first.stdout is not None
