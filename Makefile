@@ -212,7 +212,7 @@ bench-rights: $(VENV)/.ready-bench ## measure the check of a request's rights am
 	@$(PY) -m benchmarks.rights
 
 .PHONY: bench-iceberg
-bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load visible read" chooses, JSON and SCALE as above
+bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load plan visible read" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.iceberg $(ARGS)
 
 .PHONY: bench-ha

@@ -1,17 +1,20 @@
 """What readers of Iceberg wait for, through the REST catalog. `make bench-iceberg`; JSON and SCALE as for bench-commit.
 
-ARGS choose: `load` (a table of many files), `visible` (a commit, until pyiceberg sees it, beside its own SQL catalog),
+ARGS choose: `load` (a table of many files), `plan` (a scan of one partition of it, planned by the catalog and by
+pyiceberg from manifests), `visible` (a commit, until pyiceberg sees it, beside its own SQL catalog),
 `read` (DuckDB and polars through the catalog, over the same Parquet files read directly).
 """
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +36,7 @@ FILES_A_COMMIT: Final = 1_000
 ROWS: Final = 10_000_000
 PARTS: Final = 10
 RUNS: Final = 5
+EPOCH: Final = date(1970, 1, 1).toordinal()
 PATH: Final = "/v1/v3/namespaces/default/tables"
 
 
@@ -79,12 +83,41 @@ def register(table: Table, numbers: range) -> None:
         txn.commit([common_pb2.Change(table_id=table.table_id, files=files)])
 
 
-def loads(bench: Benchmark, lake: Lake, folder: Path) -> None:
+def many_files(lake: Lake) -> tuple[Table, int]:
     table = lake.create_table("many", "id bigint, day date, note string", partition_by=["day"])
     count = scaled(FILES)
     say(f"{count:,} files")
     for begin in range(0, count, FILES_A_COMMIT):
         register(table, range(begin, min(begin + FILES_A_COMMIT, count)))
+    return table, count
+
+
+def plans(bench: Benchmark, lake: Lake, folder: Path) -> None:
+    _, count = many_files(lake)
+    wanted = f"day = '{date.fromordinal(EPOCH + 20_000)}' and id >= 0"
+    with catalog(folder) as url:
+        listed: dict[str, list[float]] = {}
+        files: set[int] = set()
+        for mode in ("client", "server"):
+            found = load_catalog("lake", type="rest", uri=url, warehouse="v3", **{"scan-planning-mode": mode})
+            scan = found.load_table("default.many").scan(row_filter=wanted)
+
+            def planned(scan: Any = scan) -> None:
+                files.add(len(list(scan.plan_files())))
+
+            planned()
+            listed[mode] = [timed(planned) * 1e3 for _ in range(RUNS)]
+    assert len(files) == 1, files
+    bench.add(
+        f"a scan of one partition of {count:,} files ({files.pop():,}), planned by the catalog",
+        listed["server"],
+        unit="ms",
+        peers={"pyiceberg, by manifests": statistics.median(listed["client"])},
+    )
+
+
+def loads(bench: Benchmark, lake: Lake, folder: Path) -> None:
+    table, count = many_files(lake)
     first: list[float] = []
     made: list[float] = []
     later: list[float] = []
@@ -180,7 +213,7 @@ def _summed(rows: pl.LazyFrame) -> Any:
     return rows.select(pl.len(), pl.col("id").sum(), pl.col("v").sum(), pl.col("note").max()).collect()
 
 
-WORKS: Final = {"load": loads, "visible": visible, "read": reads}
+WORKS: Final = {"load": loads, "plan": plans, "visible": visible, "read": reads}
 
 
 def main() -> int:

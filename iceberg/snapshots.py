@@ -36,7 +36,7 @@ class Snapshots:
         """The snapshot of a version, whose files are written by then."""
         state = self._state_at(table, schemas, version)
         schema = schema_at(schemas, version)
-        self._check(state, schemas, schema)
+        check_shown(state.view, state.live, schemas, schema, self._checked)
         files = state.live.shown()
         for one in self._inlined.shown(state.view, state.live.inlined(), version + 1):
             added = one.entry.added_version
@@ -92,16 +92,6 @@ class Snapshots:
             self._at = found
         return found
 
-    def _check(self, state: _State, schemas: Schemas, now: catalog_pb2.SchemaVersion) -> None:
-        """Refuses what Iceberg can't say, so that no reader sees other rows than readers here do."""
-        by_version = written_by(schemas)
-        used = [by_version[one].columns for one, count in state.live.schema_versions.items() if count]
-        check_promotions(state.view.name, now.columns, used)
-        for path, file in state.live.external.items():
-            if path not in self._checked:
-                check_names(state.view, file)
-                self._checked.add(path)
-
 
 @dataclass(frozen=True, slots=True)
 class _State:
@@ -110,6 +100,22 @@ class _State:
     view: TableView
     version: int
     live: LiveFiles
+
+
+def check_shown(
+    table: TableView, live: LiveFiles, schemas: Schemas, now: catalog_pb2.SchemaVersion, checked: set[str]
+) -> None:
+    """Refuses what Iceberg can't say, so that no reader sees other rows than readers here do.
+
+    `checked` has the imported files whose names are fine.
+    """
+    by_version = written_by(schemas)
+    used = [by_version[one].columns for one, count in live.schema_versions.items() if count]
+    check_promotions(table.name, now.columns, used)
+    for path, file in live.external.items():
+        if path not in checked:
+            check_names(table, file)
+            checked.add(path)
 
 
 def commit_of(table: TableView, version: int) -> read_pb2.Version:

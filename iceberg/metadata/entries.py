@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from iceberg.metadata.avro_bytes import NULL, SET, Encode, array, encoder, sized, whole
-from iceberg.metadata.deletes import FILE_PATH_ID, Place
+from iceberg.metadata.delete_files import DeleteFile
+from iceberg.metadata.deletes import FILE_PATH_ID
 from iceberg.metadata.facts import ShownFile, sequence_of
 from iceberg.metadata.partitions import PartitionColumn
 from iceberg.metadata.values import FLOATS, Bound, Plain, bound_of, plain_of
-from metaservice.column_types import Atomic, Decimal, read_type
+from metaservice.column_types import Atomic, Decimal, Type, read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 EXISTING, ADDED = 0, 1
@@ -35,13 +36,23 @@ class PartitionValues:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
-    """What its statistics need: its id in bytes, and how bounds are read and written."""
+class Column:
+    """What its statistics need: its type, its id in bytes, and how bounds are read and written."""
 
+    kind: Type
     key: bytes
     is_float: bool
     plain: Plain
     bound: Bound
+
+    def ends(self, one: common_pb2.ColumnStats, file: common_pb2.DataFile) -> tuple[Any, Any]:
+        """The bounds that readers get. Floats have no upper one: NaN may be among them, which some put above all."""
+        least = self.plain(one.min)
+        if not self.is_float:
+            return least, self.plain(one.max)
+        if least is None or file.external or least != least:
+            return None, None
+        return -0.0 if least == 0 else least, None
 
 
 class Entries:
@@ -51,14 +62,7 @@ class Entries:
         self._partitions: Sequence[tuple[str, Plain, Encode]] = [
             (one.name, plain_of(one.kind), encoder(one.kind)) for one in partitions
         ]
-        kinds = [(one.column_id, read_type(one.type)) for one in columns]
-        self._columns = {
-            number: _Column(
-                whole(number), isinstance(kind, Atomic) and kind.name in FLOATS, plain_of(kind), bound_of(kind)
-            )
-            for number, kind in kinds
-            if isinstance(kind, Atomic | Decimal)
-        }
+        self._columns = measured(columns)
         self._has_row_ids = form >= 3
         self._known: dict[bytes, PartitionValues] = {}
 
@@ -103,50 +107,60 @@ class Entries:
         )
 
     def _statistics(self, file: common_pb2.DataFile, rows: bytes) -> bytes:
-        """Counts and bounds. Floats have no upper bound: NaN may be among them, which some readers put above all."""
         counts, nulls, lower, upper = [], [], [], []
         for one in file.stats:
             column = self._columns.get(one.column_id)
             if column is None:
                 continue
-            key, plain, bound, is_float = column.key, column.plain, column.bound, column.is_float
+            key = column.key
             counts.append(key + rows)
             if one.HasField("nulls"):
                 nulls.append(key + whole(one.nulls))
-            least = plain(one.min)
-            if least is not None and not (is_float and (file.external or least != least)):
-                lower.append(key + sized(bound(-0.0 if is_float and least == 0 else least)))
-            if not is_float and (most := plain(one.max)) is not None:
-                upper.append(key + sized(bound(most)))
+            least, most = column.ends(one, file)
+            if least is not None:
+                lower.append(key + sized(column.bound(least)))
+            if most is not None:
+                upper.append(key + sized(column.bound(most)))
         return b"".join((SET, array(counts), SET, array(nulls), SET, array(lower), SET, array(upper)))
 
-    def vector(self, one: ShownFile, path: str, size: int, place: Place) -> bytes:
-        """The deletion vector of a data file, in a Puffin file of this size."""
-        return self._deletes(one, path, size, IN_PUFFIN, NULL) + b"".join(
-            (NULL, SET, whole(place.offset), SET, whole(place.length))
-        )
-
-    def positions(self, one: ShownFile, path: str, size: int) -> bytes:
-        """The positions of a data file's hidden rows, in a Parquet file of their own."""
-        return self._deletes(one, path, size, IN_PARQUET, SET + array([PATH_KEY + sized(one.path.encode())]))
-
-    def _deletes(self, one: ShownFile, path: str, size: int, form: bytes, bounds: bytes) -> bytes:
+    def delete_file(self, one: ShownFile, written: DeleteFile) -> bytes:
+        """The hidden rows of a data file."""
+        place = written.place
+        path = sized(one.path.encode())
+        bounds, ids = NULL, b""
+        if place is None:
+            bounds = SET + array([PATH_KEY + path])
+        if self._has_row_ids:
+            ids = NULL + (NULL + NULL if place is None else SET + whole(place.offset) + SET + whole(place.length))
         return b"".join(
             (
                 IS_DELETES,
-                sized(path.encode()),
-                form,
+                sized(written.path.encode()),
+                IN_PARQUET if place is None else IN_PUFFIN,
                 self.partition(one).raw,
                 whole(len(one.hidden)),
-                whole(size),
+                whole(written.size),
                 NULL,
                 NULL,
                 bounds,
                 bounds,
                 SET,
-                sized(one.path.encode()),
+                path,
+                ids,
             )
         )
+
+
+def measured(columns: Iterable[catalog_pb2.Column]) -> dict[int, Column]:
+    """The columns that have bounds, by id."""
+    kinds = [(one.column_id, read_type(one.type)) for one in columns]
+    return {
+        number: Column(
+            kind, whole(number), isinstance(kind, Atomic) and kind.name in FLOATS, plain_of(kind), bound_of(kind)
+        )
+        for number, kind in kinds
+        if isinstance(kind, Atomic | Decimal)
+    }
 
 
 @lru_cache(1 << 12)

@@ -6,6 +6,7 @@ number is its data version + 1: deletes apply to files of the same or a lower on
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,7 @@ from pyroaring import BitMap64
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 FORMATS: Final = (2, 3)
+NAME_DIGITS: Final = 32
 METADATA: Final = "metadata"  # the folder of generated files, below the location
 
 
@@ -106,3 +108,8 @@ class MadeSnapshot:
 def sequence_of(version: int) -> int:
     """The sequence number of a version, and the id of its snapshot."""
     return version + 1
+
+
+def named(kind: str, ending: str, content: bytes) -> MadeFile:
+    """A generated file, named by its content."""
+    return MadeFile(f"{METADATA}/{kind}-{hashlib.sha256(content).hexdigest()[:NAME_DIGITS]}.{ending}", content)

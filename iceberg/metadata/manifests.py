@@ -9,11 +9,10 @@ data file are the union of all that hides some: one vector a file, with the sequ
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import is_
@@ -21,16 +20,15 @@ from typing import Any, Final
 
 from iceberg.metadata.avro_bytes import file_of
 from iceberg.metadata.avro_files import Record, avro_file, entry_schema, list_schema
-from iceberg.metadata.deletes import position_deletes, puffin
+from iceberg.metadata.delete_files import DeleteFiles, Put
 from iceberg.metadata.entries import DATA, POSITION_DELETES, Entries
 from iceberg.metadata.facts import (
-    METADATA,
-    MadeFile,
     MadeSnapshot,
     ShownFile,
     SnapshotFacts,
     TableFacts,
     Totals,
+    named,
     sequence_of,
 )
 from iceberg.metadata.partitions import partition_columns, partition_spec
@@ -41,9 +39,6 @@ from metaservice.column_types import Atomic
 from protos.laketx.v1 import catalog_pb2
 
 ENTRIES_MAX: Final = 10_000  # of one manifest
-NAME_DIGITS: Final = 32
-Put = Callable[[MadeFile], None]
-Vectors = dict[str, tuple[ShownFile, bytes]]  # by the path of the data file
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +58,12 @@ class Manifests:
         self._table = table
         self._put = put
         self._makers: dict[int, _Maker] = {}  # by the version of the schema
-        self._vectors: Vectors = {}
+        self._deletes = DeleteFiles(table, put)
 
     def snapshot(self, facts: SnapshotFacts) -> MadeSnapshot:
         number = facts.schema.schema_version
         if number not in self._makers:
-            self._makers[number] = _Maker(self._table, facts.schema, self._put, self._vectors)
+            self._makers[number] = _Maker(self._table, facts.schema, self._put, self._deletes)
         versions = list(facts.files)
         ranges = [
             one for span in cover(facts.version + 1) for one in self._makers[number].ranges(span, facts, versions)
@@ -95,7 +90,7 @@ class Manifests:
 class _Maker:
     """Makes manifests under one version of the schema."""
 
-    def __init__(self, table: TableFacts, schema: catalog_pb2.SchemaVersion, put: Put, vectors: Vectors) -> None:
+    def __init__(self, table: TableFacts, schema: catalog_pb2.SchemaVersion, put: Put, deletes: DeleteFiles) -> None:
         self._table = table
         self._put = put
         self._partitions = partition_columns(table.meta, schema.columns)
@@ -110,7 +105,7 @@ class _Maker:
             "partition-spec-id": "0",
             "format-version": str(table.format),
         }
-        self._vectors = vectors
+        self._deletes = deletes
         self._ranges: dict[range, _Range] = {}
         self._manifests: dict[tuple[int, str, str], tuple[Sequence[Any], Record]] = {}
 
@@ -150,33 +145,9 @@ class _Maker:
         """By partition: a manifest then has few of them."""
         return self._entries.partition(one).order, one.path
 
-    # -- hidden rows
-
     def _delete_files(self, dirty: Sequence[ShownFile]) -> list[bytes]:
-        """The vector of each file; those that were written for an earlier snapshot are used again."""
-        fresh = [one for one in dirty if not self._is_written(one)]
-        write = self._write_vectors if self._table.format >= 3 else self._write_positions
-        for one, written in write(fresh):
-            self._vectors[one.path] = one, written
-        return [self._vectors[one.path][1] for one in dirty]
-
-    def _is_written(self, one: ShownFile) -> bool:
-        known = self._vectors.get(one.path)
-        return known is not None and known[0] is one
-
-    def _write_vectors(self, dirty: Sequence[ShownFile]) -> Iterator[tuple[ShownFile, bytes]]:
-        if not dirty:
-            return
-        content, places = puffin(dirty)
-        path = self._write("deletes", "puffin", content)
-        for one, place in zip(dirty, places, strict=True):
-            yield one, self._entries.vector(one, path, len(content), place)
-
-    def _write_positions(self, dirty: Sequence[ShownFile]) -> Iterator[tuple[ShownFile, bytes]]:
-        for one in dirty:
-            content = position_deletes(one)
-            path = self._write("deletes", "parquet", content)
-            yield one, self._entries.positions(one, path, len(content))
+        written = self._deletes.of(dirty)
+        return [self._entries.delete_file(one, each) for one, each in zip(dirty, written, strict=True)]
 
     def _write(self, kind: str, ending: str, content: bytes) -> str:
         """Writes a file and returns its location."""
@@ -264,8 +235,3 @@ def _pages(files: Sequence[ShownFile]) -> Iterator[Sequence[ShownFile]]:
         if ends or at - begin == ENTRIES_MAX or at == len(files):
             yield files[begin:at]
             begin = at
-
-
-def named(kind: str, ending: str, content: bytes) -> MadeFile:
-    """A generated file, named by its content."""
-    return MadeFile(f"{METADATA}/{kind}-{hashlib.sha256(content).hexdigest()[:NAME_DIGITS]}.{ending}", content)

@@ -15,6 +15,8 @@ from starlette.routing import Route
 from iceberg.rest.answers import NAMESPACE, NAMESPACES, TABLE, TABLES, VIEWS, Answer, as_json, table_answer
 from iceberg.rest.callers import Callers
 from iceberg.rest.catalog import FORMATS, Catalog, namespace_of, page_of
+from iceberg.rest.plan_routes import PLANNING, PlanRoutes
+from iceberg.rest.plans import Plans
 from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_of
 from iceberg.rest.tables import Tables
 from iceberg.rest.write_routes import WRITES
@@ -25,7 +27,7 @@ BODY_BYTES_MAX: Final = 64 << 20
 _log = logging.getLogger("laketx.iceberg")
 
 
-def build_app(callers: Callers, tables: Tables, config: Mapping[str, str]) -> Starlette:
+def build_app(callers: Callers, tables: Tables, plans: Plans, config: Mapping[str, str]) -> Starlette:
     """`config` goes to every client, such as the address of the S3 server."""
 
     def answered(answer: Answer) -> Callable[[Request], Any]:
@@ -64,6 +66,7 @@ def build_app(callers: Callers, tables: Tables, config: Mapping[str, str]) -> St
     ):
         routes.append(Route(path, answered(answer), methods=["GET"]))
     routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in WRITES]
+    routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in PlanRoutes(plans).routes()]
     routes.append(Route(TABLE + "/metrics", take_metrics, methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_supported})
 
@@ -81,6 +84,7 @@ ENDPOINTS: Final = [
         ("POST", TABLE + "/metrics"),
         ("GET", VIEWS),
         *((method, path) for method, path, _ in WRITES),
+        *PLANNING,
     )
 ]
 

@@ -90,7 +90,7 @@ class Catalog:
 
     def load(self, namespace: str, name: str) -> tuple[TableView, Loaded]:
         table = self.view(namespace, name)
-        return table, self._tables.load(table, self._form)
+        return table, self._tables.load(table, self.form)
 
     # -- storage
 

@@ -12,6 +12,8 @@ from worker.base.errors import InputError
 NO_TABLE: Final = "NoSuchTableException"
 NO_NAMESPACE: Final = "NoSuchNamespaceException"
 NO_VIEW: Final = "NoSuchViewException"
+NO_PLAN: Final = "NoSuchPlanIdException"
+NO_TASK: Final = "NoSuchPlanTaskException"
 KINDS: Final[Mapping[ErrorKind, tuple[int, str]]] = {
     ErrorKind.INVALID: (400, "BadRequestException"),
     ErrorKind.NOT_FOUND: (404, NO_TABLE),

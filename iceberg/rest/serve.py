@@ -14,6 +14,7 @@ import uvicorn
 
 from iceberg.rest.app import build_app
 from iceberg.rest.callers import Callers, Connect
+from iceberg.rest.plans import Plans
 from iceberg.rest.tables import Showing, Tables
 from metaservice.addresses import is_local
 from metaservice.client import Credentials, LakeTXError, MetaClient, UnauthenticatedError
@@ -56,7 +57,8 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
             "on a network whose every machine may read and write all tables",
         )
     callers = Callers(connect, served.warehouse, secret)
-    app = build_app(callers, Tables(served.showing, time.monotonic), served.config)
+    tables, plans = Tables(served.showing, time.monotonic), Plans(served.showing.hold_s, time.monotonic)
+    app = build_app(callers, tables, plans, served.config)
     bound = _bind(host, port)
     scheme = "https" if served.tls_cert else "http"
     config = uvicorn.Config(

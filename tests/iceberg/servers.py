@@ -33,6 +33,12 @@ class Server:
     def get(self, path: str, **options: Any) -> httpx.Response:
         return httpx.get(f"{self.url}{path}", timeout=60, **options)
 
+    def post(self, path: str, body: object, **options: Any) -> httpx.Response:
+        return httpx.post(f"{self.url}{path}", json=body, timeout=60, **options)
+
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        return httpx.delete(f"{self.url}{path}", timeout=60, **options)
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(STOP_S)

@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from iceberg.metadata.avro_bytes import RECORDS_A_BLOCK, file_of, whole
 from iceberg.metadata.avro_files import entry_schema
+from iceberg.metadata.delete_files import DeleteFile
 from iceberg.metadata.deletes import FILE_PATH_ID, Place
 from iceberg.metadata.entries import Entries
 from iceberg.metadata.facts import ShownFile
@@ -174,10 +175,8 @@ def test_hidden_rows_are_read_as_they_are(made: Any, form: int, place: tuple[int
     one, values, _ = made
     names = list(values)
     entries = entries_of(names, form)
-    if form == 3:
-        written = entries.vector(one, "file:///d", 7, Place(*place))
-    else:
-        written = entries.positions(one, "file:///d", 7)
+    at = DeleteFile("file:///d", 7, Place(*place) if form == 3 else None)
+    written = entries.delete_file(one, at)
     file = read_back(form, names, entries.head(one, 0) + written)["data_file"]
     only = [{"key": FILE_PATH_ID, "value": one.path.encode()}] if form == 2 else None
     more = {"first_row_id": None, "content_offset": place[0], "content_size_in_bytes": place[1]}
