@@ -14,7 +14,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -71,11 +71,12 @@ class SlowBucket:
             writer.close()
             return
         connection = _Connection(self.requests)
-        await asyncio.gather(
-            self._carry(reader, back, connection.asks, lambda: None),
-            self._carry(there, writer, lambda _: None, connection.answered),
-            return_exceptions=True,
-        )
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(
+                self._carry(reader, back, connection.asks, lambda: None),
+                self._carry(there, writer, lambda _: None, connection.answered),
+                return_exceptions=True,
+            )
 
     async def _carry(
         self,

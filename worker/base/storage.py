@@ -7,17 +7,23 @@ the way to a file.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 READ_BUFFER_BYTES: Final = 1 << 20
+WHOLE_BYTES_MAX: Final = 1 << 20
+DELAYED: Final = "allow_delayed_open=true"
+_IN_BUCKET: Final = re.compile(r"s3://(?P<path>(?P<bucket>[\w.-]+)(/[^/?]+)*)/?(?P<options>\?.*)?")
 OBJECT_STORES: Final = (fs.S3FileSystem, fs.GcsFileSystem, fs.AzureFileSystem)
 
 T = TypeVar("T")
@@ -53,15 +59,44 @@ def storage(path: str) -> tuple[Any, str]:
         if s3_uri(path).startswith(root):
             inside = s3_uri(path)
             return opener(inside.removeprefix(root).partition("/")[0]), inside.removeprefix("s3://").rstrip("/")
+    if (found := _on_s3(path)) is not None:
+        return found
     if "://" in path or path.startswith("file:"):
         scheme, colon, rest = path.partition(":")
         place, query, options = rest.partition("?")
         if scheme != "file":  # there %20 stands for itself, as for Spark
             place = quote(place, safe="/:@!$&'()*+,;=[]")
         known = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
-        found: tuple[Any, str] = fs.FileSystem.from_uri(f"{known}{colon}{place}{query}{options}")
-        return found
+        other: tuple[Any, str] = fs.FileSystem.from_uri(f"{known}{colon}{place}{query}{options}")
+        return other
     return fs.LocalFileSystem(), str(Path(path).absolute())
+
+
+def _on_s3(path: str) -> tuple[Any, str] | None:
+    """One file system for each bucket and its settings: each has connections of its own, and is slow to make."""
+    found = _IN_BUCKET.fullmatch(s3_uri(path))
+    if found is None:
+        return None
+    settings = tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
+    return _s3(found["bucket"], found["options"] or "", settings, os.getpid()), found["path"]
+
+
+@lru_cache(maxsize=64)
+def _s3(bucket: str, options: str, settings: tuple[tuple[str, str], ...], process: int) -> Any:  # noqa: ARG001 - the key
+    """A file below 5 MiB is written by one request."""
+    wanted = options if DELAYED in options else f"{options}&{DELAYED}" if options else f"?{DELAYED}"
+    files, _ = fs.FileSystem.from_uri(f"s3://{bucket}{wanted}")
+    return files
+
+
+@contextmanager
+def open_to_read(files: Any, path: str) -> Iterator[Any]:
+    """A file that is read here and there. A small one of an object store comes whole, by one request."""
+    with files.open_input_file(path) as stream:
+        if is_local(files) or stream.size() > WHOLE_BYTES_MAX:
+            yield stream
+        else:
+            yield pa.BufferReader(stream.read_at(stream.size(), 0))
 
 
 def in_pages(source: Any, files: Any = None) -> Any:

@@ -60,5 +60,6 @@ def file_system(key: access_pb2.GetStorageCredentialsResponse) -> Any:
         "region": key.region or None,
         "endpoint_override": place or None,
         "scheme": scheme or None,
+        "allow_delayed_open": True,
     }
     return fs.S3FileSystem(**{name: value for name, value in given.items() if value is not None})

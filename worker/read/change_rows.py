@@ -6,7 +6,7 @@ All of it is in memory: the rows that changed, and what they were before.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any, Final
@@ -41,7 +41,7 @@ from worker.read.file_rows import input_file, read_tables
 from worker.read.hidden_ids import bitmap_of
 from worker.read.plans import entries_of
 from worker.read.position_blocks import positions_of, within
-from worker.read.version_rows import VersionRows, shown_schema
+from worker.read.version_rows import FileToRead, VersionRows, shown_schema
 from worker.read.written_schemas import WrittenSchemas
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -298,10 +298,15 @@ class _EventReader:
         reader = VersionRows(self._table, version)
         for bucket, listed in by_bucket.items():
             number = self._numbers.get(bucket, NONE)
-            for source in reader.sources(listed):
-                for one in source():
-                    for rows in reader.visible(one, self._columns, None, float("inf")):
-                        yield Events(rows.select(self._columns), version, number)
+            for rows in reader.visit(listed, self._rows_of(reader), None):
+                yield Events(rows, version, number)
+
+    def _rows_of(self, reader: VersionRows) -> Callable[[FileToRead], Iterator[pa.Table]]:
+        def read(one: FileToRead) -> Iterator[pa.Table]:
+            for rows in reader.visible(one, self._columns, None, float("inf")):
+                yield rows.select(self._columns)
+
+        return read
 
 
 def _ends(commits: Iterable[RangeCommit], numbers: dict[Bucket, int]) -> dict[int, list[int]]:

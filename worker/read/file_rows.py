@@ -18,7 +18,7 @@ from worker.base.arrow_shapes import field_id, in_shape
 from worker.base.inlined import Content, rows_in
 from worker.base.lazily import LazyModule
 from worker.base.schema import OP, ROW_ID, UPSERT
-from worker.base.storage import in_pages, is_local, storage
+from worker.base.storage import in_pages, is_local, open_to_read, storage
 from worker.base.table_view import TableView
 from worker.base.values import python_value
 from worker.read.position_blocks import Numbers
@@ -118,7 +118,7 @@ class OpenedFile:
 def opened_file(file: InputFile, wanted: pa.Schema, memory_bytes: float) -> Iterator[OpenedFile]:
     """The file, opened once, for parts of about that size with these columns."""
     files, path = storage(file.path)
-    with files.open_input_file(path) as stream:
+    with open_to_read(files, path) as stream:
         opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
         if opened.metadata.num_rows != file.rows:
             raise OSError(f"{file.path} has {opened.metadata.num_rows} rows, not {file.rows}")

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protos.laketx.v1 import common_pb2
+from worker.base.footers import in_threads
 from worker.base.inlined import Content, rows_in
 from worker.base.schema import OP, TOMBSTONE
-from worker.base.storage import storage
+from worker.base.storage import is_local, open_to_read, storage
 from worker.base.table_view import TableView
 from worker.base.values import PartitionKey, partition_key
 from worker.read.file_identity import ScannedFile
@@ -157,9 +158,7 @@ def _by_file(files: Sequence[KeyFile], counts: Sequence[int], hidden: Flags) -> 
 def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]]:
     """The key columns of all rows as k0, k1…, the tombstones among them, and the number of rows of each file."""
     tables, gone = [], []
-    for file in files:
-        names = [*file.key_columns, *([OP] if file.is_delta else [])]
-        read = rows_in(file.content).select(names) if file.content else _read_columns(file.path, names)
+    for file, read in zip(files, _read_each(files), strict=True):
         keys = [_plain(read.column(name)) for name in file.key_columns]
         tables.append(pa.table(keys, names=[f"k{at}" for at in range(len(keys))]))
         gone.append(read.column(OP).to_numpy() == TOMBSTONE if file.is_delta else np.zeros(len(read), bool))
@@ -169,10 +168,21 @@ def _read_keys(files: Sequence[KeyFile]) -> tuple[pl.DataFrame, Flags, list[int]
     return whole, np.concatenate(gone), [len(one) for one in tables]
 
 
-def _read_columns(path: str, names: list[str]) -> pa.Table:
-    lake, path = storage(path)
-    opened = pq.ParquetFile(path, filesystem=lake, coerce_int96_timestamp_unit="us", binary_type=pa.binary_view())
-    return opened.read(columns=names, use_threads=False)  # tasks run side by side as it is
+def _read_each(files: Sequence[KeyFile]) -> Iterable[pa.Table]:
+    """The key columns of each file, and its tombstones; from an object store of several files at once."""
+    if any(not is_local(storage(file.path)[0]) for file in files if not file.content):
+        return in_threads(_read_keys_of, files)
+    return map(_read_keys_of, files)
+
+
+def _read_keys_of(file: KeyFile) -> pa.Table:
+    names = [*file.key_columns, *([OP] if file.is_delta else [])]
+    if file.content:
+        return rows_in(file.content).select(names)
+    lake, path = storage(file.path)
+    with open_to_read(lake, path) as stream:
+        opened = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", binary_type=pa.binary_view())
+        return opened.read(columns=names, use_threads=False)  # tasks run side by side as it is
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

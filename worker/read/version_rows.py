@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,8 @@ REMOTE_THREADS: Final = 16
 ITEMS_AHEAD: Final = 2
 INLINED_AT_ONCE: Final = 1_000
 PLACE: Final = "_laketx_place"
+T = TypeVar("T")
+
 NOTHING: Final[Positions] = np.empty(0, np.uint64)
 
 
@@ -70,6 +72,16 @@ class VersionRows:
 
         sources = [partial(_each, read, source) for source in self._sources(where)]
         return in_parallel(sources, self._threads(), ITEMS_AHEAD if memory_bytes < float("inf") else 0)
+
+    def visit(
+        self,
+        entries: Sequence[common_pb2.LiveEntry],
+        read: Callable[[FileToRead], Iterable[T]],
+        where: Predicate | None,
+    ) -> Iterator[T]:
+        """What `read` finds in the files of a snapshot's entries, file by file, read by several threads."""
+        sources = [partial(_each, read, source) for source in self.sources(entries, where)]
+        return in_parallel(sources, self._threads(), ITEMS_AHEAD)
 
     def empty(self, columns: Sequence[str]) -> pa.Table:
         """No rows, with these columns."""

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from protos.laketx.v1 import common_pb2
 from worker.base.arrow_shapes import arrow_schema, file_schema, in_shape
-from worker.base.footers import check_required
+from worker.base.footers import check_required, in_threads
 from worker.base.parquet_options import options_of, table_with_nan
 from worker.base.schema import OP, PART, ROW_ID
-from worker.base.storage import make_folder, storage
+from worker.base.storage import is_local, make_folder, storage
 from worker.write.inlined_files import CONTENT_BYTES_MAX, are_few, inlined_file
 from worker.write.staged_files import entry_of
 from worker.write.stages import Stage
@@ -42,17 +42,19 @@ def write_parts(
             check_required(meta, inlined)
             return inlined
     files, root = storage(stage.table_folder)
-    entries = []
-    for where, shaped in parts:
-        path = f"{name}/{where}.parquet"
+
+    def write(part: tuple[str, pa.Table]) -> common_pb2.DataFile:
+        path = f"{name}/{part[0]}.parquet"
         make_folder(files, f"{root}/{path}".rpartition("/")[0])
         footers: list[Any] = []
         with files.open_output_stream(f"{root}/{path}") as out:
-            options = options_of(meta, schema, table_with_nan(shaped))
-            written = pa.table(shaped.columns, schema=file_schema(schema))
+            options = options_of(meta, schema, table_with_nan(part[1]))
+            written = pa.table(part[1].columns, schema=file_schema(schema))
             pq.write_table(written, out, row_group_size=GROUP_ROWS, metadata_collector=footers, **options)
             size = out.tell()
-        entries.append(entry_of(stage, path, footers[0], size, kind))
+        return entry_of(stage, path, footers[0], size, kind)
+
+    entries = list(map(write, parts)) if is_local(files) or len(parts) == 1 else in_threads(write, parts)
     check_required(meta, entries)
     return entries
 

@@ -21,7 +21,7 @@ from worker.base.table_view import TableView
 from worker.base.values import python_value, wire_value
 from worker.read.arrow_conditions import parsed
 from worker.read.plans import entries_of
-from worker.read.version_rows import VersionRows
+from worker.read.version_rows import FileToRead, VersionRows
 from worker.write.arrow_parts import write_parts
 from worker.write.arrow_rows import fitted
 from worker.write.delete_sets import delete_set
@@ -147,14 +147,16 @@ def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate)
     reader = VersionRows(then, stage.read_version)
     entries = entries_of(then, stage.read_version, condition)
     partitions = {then.path(one.file.path): one.file for one in entries if one.HasField("file")}
-    for source in reader.sources(entries, condition):
-        for one in source():
-            file = partitions[one.file.path]
-            place = file.partition.SerializeToString(deterministic=True)
-            for rows in reader.visible(one, [ROW_ID], condition, float("inf")):
-                if len(rows):
-                    ids[place].update(rows.column(ROW_ID).to_pylist())
-                    touched[place].add(file.path)
+
+    def chosen(one: FileToRead) -> Iterator[tuple[str, list[int]]]:
+        for rows in reader.visible(one, [ROW_ID], condition, float("inf")):
+            yield one.file.path, rows.column(ROW_ID).to_pylist()
+
+    for path, found in reader.visit(entries, chosen, condition):
+        if found:
+            place = partitions[path].partition.SerializeToString(deterministic=True)
+            ids[place].update(found)
+            touched[place].add(partitions[path].path)
     sets = [delete_set(stage, place, ids[place], touched[place], at) for at, place in enumerate(ids)]
     return Staged(delete_sets=sets)
 
