@@ -78,6 +78,7 @@ docs: setup ## regenerate the documents that are made from code: references, tab
 	@$(PY) -m tools.gen_cli_docs
 	@$(PY) -m tools.gen_python_docs
 	@$(PY) -m tools.gen_rule_docs
+	@$(PY) -m tools.gen_iceberg_matrix
 	@$(PY) -m tools.gen_timeline
 	@$(PY) -m tools.gen_reference
 	@$(PY) -m tools.gen_dashboards
@@ -108,6 +109,7 @@ check: check-code ## format, lint, types, layers, generated code and documents: 
 	@$(PY) -m tools.gen_api_docs --check
 	@$(PY) -m tools.gen_python_docs --check
 	@$(PY) -m tools.gen_rule_docs --check
+	@$(PY) -m tools.gen_iceberg_matrix --check
 	@$(PY) -m tools.gen_timeline --check
 	@$(PY) -m tools.gen_cli_docs --check
 	@$(PY) -m tools.gen_reference --check
@@ -145,6 +147,11 @@ histories: setup ## record what concurrent clients of a killed service are told,
 .PHONY: sql
 sql: setup ## random statements of Spark SQL beside DuckDB; SEED=1 plays that seed, SEEDS=20 that many from there
 	@$(PY) -m tests.spark.sql_random --seed $(SEED) --seeds $(SEEDS)
+
+.PHONY: iceberg-matrix
+iceberg-matrix: setup ## every engine reads every kind of table as Iceberg; its results are the table in docs/iceberg.md
+	@$(PY) -m tests.iceberg.matrix
+	@$(PY) -m tools.gen_iceberg_matrix
 
 .PHONY: plant
 plant: setup ## plant bugs one by one and see the tests catch them

@@ -1,13 +1,8 @@
 """Writes the rule tables of the documents from the code's: what stands between two markers comes from there.
 
-    <!-- generated: NAME -->
-    …
-    <!-- end -->
-
 `--check` compares instead of writing.
 """
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,18 +13,17 @@ from metaservice.core.table import profiles
 from metaservice.core.table.model import Operation
 from metaservice.core.table.profiles import CLASS_OF, STANDS, OpClass
 from metaservice.core.table.properties import PROPERTIES, USER_PREFIX
-from tools.generated import wants_check, write_or_check
+from tools.generated import BLOCK, fill, table, wants_check, write_or_check
 from tools.wire import ROOT
 
 DOCUMENTS = ("docs/semantics.md",)
-BLOCK = re.compile(r"(?<=<!-- generated: )(?P<name>[a-z-]+)(?P<head> -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def classes() -> str:
     """Which operations make up a class."""
     operations = {each: [o for o in Operation if CLASS_OF.get(o) is each] for each in OpClass}
     rows = [(each.value, ", ".join(f"`{o.name}`" for o in found)) for each, found in operations.items()]
-    return _table(("class", "operations on the wire"), rows)
+    return table(("class", "operations on the wire"), rows)
 
 
 def follows() -> str:
@@ -41,7 +35,7 @@ def follows() -> str:
         )
         for each in OpClass
     ]
-    return _table(("class", "commits if every winner on its partitions is one of"), rows)
+    return table(("class", "commits if every winner on its partitions is one of"), rows)
 
 
 def outcome_table() -> str:
@@ -50,18 +44,18 @@ def outcome_table() -> str:
         (f"**{earlier.value}**", *("commits" if earlier in STANDS[later] else "conflict" for later in OpClass))
         for earlier in OpClass
     ]
-    return _table(("earlier ↓ later →", *(each.value for each in OpClass)), rows)
+    return table(("earlier ↓ later →", *(each.value for each in OpClass)), rows)
 
 
 def row_meetings() -> str:
     """Under row_level: earlier by later."""
     rows = [(f"**{earlier.value}**", *(MEETINGS[later][earlier].value for later in OpClass)) for earlier in OpClass]
-    return _table(("earlier ↓ later →", *(each.value for each in OpClass)), rows)
+    return table(("earlier ↓ later →", *(each.value for each in OpClass)), rows)
 
 
 def row_checks() -> str:
     """What "judged by rows" means, in order."""
-    return _table(("check", "conflict if", "rule"), [(one.name, one.says, f"`{one.rule.name}`") for one in CHECKS])
+    return table(("check", "conflict if", "rule"), [(one.name, one.says, f"`{one.rule.name}`") for one in CHECKS])
 
 
 def properties() -> str:
@@ -79,13 +73,13 @@ def properties() -> str:
             "conflicts with every change; under `delta_…` only with changes of features, unless one is turned off",
         ),
     ]
-    return _table(("what", "names", "changing it"), rows)
+    return table(("what", "names", "changing it"), rows)
 
 
 def bounds() -> str:
     """Every limit."""
     found = {name: value for name, value in vars(limits).items() if name.isupper()}
-    return _table(("limit", "value"), [(f"`{name}`", _number(value)) for name, value in sorted(found.items())])
+    return table(("limit", "value"), [(f"`{name}`", _number(value)) for name, value in sorted(found.items())])
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
@@ -99,17 +93,12 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
 }
 
 
-def filled(text: str) -> str:
-    """A document with its blocks as the code has them. An unknown name is a KeyError."""
-    return BLOCK.sub(lambda block: f"{block['name']}{block['head']}\n{BLOCKS[block['name']]()}\n\n", text)
-
-
 def names_in(text: str) -> list[str]:
     return [block["name"] for block in BLOCK.finditer(text)]
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    documents = {name: filled((root / name).read_text(encoding="utf-8")) for name in DOCUMENTS}
+    documents = {name: fill((root / name).read_text(encoding="utf-8"), BLOCKS) for name in DOCUMENTS}
     return write_or_check(documents, root, check=wants_check(arguments, __doc__))
 
 
@@ -122,10 +111,6 @@ def _number(value: int) -> str:
 
 def _code(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,19 @@
-"""What generators of documents share: write what is generated, or with `--check` compare it with what is there."""
+"""What generators of documents share: write what is generated, or with `--check` compare it with what is there.
+
+In a document, what stands between two markers is generated:
+
+    <!-- generated: NAME -->
+    …
+    <!-- end -->
+"""
 
 import argparse
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+
+BLOCK = re.compile(r"(?<=<!-- generated: )(?P<name>[a-z-]+)(?P<head> -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def wants_check(arguments: Sequence[str] | None, description: str | None) -> bool:
@@ -22,6 +32,16 @@ def write_or_check(documents: Mapping[str, str], root: Path, *, check: bool) -> 
         else:
             (root / name).write_text(documents[name], encoding="utf-8")
     return int(check and bool(stale))
+
+
+def fill(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
+    """A document with its blocks made anew. An unknown name is a KeyError."""
+    return BLOCK.sub(lambda block: f"{block['name']}{block['head']}\n{blocks[block['name']]()}\n\n", text)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
 def _holds(path: Path, text: str) -> bool:

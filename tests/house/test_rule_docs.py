@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.tree import ROOT
-from tools import gen_rule_docs, gen_timeline
+from tools import gen_iceberg_matrix, gen_rule_docs, gen_timeline
 
 SHARED = ROOT / "tests/conformance/cases/outcome_table.csv"
 CLASSES = {
@@ -19,7 +19,9 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize("generate", [gen_rule_docs.main, gen_timeline.main], ids=["tables", "picture"])
+@pytest.mark.parametrize(
+    "generate", [gen_rule_docs.main, gen_timeline.main, gen_iceberg_matrix.main], ids=["tables", "picture", "readers"]
+)
 def test_documents_are_fresh(generate: Callable[[list[str]], int]) -> None:
     assert generate(["--check"]) == 0, "run `make docs`"
 

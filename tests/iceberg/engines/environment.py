@@ -1,0 +1,68 @@
+"""The engines' environments: made on first use, with pinned packages. Spark's jar comes when its session starts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tools.environment import FOLDER, ensure
+
+PINS: Final = Path(__file__).resolve().parent
+SPARK: Final = ("pyspark", "pyarrow", "pandas")
+OTHERS: Final = ("chdb", "daft", "pyiceberg", "pyarrow")
+ICEBERG: Final = "1.12.0"
+ICEBERG_JAR: Final = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG}"  # by Spark's and Scala's version
+SPARK_SETTINGS: Final = {
+    "spark.jars.packages": ICEBERG_JAR,
+    "spark.jars.ivy": str(FOLDER / "ivy-iceberg"),
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def ensure_spark() -> Path:
+    """The interpreter of Spark with Iceberg."""
+    return ensure("iceberg-spark", SPARK, PINS / "constraints-spark.txt")
+
+
+def ensure_others() -> Path:
+    """The interpreter of chdb and daft."""
+    return ensure("iceberg-readers", OTHERS, PINS / "constraints-readers.txt")
+
+
+def spark_catalog(name: str, url: str, warehouse: str = "v3", **properties: str) -> dict[str, str]:
+    """The settings of a session that has the REST catalog at `url` under `name`."""
+    known = {"type": "rest", "uri": url, "warehouse": warehouse, **properties}
+    known.setdefault("io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
+    prefix = f"spark.sql.catalog.{name}"
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{one}": text for one, text in known.items()}
+
+
+def spark_or_skip() -> Path:
+    """The same for a test, which is left out where Spark with Iceberg can't be had."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17 or later, which is not installed here")
+    return _or_skip(ensure_spark)
+
+
+def others_or_skip() -> Path:
+    return _or_skip(ensure_others)
+
+
+def _or_skip(made: Callable[[], Path]) -> Path:
+    try:
+        return made()
+    except subprocess.CalledProcessError:
+        pytest.skip("the engine's packages can't be installed here: pip failed")

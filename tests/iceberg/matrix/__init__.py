@@ -1,0 +1,1 @@
+"""Engines beside kinds of tables: who reads what."""

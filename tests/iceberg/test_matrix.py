@@ -1,0 +1,40 @@
+"""Engines read every kind of table in every state, at the head, an old snapshot and a tag: rows are the oracle's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.iceberg.engines.environment import others_or_skip, spark_or_skip
+from tests.iceberg.matrix.results import Tried, saved
+from tests.iceberg.matrix.run import FAR, FORMS, NEAR, run
+from tests.iceberg.matrix.tables import KINDS, LEFT_OUT, MOMENTS, STATES
+
+READS = len(MOMENTS) * (len(KINDS) * len(STATES) - len(LEFT_OUT))
+
+
+def failed(found: list[Tried]) -> set[tuple[str, str, int, str, str, str]]:
+    """What can't be read, without the engines' words."""
+    return {
+        (one.engine, one.version, one.form, each.kind, each.state, each.moment)
+        for one in found
+        for each in one.failures
+    }
+
+
+def test_pyiceberg_polars_and_duckdb_read_all_tables(tmp_path: Path) -> None:
+    found = run(tmp_path, NEAR)
+    assert [each for one in found for each in one.failures] == []
+    assert [one.reads for one in found] == [READS] * len(NEAR) * len(FORMS)
+    known = {(one.engine, one.version) for one in saved()}
+    assert {(one.engine, one.version) for one in found} <= known, "run `make iceberg-matrix`"
+
+
+@pytest.mark.long
+def test_other_engines_read_what_the_documents_say(tmp_path: Path) -> None:
+    spark_or_skip()
+    others_or_skip()
+    found = run(tmp_path, FAR)
+    assert failed(found) == failed([one for one in saved() if one.engine in FAR])
+    assert {one.engine for one in found} == set(FAR)
