@@ -57,6 +57,7 @@ IN_THE_WORKER: Final = (
     ("software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3", "Apache-2.0"),
     ("org.wildfly.openssl:wildfly-openssl", "Apache-2.0"),
 )
+IN_THE_TESTS: Final = (("rest-catalog-open-api.yaml of Apache Iceberg", "Apache-2.0"),)
 HEAD: Final = """\
 # Licences
 
@@ -102,6 +103,7 @@ def document() -> str:
     parts = (
         ("## In the jar of the Spark catalog", IN_THE_JAR),
         ("## Beside Spark in the worker's image", IN_THE_WORKER),
+        ("## In the tests alone", IN_THE_TESTS),
     )
     for title, table in parts:
         lines += ["", title, "", "| artifact | licence |", "| --- | --- |"]

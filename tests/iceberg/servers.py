@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import duckdb
 import httpx
@@ -17,8 +18,10 @@ import polars as pl
 import pytest
 
 from tests.iceberg.readers import load_extensions
+from tests.iceberg.specification import check
 
 STOP_S: Final = 30
+ANSWER_S: Final = 120
 DEFAULT: Final = "default"
 
 
@@ -31,7 +34,13 @@ class Server:
         self.notes = notes
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", timeout=60, **options)
+        return self.ask("GET", path, **options)
+
+    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """An answer, which is as the specification has it."""
+        found = httpx.request(method, f"{self.url}{path}", timeout=ANSWER_S, **options)
+        check(method, found.url.path, found.status_code, found.content)
+        return found
 
     def post(self, path: str, body: object, **options: Any) -> httpx.Response:
         return httpx.post(f"{self.url}{path}", json=body, timeout=60, **options)
@@ -68,7 +77,14 @@ def served_folder(folder: Path, *options: str) -> Iterator[Server]:
 
 def catalog_of(server: Server, form: int = 3, **properties: str) -> Any:
     load = pytest.importorskip("pyiceberg.catalog", reason="pyiceberg is not installed").load_catalog
-    return load("lake", type="rest", uri=server.url, warehouse=f"v{form}", **properties)
+    found = load("lake", type="rest", uri=server.url, warehouse=f"v{form}", **properties)
+    found._session.hooks["response"].append(check_answer)
+    return found
+
+
+def check_answer(answer: Any, **_options: object) -> None:
+    """What pyiceberg's client was answered is as the specification has it."""
+    check(answer.request.method, urlsplit(answer.request.url).path, answer.status_code, answer.content)
 
 
 def by_pyiceberg(server: Server, form: int, table: str, snapshot_id: int | None = None) -> Any:

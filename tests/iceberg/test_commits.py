@@ -530,8 +530,8 @@ def test_unknown_and_odd_requests(lake: Lake, server: Server) -> None:
     ):
         status, _, said = error_of(Request(path, body).send(server))
         assert status == 400, said
-    assert httpx.post(f"{server.url}{path}", content=b"no json", timeout=60).status_code == 400
-    assert httpx.post(f"{server.url}{path}", content=b"[]", timeout=60).status_code == 400
+    assert server.ask("POST", path, content=b"no json").status_code == 400
+    assert server.ask("POST", path, content=b"[]").status_code == 400
     assert head(lake.table("shop.odd")) == 0
 
 

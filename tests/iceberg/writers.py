@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import duckdb
 import httpx
@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from tests.iceberg.readers import load_extensions
 from tests.iceberg.servers import Server
-
-TIMEOUT_S: Final = 120
 
 
 @dataclass(slots=True)
@@ -25,7 +23,7 @@ class Request:
     body: dict[str, Any]
 
     def send(self, server: Server) -> httpx.Response:
-        return httpx.post(f"{server.url}{self.path}", json=self.body, timeout=TIMEOUT_S)
+        return server.ask("POST", self.path, json=self.body)
 
     @property
     def snapshot(self) -> dict[str, Any]:
