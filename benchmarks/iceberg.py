@@ -2,17 +2,18 @@
 
 ARGS choose: `load` (a table of many files), `plan` (a scan of one partition of it, planned by the catalog and by
 pyiceberg from manifests), `visible` (a commit, until pyiceberg sees it, beside its own SQL catalog),
-`read` (DuckDB and polars through the catalog, over the same Parquet files read directly).
+`read` (DuckDB and polars through the catalog, over the same Parquet files read directly, and with deleted rows over a
+table that Spark-Iceberg wrote).
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -25,10 +26,12 @@ import polars as pl
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import StaticTable
 
 from benchmarks.frame import Benchmark, scaled, scratch
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import common_pb2, transaction_pb2
+from tests.iceberg.engines.environment import SPARK_SETTINGS, ensure_spark
 from tests.iceberg.readers import load_extensions
 
 FILES: Final = 100_000
@@ -36,6 +39,10 @@ FILES_A_COMMIT: Final = 1_000
 ROWS: Final = 10_000_000
 PARTS: Final = 10
 RUNS: Final = 5
+READS: Final = 15
+ASKED: Final = "SELECT count(*), sum(id), sum(v), max(note) FROM"
+PEER: Final = Path(__file__).parent / "peers" / "write_iceberg_spark.py"
+Reads = Mapping[str, Callable[[], Sequence[Any]]]
 EPOCH: Final = date(1970, 1, 1).toordinal()
 PATH: Final = "/v1/v3/namespaces/default/tables"
 
@@ -185,32 +192,49 @@ def reads(bench: Benchmark, lake: Lake, folder: Path) -> None:
         load_extensions(connection)
         connection.execute(f"ATTACH 'v3' AS lake (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')")
         shown = load_catalog("lake", type="rest", uri=url, warehouse="v3")
-        name = uuid.uuid4().hex
-        asked = "SELECT count(*), sum(id), sum(v), max(note) FROM"
-        connection.execute(f"CREATE VIEW direct{name} AS SELECT * FROM read_parquet({paths})")
-        both: Sequence[tuple[str, Callable[[], Any], Callable[[], Any]]] = (
-            (
-                "DuckDB",
-                lambda: connection.execute(f"{asked} lake.default.large").fetchall(),
-                lambda: connection.execute(f"{asked} direct{name}").fetchall(),
-            ),
-            (
-                "polars",
-                lambda: _summed(pl.scan_iceberg(shown.load_table("default.large"))),
-                lambda: _summed(pl.scan_parquet(paths)),
-            ),
-        )
-        for engine, through, direct in both:
-            through()
-            direct()
-            ratios = [timed(through) / timed(direct) for _ in range(RUNS)]
-            bench.add(
-                f"{engine}, {count:,} rows: through the catalog over directly", ratios, unit="times", at_most=1.15
-            )
+        ours: Reads = {
+            "DuckDB": lambda: connection.execute(f"{ASKED} lake.default.large").fetchall()[0],
+            "polars": lambda: _summed(pl.scan_iceberg(shown.load_table("default.large"))),
+        }
+        direct: Reads = {
+            "DuckDB": lambda: connection.execute(f"{ASKED} read_parquet({paths})").fetchall()[0],
+            "polars": lambda: _summed(pl.scan_parquet(paths)),
+        }
+        beside(bench, f"{count:,} rows: through the catalog over directly", ours, direct, at_most=1.15)
+        condition = "note IN ({})".format(", ".join(f"'n{number}'" for number in range(7, 1_000, 100)))
+        table.delete(condition)
+        peer = written_by_spark(folder / "peer", paths, condition)
+        theirs: Reads = {
+            "DuckDB": lambda: connection.execute(f"{ASKED} iceberg_scan('{peer}')").fetchall()[0],
+            "polars": lambda: _summed(pl.scan_iceberg(StaticTable.from_metadata(peer))),
+        }
+        beside(bench, f"{count:,} rows, 1 % deleted: over a table by Spark-Iceberg", ours, theirs, at_most=1.1)
 
 
-def _summed(rows: pl.LazyFrame) -> Any:
-    return rows.select(pl.len(), pl.col("id").sum(), pl.col("v").sum(), pl.col("note").max()).collect()
+def beside(bench: Benchmark, work: str, ours: Reads, others: Reads, at_most: float) -> None:
+    """Ratios of one read to another with the same answer, in turns."""
+    for engine, through in ours.items():
+        other = others[engine]
+        assert [round(one) if isinstance(one, float) else one for one in through()] == [
+            round(one) if isinstance(one, float) else one for one in other()
+        ], (engine, work)
+        ratios = [timed(through) / timed(other) for _ in range(READS)]
+        bench.add(f"{engine}, {work}", ratios, unit="times", at_most=at_most)
+
+
+def written_by_spark(folder: Path, paths: Sequence[str], condition: str) -> str:
+    """The metadata of a table that Spark-Iceberg wrote from the files, and then deleted from."""
+    folder.mkdir()
+    request = folder / "request.json"
+    asked = {"settings": SPARK_SETTINGS, "warehouse": f"{folder}/warehouse", "files": paths, "condition": condition}
+    request.write_text(json.dumps(asked))
+    say("Spark-Iceberg writes the same rows")
+    command = [str(ensure_spark()), str(PEER), str(request)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1]
+
+
+def _summed(rows: pl.LazyFrame) -> Sequence[Any]:
+    return rows.select(pl.len(), pl.col("id").sum(), pl.col("v").sum(), pl.col("note").max()).collect().row(0)
 
 
 WORKS: Final = {"load": loads, "plan": plans, "visible": visible, "read": reads}
