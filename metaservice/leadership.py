@@ -92,7 +92,8 @@ class Leadership(Leads):
         found = self._at.read()
         now_ms = self._clocks.mono_ms()
         self._seen = see(self._seen, *found, now_ms) if found is not None else None
-        if not may_take(self._seen, now_ms):
+        took = self._seen is not None and self._seen.lease.holder == self._holder  # and the answer was lost
+        if not took and not may_take(self._seen, now_ms):
             return False
         mine = taken(self._seen, self._holder, self.address, self._clocks.now_us())
         tag = self._at.write(mine, self._seen.tag if self._seen is not None else None)

@@ -521,7 +521,12 @@ class _StandingBy:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """A stop while the store is opened, which may take long, ends the process at once."""
+        """A stop while the store is opened, which may take long, ends the process at once.
+
+        A process that stood still since it took the lease doesn't open the store: that would fence its successor.
+        """
+        if self.leads.refusal() is not None:
+            _lost_the_lease("it ran out before the store was opened")
         opened = threading.Event()
 
         def listen() -> None:

@@ -29,8 +29,14 @@ class Service:
     """A process on a folder; `start` may follow a `kill`."""
 
     def __init__(
-        self, folder: Path, *flags: str, listen: str = "127.0.0.1:0", descriptors_max: int | None = None
+        self,
+        folder: Path,
+        *flags: str,
+        listen: str = "127.0.0.1:0",
+        descriptors_max: int | None = None,
+        environment: dict[str, str] | None = None,
     ) -> None:
+        self.environment = environment
         self.descriptors_max = descriptors_max
         self.folder = folder
         self.flags = flags
@@ -48,7 +54,9 @@ class Service:
         if self.descriptors_max is not None:
             command = ["sh", "-c", f'ulimit -n {self.descriptors_max}; exec "$@"', "sh", *command]
         with self.errors.open("ab") as stderr:
-            return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True)
+            return subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self.environment
+            )
 
     def kill(self) -> None:
         process = self.running()

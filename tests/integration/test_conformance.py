@@ -4,7 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
+
+from tests.conformance.cases import BadCase, Case, read_cases
+from tests.conformance.play import Player
+from tests.integration.high_availability import pair
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "conformance" / "cases"
@@ -20,3 +25,16 @@ def test_every_case_ends_as_it_says(file: str, cases: int) -> None:
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert ended.stdout.splitlines()[-1:] == [f"{cases} passed, 0 failed"], ended.stdout + ended.stderr
     assert ended.returncode == 0
+
+
+def test_every_case_ends_as_it_says_on_a_store_in_a_bucket(tmp_path: Path) -> None:
+    cases = [case for file in sorted(CASES.iterdir()) for case in read_cases(file)]
+    with pair(tmp_path, ["one"]) as alone, grpc.insecure_channel(alone.leader().address) as channel:
+        player = Player(channel)
+        failed = [(case.case_id, why) for case in cases if (why := _why(player, case))]
+    assert failed == []
+    assert len(cases) > 170
+
+
+def _why(player: Player, case: Case | BadCase) -> str | None:
+    return case.why if isinstance(case, BadCase) else player.play(case)

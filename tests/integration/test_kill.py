@@ -12,6 +12,9 @@ import pytest
 from protos.laketx.v1 import common_pb2
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import stop
+from tests.histories.wire import persist
+from tests.integration.bucket import bucket, known_to
+from tests.integration.high_availability import STORE
 from tests.integration.service import Service, Stubs, code_of, data_file, free_address
 
 WRITERS = 16
@@ -75,19 +78,25 @@ class Writer:
 
 
 def test_ten_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    check_kills(tmp_path, rounds=10)
+    check_kills(Service(tmp_path / "db", listen=free_address()), rounds=10)
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.long)])
+def test_kills_of_a_store_in_a_bucket_lose_and_repeat_nothing(tmp_path: Path, rounds: int) -> None:
+    with bucket(tmp_path) as variables:
+        server = Service(tmp_path / "db", "--store", STORE, listen=free_address(), environment=known_to(variables))
+        check_kills(server, rounds)
 
 
 @pytest.mark.long
 def test_a_hundred_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    check_kills(tmp_path, rounds=100)
+    check_kills(Service(tmp_path / "db", listen=free_address()), rounds=100)
 
 
-def check_kills(folder: Path, rounds: int) -> None:
-    server = Service(folder / "db", listen=free_address())
+def check_kills(server: Service, rounds: int) -> None:
     stubs = Stubs(server.start())
     try:
-        table_id = stubs.create("t", profile="delta_write_serializable")
+        table_id = persist(lambda: stubs.create("t", profile="delta_write_serializable"))
         for number in range(rounds):
             writers = write_through_a_kill(server, table_id, UP_S[number % len(UP_S)])
             check_answers(stubs, table_id, writers)

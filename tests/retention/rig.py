@@ -56,10 +56,12 @@ class Clock:
 class Rig:
     """One table, `days`; every call is a group of its own."""
 
+    make_store: Callable[[], MemoryStore] = MemoryStore
+
     def __init__(self, seed: int = 0, *, retain_hours: int | None = 24, keeping: Keeping | None = None) -> None:
         self.rng = random.Random(seed)
         self.clock = Clock()
-        self.store = MemoryStore()
+        self.store = type(self).make_store()
         self.events: list[str] = []
         self.boot = ""
         self.keeping = keeping or Keeping(adopt_grace_ms=GRACE_MS, delay_ms=0)

@@ -115,6 +115,8 @@ class Process(Host):
             if self.stop.wait(LOOK_MS / 1000):
                 self.die(0)
         self.leads.start()
+        if self.leads.refusal() is not None:
+            self.die(75)
         settings: Settings = self.machine.settings
         open_state = OpenState(settings, self._open_store)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from slatedb import uniffi as slatedb
 
 from metaservice.store.memory import MemoryStore
 from metaservice.store.object_place import ObjectPlace
@@ -13,10 +13,11 @@ from metaservice.store.slate import SlateStore
 class SlateMemory(MemoryStore):
     """Both stores get every batch; a crash opens SlateDB's again, which fences the one before."""
 
-    def __init__(self, folder: Path, survivors: MemoryStore | None = None) -> None:
+    def __init__(self, bucket: slatedb.ObjectStore | None = None, survivors: MemoryStore | None = None) -> None:
+        """The bucket is in memory, too."""
         super().__init__(survivors._entries if survivors is not None else None)
-        self._folder = folder
-        self._slate = SlateStore(ObjectPlace.in_folder(folder))
+        self._bucket = bucket if bucket is not None else slatedb.ObjectStore.resolve("memory:///")
+        self._slate = SlateStore(ObjectPlace("sim", "meta"), bucket=self._bucket)
 
     def get(self, key: bytes) -> bytes | None:
         self.refuse_if_failed()
@@ -34,8 +35,12 @@ class SlateMemory(MemoryStore):
         super().sync()
         self._slate.sync()
 
+    def close(self) -> None:
+        super().close()
+        self._slate.close()
+
     def crash(self, survivors: int = 0) -> SlateMemory:
-        found = SlateMemory(self._folder, super().crash(survivors))
+        found = SlateMemory(self._bucket, super().crash(survivors))
         for ops in self._unsynced[:survivors]:
             batch = Batch()
             batch.ops = ops

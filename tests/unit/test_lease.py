@@ -159,6 +159,16 @@ def test_only_one_of_two_takes_it(scene: Scene) -> None:
     assert not scene.two.try_take()
 
 
+def test_a_lease_that_was_taken_without_an_answer_is_found(scene: Scene) -> None:
+    scene.one.release()
+    scene.bucket.loses_answer = True
+    assert not scene.two.try_take()
+    assert scene.two.refusal() is not None
+    assert scene.two.try_take()
+    assert scene.two.refusal() is None
+    assert not scene.one.try_take()
+
+
 def test_a_renewal_whose_answer_was_lost_is_found(scene: Scene) -> None:
     scene.passes(1_000)
     scene.bucket.loses_answer = True
