@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from slatedb import uniffi as slatedb
 
 from metaservice.core.errors import MetaError
 from metaservice.service.operate.check import StoreCheck
@@ -14,9 +15,11 @@ from metaservice.service.operate.restoring import begin_history
 from metaservice.store import keys
 from metaservice.store.history import read_history, read_purge_hold
 from metaservice.store.memory import MemoryStore
+from metaservice.store.object_place import ObjectPlace
 from metaservice.store.port import Batch, Store
 from metaservice.store.records import decode_live
 from metaservice.store.rocks import RocksStore
+from metaservice.store.slate import SlateStore
 from metaservice.store.txn_records import decode_txn
 from protos.laketx.storage.v1 import records_pb2 as records
 from protos.laketx.v1 import transaction_pb2
@@ -97,6 +100,18 @@ def edited(record_type: type, change: Callable[..., object]) -> Callable[[bytes]
 def test_a_sound_store_has_no_problems(entries: Entries) -> None:
     assert {key[:1] for key in entries} >= set(map(bytes, zip(b"NTDLKWIPRAXOSQJ"))), "every kind of key is there"
     assert problems_of(MemoryStore(entries)) == []
+
+
+def test_a_store_on_object_storage_is_checked_alike(few: Entries) -> None:
+    for lost in [None, *(one(few, prefix) for prefix in sorted({key[:1] for key in few}))]:
+        left = {key: value for key, value in few.items() if key != lost}
+        on_slate = SlateStore(ObjectPlace("tests", "meta"), bucket=slatedb.ObjectStore.resolve("memory:///"))
+        batch = Batch()
+        batch.ops = list(left.items())
+        on_slate.write(batch)
+        on_slate.sync()
+        assert problems_of(on_slate) == problems_of(MemoryStore(left)), lost
+        on_slate.close()
 
 
 def test_every_lost_key_is_found(few: Entries) -> None:

@@ -30,7 +30,7 @@ SUITES = {  # the quick ones first
     "model": [*PYTEST, "tests/model"],
     "retention": [*PYTEST, "tests/retention"],
     "simulation": ["tests.simulation", "--seeds", "120", "--stop"],
-    "take-overs": ["tests.simulation", "--seeds", "0", "--take-overs", "100", "--stop"],
+    "take-overs": ["tests.simulation", "--seeds", "0", "--take-overs", "150", "--stop"],
     "histories": ["tests.histories", "--minutes", "0.3", "--transactions", "96", "--kills", "1"],
 }
 

@@ -55,8 +55,6 @@ FENCES = "            self._fenced = True\n            return self._fence()\n"
 FLUSH = "        self.ask(lambda: self._db.flush_with_options(_LOG))\n        self._is_synced"
 ADOPT = "            self._mine, self._tag = found\n"
 ADOPT_LATE = ADOPT + "            self._valid_until_ms = self._clocks.mono_ms() + VALID_MS\n"
-LEAVE, GIVE_BACK = "    is_durable = decider.stop(STORE_S)\n", "    leads.release()\n"
-END = "        mine, self._mine = self._mine, None\n        self._valid_until_ms = 0\n"
 
 BUGS = (
     Bug(
@@ -603,11 +601,6 @@ BUGS = (
         "a former leader goes on with the lease of its successor",
         "metaservice/leadership.py",
         (("found[0].holder == self._holder and not", "not"),),
-    ),
-    Bug(
-        "the lease is given back before what was decided is durable",
-        "metaservice/leadership.py",
-        ((LEAVE + GIVE_BACK, GIVE_BACK + LEAVE), (END, "        mine = self._mine\n")),
     ),
     Bug(
         "a lease is taken while its holder may still answer",

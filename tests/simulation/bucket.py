@@ -1,10 +1,13 @@
 """One bucket in memory for several servers: SlateDB itself on it, the lease beside it, and a network that breaks.
 
-cut        nothing comes through, either way: a lease's request times out, SlateDB tries again until it does
-failing    the bucket answers 503
-losing     what is asked for is done, and its answer is lost
-slow       requests and answers take up to so many milliseconds
-late       a request comes to the bucket long after its sender gave up, or died
+Each server has a link to the bucket:
+
+    cut        nothing comes through, either way: a lease's request times out, SlateDB tries again until it does
+    failing    the bucket answers 503
+    losing     what is asked of the lease is done, and its answer is lost
+    unsure     likewise of the store
+    slow       answers take about so many milliseconds
+    late       a request comes to the bucket long after its sender gave up, or died
 """
 
 from __future__ import annotations
@@ -39,11 +42,12 @@ class Link:
     cut: bool = False
     failing: bool = False
     losing: bool = False
+    unsure: bool = False
     late: bool = False
     slow_ms: int = 0
 
     def mend(self) -> None:
-        self.cut = self.failing = self.losing = self.late = False
+        self.cut = self.failing = self.losing = self.unsure = self.late = False
         self.slow_ms = 0
 
 
@@ -57,6 +61,7 @@ class Bucket:
         self.lease: bytes | None = None
         self.openings = 0
         self.fenced = 0
+        self.served: dict[int, int] = {}  # when a process first took a call, by the number of its opening
         self._opened: list[slatedb.Db] = []
 
     def open_store(self, link: Link) -> Store:
@@ -110,7 +115,7 @@ class LeaseInSim(LeaseObject):
         steps, link = self._bucket.steps, self._link
         rng = steps.rng
         sent_us = steps.now_us
-        steps.sleep_ms(rng.random() * (2 + link.slow_ms))
+        steps.sleep_ms(rng.random() * (2 + link.slow_ms / 20))
         if link.cut:
             steps.sleep_ms(TIMEOUT_MS)
             raise OSError("no answer")
@@ -121,7 +126,7 @@ class LeaseInSim(LeaseObject):
             steps.sleep_ms(TIMEOUT_MS)
             raise OSError("no answer in time")
         answer = do()
-        steps.sleep_ms(rng.random() * (2 + link.slow_ms))
+        steps.sleep_ms(rng.random() * 2 + rng.uniform(0.8, 1.0) * link.slow_ms)
         if self._is_lost():
             steps.sleep_ms(TIMEOUT_MS)
             raise OSError("the answer was lost")
@@ -170,7 +175,7 @@ class _Db:
             _reach(steps, link)
             self._flush(options)
         _reach(steps, link)
-        if link.losing and steps.rng.random() < 0.2:
+        if link.unsure and steps.rng.random() < 0.2:
             raise slatedb.Error.Unavailable("the answer was lost")
 
     async def shutdown(self) -> None:

@@ -103,6 +103,7 @@ class Process(Host):
         self.stop = Flag(self.steps)
         self.code = -9
         self._has_opened = False
+        self._opening = 0
         self.service: Service | None = None
         lease = LeaseInSim(machine.bucket, machine.link)
         self.leads = Leadership(lease, holder, machine.clock, self._lost, self.stop.set)
@@ -153,7 +154,9 @@ class Process(Host):
     def _open_store(self, *_: object) -> Store:
         check(not self._has_opened, "a process opens its store once", self.leads._holder)
         self._has_opened = True
-        return self.machine.bucket.open_store(self.machine.link)
+        store = self.machine.bucket.open_store(self.machine.link)
+        self._opening = self.machine.bucket.openings
+        return store
 
     def _lost(self, why: str) -> None:
         raw = self.machine.bucket.lease
@@ -190,6 +193,7 @@ class Process(Host):
 
     def _entered(self) -> Service:
         """As each call is checked when it comes."""
+        came_us = self.steps.now_us
         service = self.service
         if service is None:
             if self.stop.is_set():
@@ -197,6 +201,10 @@ class Process(Host):
             raise not_leader(self.leads.leader)
         if (refusal := self.leads.refusal()) is not None:
             raise refusal
+        served = self.machine.bucket.served
+        later = [opening for opening, first_us in served.items() if opening > self._opening and first_us < came_us]
+        check(not later, "who led before takes no call once another one does", self.leads._holder, later)
+        served.setdefault(self._opening, self.steps.now_us)
         return service
 
 

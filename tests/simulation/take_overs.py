@@ -44,6 +44,8 @@ class Nemesis:
             self.cut_off_clients,
             self.slow_then_cut,
             self.slow_then_cut,
+            self.lose_then_cut,
+            self.lose_then_cut,
             self.fail,
             self.lose,
             self.be_late,
@@ -99,8 +101,15 @@ class Nemesis:
 
     def slow_then_cut(self, machine: Machine) -> None:
         """The last renewals were long under way when the bucket is gone."""
-        machine.link.slow_ms = 1_900
+        machine.link.slow_ms = 1_850
         self._steps.sleep_ms(self._steps.rng.randrange(1_000, 6_000))
+        machine.link.cut = True
+        self._later(machine, machine.link.mend)
+
+    def lose_then_cut(self, machine: Machine) -> None:
+        """The last renewals were done, and nobody said so."""
+        machine.link.losing = True
+        self._steps.sleep_ms(self._steps.rng.randrange(2_000, 8_000))
         machine.link.cut = True
         self._later(machine, machine.link.mend)
 
@@ -109,7 +118,7 @@ class Nemesis:
         self._later(machine, machine.link.mend)
 
     def lose(self, machine: Machine) -> None:
-        machine.link.losing = True
+        machine.link.losing = machine.link.unsure = True
         self._later(machine, machine.link.mend)
 
     def be_late(self, machine: Machine) -> None:
