@@ -257,18 +257,18 @@ def leave(server: Stopping[E], decider: Decider, leads: Leadership, grace_s: flo
 
 
 class StoreWatch:
-    """Says that a write to the store isn't answered; ends a leader whose store has been silent for too long."""
+    """Says that the store doesn't answer; ends a leader whose store has been silent for too long."""
 
-    def __init__(self, syncing_s: Callable[[], float], lost: Callable[[str], None]) -> None:
-        """`syncing_s`: for how long a write has waited."""
-        self._syncing_s = syncing_s
+    def __init__(self, waiting_s: Callable[[], float], lost: Callable[[str], None]) -> None:
+        """`waiting_s`: for how long a write, or the opening, has waited."""
+        self._waiting_s = waiting_s
         self._lost = lost
         self._is_silent = False
 
     def look(self) -> None:
-        silent_ms = self._syncing_s() * 1000
+        silent_ms = self._waiting_s() * 1000
         if silent_ms >= STORE_GIVE_UP_MS:
-            self._lost(f"the store has not taken a write for {STORE_GIVE_UP_MS / 1000:g} s")
+            self._lost(f"the store has not answered for {STORE_GIVE_UP_MS / 1000:g} s")
         is_silent = silent_ms >= STORE_SILENT_MS
         if is_silent and not self._is_silent:
             event(STORE_SILENT, silent_s=round(silent_ms / 1000, 1))

@@ -94,9 +94,9 @@ EVENTS: Final[Mapping[str, str]] = {
     LEASE_LOST: "The service leads no more: why. It ends with exit code 75, to be started again as a standby.",
     LEASE_UNREACHABLE: "The lease, or a standby's note, can't be read or written: which request, the error. It "
     "is tried again soon.",
-    STORE_SILENT: "A write to the store in the bucket waits for its answer: for how long. Commits wait with it. After "
-    "60 s the process ends with exit code 75.",
-    STORE_ANSWERS: "The store in the bucket takes writes again.",
+    STORE_SILENT: "A write to the store in the bucket, or its opening, waits for an answer: for how long. Commits wait "
+    "with it. After 60 s the process ends with exit code 75.",
+    STORE_ANSWERS: "The store in the bucket answers again.",
     FENCED: "Another process has opened the store: this one answers nothing more and ends with exit code 75.",
     CERTIFICATE_REFUSED: "The certificate's files changed, and can't be used: why. The certificate before stays.",
 }

@@ -285,6 +285,12 @@ class OpenState:
         self._open_placed = open_placed or open_in_bucket
         self._store: RocksStore | None = None
         self._is_opened = False
+        self._opening_since_s = 0.0
+
+    def opening_s(self) -> float:
+        """For how long the bucket has not answered the opening of the store; 0: it isn't being opened."""
+        since_s = self._opening_since_s
+        return time.monotonic() - since_s if since_s else 0.0
 
     def again(self) -> State:
         """Raises StoreGone where a folder that was opened before isn't there any more: another one is not made."""
@@ -308,7 +314,12 @@ class OpenState:
             raise StoreFenced(f"the store {place} failed: this process ends, and the next one to lead opens it")
         self._is_opened = True
         self._settings.data.mkdir(parents=True, exist_ok=True)
-        return self._state(self._open_placed(place, self._settings.store_bytes_max or None))
+        self._opening_since_s = time.monotonic()
+        try:
+            store = self._open_placed(place, self._settings.store_bytes_max or None)
+        finally:
+            self._opening_since_s = 0.0
+        return self._state(store)
 
     def _open(self, *, must_exist: bool = False) -> State:
         most = self._settings.store_bytes_max
@@ -467,6 +478,7 @@ def _open_service(settings: Settings, standby: _StandingBy | None) -> Service | 
     try:
         if standby is None:
             return build_service(open_state, clocks, settings, read_uptime)
+        standby.leads.watch = StoreWatch(open_state.opening_s, _lost_the_lease).look
         with standby.opening():
             return build_service(open_state, clocks, settings, read_uptime, standby.leads)
     except (StoreUnusable, StoreFailed) as error:

@@ -16,6 +16,7 @@ from tests.conformance.play import new_uuid7
 from tests.integration.broken_network import Network
 from tests.integration.bucket import bucket, known_to
 from tests.integration.high_availability import (
+    LEADS_NO_MORE,
     PATIENCE_S,
     Pair,
     Process,
@@ -99,7 +100,23 @@ def test_a_leader_without_a_bucket_says_so_and_ends(both: Pair) -> None:
     create_table(both)
     leader = both.leader()
     to_bucket(leader).is_cut = True
-    assert leader.wait() == 75
+    assert leader.wait() == LEADS_NO_MORE
     assert "lease_unreachable" in leader.said()
     assert "lease_lost" in leader.said()
     assert both.leader() is both.other(leader)
+
+
+def test_a_stop_ends_a_process_that_waits_for_its_store_to_open(both: Pair) -> None:
+    """It has the lease, so nobody else leads meanwhile; then another does at once."""
+    table_id, leader = create_table(both), both.leader()
+    standby = both.other(leader)
+    to_bucket(standby).holds = b"manifest"
+    leader.send(signal.SIGKILL)
+    leader.wait()
+    assert wait_until(lambda: "store_silent" in standby.said())
+    leader.start()
+    standby.send(signal.SIGTERM)
+    assert standby.wait() == 0
+    assert "lease_released" in standby.said()
+    assert both.leader() is leader
+    assert list_committed(leader.address, table_id) == {}

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -19,9 +20,13 @@ from metaservice.client.health import ask_health
 from metaservice.config import read_settings
 from metaservice.store.port import Batch, StoreFenced
 from metaservice.wiring import OpenState
+from protos.laketx.v1 import read_pb2
+from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT
 from tests.integration.bucket import bucket
 from tests.integration.high_availability import (
+    LEADS_NO_MORE,
+    PATIENCE_S,
     STORE,
     Load,
     Pair,
@@ -30,7 +35,7 @@ from tests.integration.high_availability import (
     list_committed,
     pair,
 )
-from tests.integration.service import TIMEOUT_S
+from tests.integration.service import TIMEOUT_S, Stubs, append_request
 from tests.integration.take_over_rounds import play_everywhere
 
 
@@ -49,6 +54,27 @@ def test_commits_go_on_whatever_breaks(tmp_path: Path) -> None:
 def test_two_hundred_rounds(tmp_path: Path, seed: int) -> None:
     """Forty a seed."""
     assert len(play_everywhere(tmp_path, seed=seed, rounds=40, pairs=5, writers=4)) == 40
+
+
+def test_a_leader_that_stood_still_answers_nothing(both: Pair) -> None:
+    """Calls that came while it stood still are there when it goes on."""
+    table_id, leader = create_table(both), both.leader()
+    leader.send(signal.SIGSTOP)
+    read = read_pb2.ResolveVersionRequest(table_id=table_id)
+    stubs = [Stubs(leader.address) for _ in range(8)]
+    asked = [each.reads.ResolveVersion.future(read, timeout=PATIENCE_S, wait_for_ready=True) for each in stubs]
+    commits = [each.txns.Append.future(append_request(table_id, new_uuid7()), timeout=PATIENCE_S) for each in stubs]
+    assert both.leader() is both.other(leader)
+    leader.send(signal.SIGCONT)
+    assert leader.wait() == LEADS_NO_MORE
+    calls: list[Any] = [*asked, *commits]
+    for call in calls:
+        call.cancel()  # those that wait for a server that isn't there
+        with pytest.raises((grpc.RpcError, grpc.FutureCancelledError)):
+            call.result(TIMEOUT_S)
+    for each in stubs:
+        each.channel.close()
+    assert list_committed(both.other(leader).address, table_id) == {}
 
 
 def test_a_standby_says_who_leads(both: Pair) -> None:

@@ -15,6 +15,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import LOOK_MS
 from metaservice.leadership import Leadership, leave, not_leader
 from metaservice.service.decider.decider import Answer, Job, Mailbox
+from metaservice.service.decider.gathering import Gathering
 from metaservice.store.lease_object import decode_lease
 from metaservice.store.port import Store, StoreFailed, StoreFenced, StoreGone, StoreUnusable
 from metaservice.wiring import OpenState, Service, build_service
@@ -65,6 +66,13 @@ class SteppedMailbox(Mailbox[Job]):
             self._rung.wait_ms(timeout_s * 1000)
         items, self._items = self._items, []
         return items
+
+
+class _NoGathering(Gathering):
+    """It goes by the time that syncs take, which is no part of a history."""
+
+    def left_s(self, *_: object) -> float:
+        return 0.0
 
 
 class Machine:
@@ -132,6 +140,7 @@ class Process(Host):
         decider = service.decider
         decider._fail_stop = self._fail_stop
         decider._inbox = SteppedMailbox(self.steps)
+        decider._gathering = _NoGathering()
         decider._thread = StepThread(self.steps, decider._run, self)  # type: ignore[assignment]
         decider.start()
         self.service = service
