@@ -226,6 +226,10 @@ bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load p
 bench-ha: $(VENV)/.ready-bench ## measure take-overs and commits of a store in a bucket; ARGS="take-over throughput" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.high_availability $(ARGS)
 
+.PHONY: bench-s3
+bench-s3: $(VENV)/.ready-bench ## measure small reads and writes on S3 that is 30 ms away, beside deltalake; JSON and SCALE as above
+	@$(PY) -m benchmarks.s3
+
 .PHONY: bench-sizing
 bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory, disk, start; ARGS="files lake" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.sizing $(ARGS)

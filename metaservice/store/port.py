@@ -15,7 +15,7 @@ One thread writes, syncs and closes; any thread reads. A key's first byte is nev
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 STORE_LOCKED = "STORE_LOCKED"  # another process, or another part of this one, has it open
 STORE_DAMAGED = "STORE_DAMAGED"  # bytes are not what was written
@@ -63,6 +63,10 @@ class StoreCursor(Protocol):
 
 
 class Store(Protocol):
+    reads_at_once: ClassVar[int] = (
+        1  # that are worth while: more where a read waits for something else than this machine
+    )
+
     def get(self, key: bytes) -> bytes | None:
         """The latest value written, durable or not."""
 

@@ -51,6 +51,8 @@ T = TypeVar("T")
 class SlateStore(Store):
     """Opens the store, or creates it, and fences every process that has it open; raises StoreUnusable."""
 
+    reads_at_once = 32
+
     def __init__(
         self, place: ObjectPlace, *, bytes_max: int | None = None, bucket: slatedb.ObjectStore | None = None
     ) -> None:

@@ -54,15 +54,16 @@ def server(log: Path) -> Iterator[str]:
             running.terminate()
 
 
-def session(url: str) -> SparkSession:
-    known = {"AWS_ENDPOINT_URL": url, "AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": SECRET}
+def session(url: str, user: str = USER, secret: str = SECRET) -> SparkSession:
+    known = {"AWS_ENDPOINT_URL": url, "AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret}
     os.environ.update(known)
     s3a = {
         "endpoint": url,
         "endpoint.region": REGION,
         "path.style.access": "true",
-        "access.key": USER,
-        "secret.key": SECRET,
+        "access.key": user,
+        "secret.key": secret,
+        "performance.flags": "create,mkdir",
     }
     more = {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
     more |= {"spark.jars.packages": HADOOP_AWS, "spark.jars.ivy": str(FOLDER / "ivy")}

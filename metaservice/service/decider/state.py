@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
@@ -101,8 +102,8 @@ class State:
         raw_forgotten = cursor.get(keys.FORGOTTEN)
         if raw_forgotten is not None:
             self.forgotten_ms = keys.decode_version(raw_forgotten)
-        for key, raw_id in cursor.scan(keys.NAMES, prefix_end(keys.NAMES)):
-            table = self._load_table(cursor, raw_id)
+        named = list(cursor.scan(keys.NAMES, prefix_end(keys.NAMES)))
+        for (key, _), table in zip(named, self._load_tables(cursor, [one for _, one in named]), strict=True):
             self.newest_us = max(self.newest_us, table.last_time_us)
             self.tables[table.meta.table_id] = table
             self.inlined_bytes += table.inlined.size_bytes
@@ -159,6 +160,13 @@ class State:
                 )
             self.batch.put(formats.FORMAT_KEY, formats.encode_format(needed))
             self.format = needed
+
+    def _load_tables(self, cursor: StoreCursor, raw_ids: Sequence[bytes]) -> Iterable[TableState]:
+        """In order; several at once where reads wait for a bucket. Nothing is written meanwhile."""
+        if self.store.reads_at_once == 1:
+            return (self._load_table(cursor, raw_id) for raw_id in raw_ids)
+        with ThreadPoolExecutor(self.store.reads_at_once, thread_name_prefix="load") as pool:
+            return list(pool.map(self.load_table, raw_ids))
 
     def _load_table(self, cursor: StoreCursor, raw_id: bytes) -> TableState:
         prefix = keys.table_prefix(raw_id)
