@@ -43,10 +43,10 @@ class Server:
         return found
 
     def post(self, path: str, body: object, **options: Any) -> httpx.Response:
-        return httpx.post(f"{self.url}{path}", json=body, timeout=60, **options)
+        return self.ask("POST", path, json=body, **options)
 
     def delete(self, path: str, **options: Any) -> httpx.Response:
-        return httpx.delete(f"{self.url}{path}", timeout=60, **options)
+        return self.ask("DELETE", path, **options)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
