@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from iceberg.inlined_files import InlinedFiles
@@ -11,6 +12,7 @@ from iceberg.metadata.facts import MadeFile, MadeSnapshot, SnapshotFacts, TableF
 from iceberg.metadata.manifests import Manifests
 from iceberg.metadata.schemas import check_promotions
 from iceberg.names import NameMapping, check_names, doubtful, lacks_ids, name_mapping, written_by
+from metaservice.client import GoneError
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.base.errors import InputError
 from worker.base.table_view import TableView
@@ -73,22 +75,14 @@ class Snapshots:
             return known
         view = view_at(table, schemas, version)
         if known is not None and known.version < version:
-            parts = table.client.plan_changes(
-                table.table_id, known.version, version, mode=read_pb2.CHANGES_MODE_DIFFERENCE
-            )
             self._at = None  # an error midway leaves nothing half changed
-            added: list[common_pb2.LiveEntry] = []
-            removed: list[common_pb2.LiveEntry] = []
-            for part in parts:
-                added += part.added
-                removed += part.removed
-            known.live.apply(view, added, removed)
-            self._at = _State(view, version, known.live)
-            return self._at
+            with suppress(GoneError):  # the commits between a tag and what is kept beside it are gone
+                self._at = _moved(known, view, version)
+                return self._at
         live = LiveFiles(table)
         live.apply(view, table.client.list_files(table.table_id, version=version), ())
         found = _State(view, version, live)
-        if known is None:  # an older version, such as a tag's, is looked at aside
+        if known is None or known.version < version:  # an older version, such as a tag's, is looked at aside
             self._at = found
         return found
 
@@ -100,6 +94,18 @@ class _State:
     view: TableView
     version: int
     live: LiveFiles
+
+
+def _moved(known: _State, view: TableView, version: int) -> _State:
+    """The state of a later version."""
+    added: list[common_pb2.LiveEntry] = []
+    removed: list[common_pb2.LiveEntry] = []
+    mode = read_pb2.CHANGES_MODE_DIFFERENCE
+    for part in view.client.plan_changes(view.table_id, known.version, version, mode=mode):
+        added += part.added
+        removed += part.removed
+    known.live.apply(view, added, removed)
+    return _State(view, version, known.live)
 
 
 def check_shown(

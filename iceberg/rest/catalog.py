@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from iceberg.commits.properties import PREFIX
 from iceberg.locations import location_of
 from iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, RestError, problem_of
 from iceberg.rest.tables import Loaded, Tables
-from metaservice.client import MetaServiceError, NotFoundError
+from metaservice.client import GoneError, MetaServiceError, NotFoundError
 from protos.laketx.v1 import access_pb2, catalog_pb2
 from worker.base.connection import Connection
 from worker.base.errors import InputError
@@ -20,6 +21,7 @@ NO_NAMESPACE_NAME: Final = "default"  # shows the tables that are in no namespac
 FORMATS: Final[Mapping[str, int]] = {"v3": 3, "v2": 2}  # by the prefix of paths
 SEPARATOR: Final = "\x1f"
 PAGE_MAX: Final = 1_000
+RETIRED_MAX: Final = 3  # tries
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,10 @@ class Catalog:
         return TableView(self._lake, self._lake.client.get_table(name))
 
     def load(self, namespace: str, name: str) -> tuple[TableView, Loaded]:
+        for _ in range(RETIRED_MAX - 1):
+            table = self.view(namespace, name)
+            with suppress(GoneError):  # the newest version was retired before it was held
+                return table, self._tables.load(table, self.form)
         table = self.view(namespace, name)
         return table, self._tables.load(table, self.form)
 

@@ -136,6 +136,23 @@ def test_everything_below_the_horizon_is_refused_with_the_oldest() -> None:
     assert rig.ask(lambda: rig.reads.resolve_time(table, rig.clock.us)).version == 3
 
 
+def test_a_held_version_below_the_horizon_is_told_when_it_is_asked_for() -> None:
+    rig = Rig(retain_hours=0)
+    for name in "abcd":
+        rig.insert(name)
+        if name == "b":
+            rig.tag("kept", 2)
+    rig.pass_time(0)
+    table = rig.reads.get_table(table_id=rig.table_id)
+    assert rig.oldest == 4
+
+    def told(first: int, last: int) -> list[int]:
+        wanted = VersionFilter(from_version=first, to_version=last)
+        return [one.footprint.version for one in rig.timeline.list_versions(table, wanted, None, 10).items]
+
+    assert [told(2, 2), told(1, 1), told(3, 3), told(1, 4)] == [[2], [], [], [4]]
+
+
 def test_a_pin_in_the_middle_holds_its_own_files_alone() -> None:
     rig = Rig(retain_hours=0)
     (one,) = rig.overwrite("a")

@@ -71,13 +71,17 @@ class Timeline:
     def list_versions(
         self, table: TableView, wanted: VersionFilter, below: int | None, count: int
     ) -> HistoryPage[CommitSummary, int]:
-        """Commits, newest first, from below a version down to the oldest that is kept."""
-        cursor = self._decider.state.store.cursor()
-        oldest = self._decider.state.views.oldest(table)
+        """Commits, newest first, from below a version down to the oldest that is kept. An older one that something
+        holds is answered when it alone is asked for.
+        """
+        state = self._decider.state
+        cursor = state.store.cursor()
+        oldest = state.views.oldest(table)
         if below is not None and below < oldest:
             raise _retired(below, oldest)
         lowest, highest = _range(cursor, table.raw_id, wanted)
-        lowest = max(lowest, oldest)
+        if not (lowest == highest and state.is_held(table.meta.table_id, lowest)):
+            lowest = max(lowest, oldest)
         highest = min(highest, table.head, table.head if below is None else below - 1)
         if highest < lowest:
             return HistoryPage([], None)
