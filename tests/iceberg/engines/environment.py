@@ -15,6 +15,13 @@ from tools.environment import FOLDER, ensure
 PINS: Final = Path(__file__).resolve().parent
 SPARK: Final = ("pyspark", "pyarrow", "pandas")
 OTHERS: Final = ("chdb", "daft", "pyiceberg", "pyarrow")
+PYICEBERG_TESTS: Final = (
+    "pyiceberg[pyarrow,sql-sqlite,hive]",
+    "boto3",
+    "moto[server]",
+    "pytest",
+    "pytest-lazy-fixtures",
+)
 ICEBERG: Final = "1.12.0"
 ICEBERG_JAR: Final = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG}"  # by Spark's and Scala's version
 SPARK_SETTINGS: Final = {
@@ -42,6 +49,11 @@ def ensure_others() -> Path:
     return ensure("iceberg-readers", OTHERS, PINS / "constraints-readers.txt")
 
 
+def ensure_pyiceberg_tests() -> Path:
+    """The interpreter for pyiceberg's own tests."""
+    return ensure("pyiceberg-tests", PYICEBERG_TESTS, PINS / "constraints-pyiceberg-tests.txt")
+
+
 def spark_catalog(name: str, url: str, warehouse: str = "v3", **properties: str) -> dict[str, str]:
     """The settings of a session that has the REST catalog at `url` under `name`."""
     known = {"type": "rest", "uri": url, "warehouse": warehouse, **properties}
@@ -59,6 +71,10 @@ def spark_or_skip() -> Path:
 
 def others_or_skip() -> Path:
     return _or_skip(ensure_others)
+
+
+def pyiceberg_tests_or_skip() -> Path:
+    return _or_skip(ensure_pyiceberg_tests)
 
 
 def _or_skip(made: Callable[[], Path]) -> Path:
