@@ -18,7 +18,9 @@ from metaservice.core.table.external import Location, locate
 from metaservice.observe import Logging
 from metaservice.rpc.audit import AuditSettings
 from metaservice.rpc.streams import StreamLimits
+from metaservice.service.operate.backup_schedule import BackupRhythm
 from metaservice.service.retention.housekeeping import Keeping
+from metaservice.store.backup_objects import folder_of
 from metaservice.store.formats import FIRST, NEWEST
 from metaservice.store.object_place import ObjectPlace
 
@@ -44,6 +46,10 @@ class Settings:
     threads: int
     metrics_listen: str
     backup_root: str
+    backup_to: str
+    backup_every_s: float
+    backup_keep: int
+    backup_verify_every_s: float
     adopt_grace_ms: int
     clock_tolerance_ms: int
     purge_delay_ms: int
@@ -112,6 +118,11 @@ class Settings:
         return ObjectPlace.of(self.store) if self.store else None
 
     @property
+    def rhythm(self) -> BackupRhythm:
+        every_ms, verify_every_ms = int(self.backup_every_s * 1000), int(self.backup_verify_every_s * 1000)
+        return BackupRhythm(self.backup_to, every_ms, self.backup_keep, verify_every_ms)
+
+    @property
     def exposed(self) -> str:
         """What is missing for the address that it listens on, in a sentence; empty: nothing."""
         if self.insecure or is_local(self.listen) or (self.tls_cert and self.has_identity):
@@ -139,6 +150,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
     _check_store(parser, settings)
     _check_tls(parser, settings)
+    _check_backups(parser, settings)
     _check_places(parser, settings)
     return settings
 
@@ -152,6 +164,13 @@ def _check_store(parser: argparse.ArgumentParser, settings: Settings) -> None:
         parser.error("--store needs --listen host:port, where others find the leader")
     if settings.advertise and not settings.store:
         parser.error("--advertise is for a service with --store")
+
+
+def _check_backups(parser: argparse.ArgumentParser, settings: Settings) -> None:
+    if settings.backup_to and not (folder_of(settings.backup_to) or ObjectPlace.of(settings.backup_to)):
+        parser.error(f"--backup-to {settings.backup_to} is neither s3://bucket/path nor file:///folder")
+    if min(settings.backup_every_s, settings.backup_keep, settings.backup_verify_every_s) < 0:
+        parser.error("--backup-every-s, --backup-keep and --backup-verify-every-s must not be negative")
 
 
 def _check_places(parser: argparse.ArgumentParser, settings: Settings) -> None:
@@ -260,6 +279,10 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--purge-delay-ms", limits.PURGE_DELAY_MS, int, "how long after a start nothing is retired")
     add("--metrics-listen", "", str, "address that serves metrics to Prometheus; port 0 picks a free one; empty: none")
     add("--backup-root", "", str, "folder that contains backups; empty: the data folder's name with -backups")
+    add("--backup-to", "", str, "repository of scheduled backups, s3://bucket/path or file:///folder; empty: none")
+    add("--backup-every-s", 3600.0, float, "interval of scheduled backups; 0: only on request")
+    add("--backup-keep", 48, int, "number of backups kept in the repository; 0: all")
+    add("--backup-verify-every-s", 86_400.0, float, "interval of restoring the newest backup to verify it; 0: never")
     add("--idle-exit-s", 0.0, float, "stop after this time without a call or an open transaction; 0: never")
     add("--schedule-ms", limits.SCHEDULE_MS, int, "interval of planning table services; 0: only on request")
     add("--tasks-max", limits.TASKS_CLAIMED_MAX, int, "maximum number of tasks of all tables that run at a time")

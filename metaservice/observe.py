@@ -35,6 +35,10 @@ REOPEN_FAILED = "store_reopen_failed"
 METRICS_LISTEN = "metrics_listen"
 BACKUP_MADE = "backup_made"
 BACKUP_FAILED = "backup_failed"
+BACKUP_SCHEDULE_FAILED = "backup_schedule_failed"
+BACKUP_PRUNED = "backup_pruned"
+BACKUP_VERIFIED = "backup_verified"
+BACKUP_VERIFY_FAILED = "backup_verify_failed"
 RESTORED = "restored"
 PURGE_RELEASED = "purge_released"
 CLOCKS_DISAGREE = "clocks_disagree"
@@ -67,9 +71,13 @@ EVENTS: Final[Mapping[str, str]] = {
     REFUSED: "A call was refused: method, request id, reason, facts.",
     REOPEN_FAILED: "The store failed and can't be reopened yet; the service retries every half second.",
     METRICS_LISTEN: "Metrics are served: address.",
-    BACKUP_MADE: "A backup is complete: path, bytes, how long the decider was paused.",
-    BACKUP_FAILED: "A backup failed and its files were removed: path, error.",
-    RESTORED: "A data folder was restored from a backup: both paths, the epoch before and after.",
+    BACKUP_MADE: "A backup is complete: path, bytes, those uploaded, how long the decider was paused.",
+    BACKUP_FAILED: "A backup failed: path, error. A folder was removed; in a repository there is no such backup.",
+    BACKUP_SCHEDULE_FAILED: "A scheduled backup, or the deletion of old ones, failed: error, when it is tried again.",
+    BACKUP_PRUNED: "Old backups were deleted: how many, how many files that no other one names, their bytes.",
+    BACKUP_VERIFIED: "A backup was restored into a temporary folder and is sound: its id.",
+    BACKUP_VERIFY_FAILED: "A backup can't be restored, or could not be verified: its id, the error.",
+    RESTORED: "A store was restored from a backup: both paths, the epoch before and after.",
     IDLE: "No client has needed the service for --idle-exit-s: it stops.",
     SOCKET_GONE: "The service's socket was removed, as cleaners of /tmp do: it stops; the next call starts another.",
     OWNER_SOCKET_LEFT_OUT: "The data folder's path is too long for a socket: its owner needs a token, as others do.",
@@ -277,6 +285,31 @@ AUDIT_RECORDS = Metric("laketx_audit_records_total", "counter", "Records written
 AUDIT_LOST = Metric("laketx_audit_lost_total", "counter", "Records that could not be written and are lost.")
 AUDIT_WAITING = Metric("laketx_audit_waiting", "gauge", "Records that wait to be written to the audit.")
 AUDIT_FAILING = Metric("laketx_audit_failing", "gauge", "1 while the audit can't be written.")
+BACKUP_AGE_SECONDS = Metric(
+    "laketx_backup_age_seconds",
+    "gauge",
+    "Time since the begin of the newest backup in the service's repository, or since the start if there is none; "
+    "0: the service has no repository.",
+)
+BACKUP_EVERY_SECONDS = Metric("laketx_backup_every_seconds", "gauge", "Interval of scheduled backups; 0: none.")
+BACKUP_SECONDS = Metric("laketx_backup_seconds", "gauge", "Duration of the last scheduled backup.")
+BACKUP_BYTES = Metric("laketx_backup_bytes", "gauge", "Bytes of the newest backup in the service's repository.")
+BACKUP_UPLOADED_BYTES = Metric(
+    "laketx_backup_uploaded_bytes_total", "counter", "Bytes that scheduled backups have uploaded."
+)
+BACKUP_FAILURES = Metric("laketx_backup_failures_total", "counter", "Attempts at scheduled backups that failed.")
+BACKUP_VERIFY_AGE_SECONDS = Metric(
+    "laketx_backup_verify_age_seconds",
+    "gauge",
+    "Time since a backup was verified, or since the start if none was; 0: the service has no repository.",
+)
+BACKUP_VERIFY_EVERY_SECONDS = Metric(
+    "laketx_backup_verify_every_seconds", "gauge", "Interval of scheduled verifications; 0: none."
+)
+BACKUP_VERIFY_FAILURES = Metric(
+    "laketx_backup_verify_failures_total", "counter", "Verifications that failed or found damage."
+)
+BACKUP_DAMAGED = Metric("laketx_backup_damaged", "gauge", "1 while the backup that was verified last is damaged.")
 START_SECONDS = Metric("laketx_start_time_seconds", "gauge", "Start of the service, in seconds since 1970.")
 CERTIFICATE_LEFT_SECONDS = Metric(
     "laketx_certificate_left_seconds",
@@ -368,6 +401,16 @@ METRICS: Final = (
     AUDIT_LOST,
     AUDIT_WAITING,
     AUDIT_FAILING,
+    BACKUP_AGE_SECONDS,
+    BACKUP_EVERY_SECONDS,
+    BACKUP_SECONDS,
+    BACKUP_BYTES,
+    BACKUP_UPLOADED_BYTES,
+    BACKUP_FAILURES,
+    BACKUP_VERIFY_AGE_SECONDS,
+    BACKUP_VERIFY_EVERY_SECONDS,
+    BACKUP_VERIFY_FAILURES,
+    BACKUP_DAMAGED,
     START_SECONDS,
     CERTIFICATE_LEFT_SECONDS,
     *HIGH_AVAILABILITY,

@@ -75,6 +75,7 @@ from metaservice.service.decider.pauses import Pauses
 from metaservice.service.decider.state import State
 from metaservice.service.operate.access import Access
 from metaservice.service.operate.backup import BackupPlace
+from metaservice.service.operate.backup_schedule import BackupSchedule
 from metaservice.service.operate.operators import Operators
 from metaservice.service.operate.warehouse import Warehouses
 from metaservice.service.read.planning import Planning
@@ -102,6 +103,7 @@ from metaservice.store.port import (
 )
 from metaservice.store.rocks import RocksStore
 from metaservice.terminal import printable
+from metaservice.verifying import VerifyingProcess
 from protos.laketx.v1 import admin_pb2
 
 if TYPE_CHECKING:
@@ -121,6 +123,7 @@ REOPEN_TRIES_MAX = 600
 CONNECTIONS_MAX = 10_000
 DESCRIPTORS_MAX = 65_536
 CHECK_PAUSE_S = 0.002
+VERIFY_SCRATCH = "backup.verify"
 OWNER_SOCKET = "owner.sock"
 SOCKET_PATH_BYTES_MAX = 100  # the kernel takes 107
 _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -186,6 +189,8 @@ class Service:
     calls: Calls
     operators: Operators
     scheduler: Scheduler
+    backups: BackupSchedule
+    verifying: VerifyingProcess
 
 
 def build_service(
@@ -253,13 +258,17 @@ def build_service(
         access=Access(decider, clocks, transactions.check_room),
     )
     scheduler = Scheduler(decider, maintenance.queue, layouts, clocks, settings.schedule_ms, event)
-    return Service(decider, calls, operators, scheduler)
+    verifying = VerifyingProcess(settings.data.resolve() / VERIFY_SCRATCH)
+    backups = BackupSchedule(operators.backups, clocks, settings.rhythm, verifying.verify, event)
+    operators.metrics.readings.update(backups.readings())
+    operators.backup_health = lambda: backups.health
+    return Service(decider, calls, operators, scheduler, backups, verifying)
 
 
 def _place(settings: Settings) -> BackupPlace:
     data = settings.data.resolve()
     root = Path(settings.backup_root) if settings.backup_root else data.with_name(f"{data.name}-backups")
-    return BackupPlace(data, root, product_version(), settings.reserve_bytes)
+    return BackupPlace(data, root, product_version(), settings.reserve_bytes, settings.backup_to)
 
 
 def product_version() -> str:
@@ -451,6 +460,7 @@ def serve(settings: Settings) -> int:
     service.decider.start()
     service.calls.bells.start()
     service.scheduler.start()
+    service.backups.start()
     server.start()
     if leads is None:
         _say_listening(server.address)
@@ -459,6 +469,8 @@ def serve(settings: Settings) -> int:
         leads.watch = StoreWatch(service.decider.syncing_s, _lost_the_lease).look
     event(STARTED, listen=server.address, data=settings.store or settings.data, pid=os.getpid())
     wait_for_end(service, server, settings.idle_exit_s)
+    service.backups.stop()
+    service.verifying.stop()
     if standby is None:
         server.stop(settings.grace_s)
         service.scheduler.stop()

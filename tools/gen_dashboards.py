@@ -150,6 +150,12 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             panel("Room", observe.ROOM_BYTES, unit="bytes"),
             panel("Read-only", observe.READ_ONLY),
             Panel(
+                "Age of the backup",
+                ((observe.BACKUP_AGE_SECONDS.name, "made"), (observe.BACKUP_VERIFY_AGE_SECONDS.name, "verified")),
+                observe.BACKUP_AGE_SECONDS.says,
+                "s",
+            ),
+            Panel(
                 "Audit",
                 ((rate(observe.AUDIT_RECORDS), "written"), (rate(observe.AUDIT_LOST), "lost")),
                 "Records of the audit.",
@@ -310,6 +316,32 @@ ALERT_RULES: tuple[Alert, ...] = (
         "warning",
         "Nine tenths of a quota are used, by all principals or by one; at the limit calls are refused.",
         "laketx status shows the quota and the principal: stop a runaway client, or raise the setting.",
+    ),
+    Alert(
+        "LakeTXBackupLate",
+        f"{observe.BACKUP_AGE_SECONDS.name} > 2 * {observe.BACKUP_EVERY_SECONDS.name} + 600 "
+        f"and {observe.BACKUP_EVERY_SECONDS.name} > 0",
+        "5m",
+        "critical",
+        "The newest backup is older than two intervals: what was committed since is only in the store.",
+        "laketx status shows the error; laketx backup make tries it now.",
+    ),
+    Alert(
+        "LakeTXBackupDamaged",
+        f"{observe.BACKUP_DAMAGED.name} == 1",
+        "0m",
+        "critical",
+        "The backup that was verified last can't be restored.",
+        "laketx status says what is wrong; the next backup uploads everything again.",
+    ),
+    Alert(
+        "LakeTXBackupUnverified",
+        f"{observe.BACKUP_VERIFY_AGE_SECONDS.name} > 2 * {observe.BACKUP_VERIFY_EVERY_SECONDS.name} + 3600 "
+        f"and {observe.BACKUP_VERIFY_EVERY_SECONDS.name} > 0",
+        "5m",
+        "warning",
+        "No backup has been verified for two intervals.",
+        "The event backup_verify_failed has the error; laketx backup verify tries it anywhere.",
     ),
     Alert(
         "LakeTXPurgeHeld",

@@ -59,6 +59,9 @@ def run(session: Session) -> None:
             ("store", f"{size_text(status.store_bytes)}, log {size_text(status.log_bytes)}"),
             ("inlined", f"{size_text(status.inlined_bytes)} of rows" if status.inlined_bytes else ""),
             ("room", f"{size_text(status.free_bytes)}, {size_text(status.reserve_bytes)} of them kept back"),
+            ("backup", _backup_text(status.backup)),
+            ("BACKUP FAILED", _backup_failure(status.backup)),
+            ("BACKUP DAMAGED", status.backup.verify_problem),
             ("READ-ONLY", status.read_only_reason),
             ("PURGE WAITS", status.purge_hold_reason),
             ("CLOCK JUMPED", status.clock_hold_reason),
@@ -121,6 +124,21 @@ def _standby_text(standby: admin_pb2.Standby) -> str:
     if standby.alive:
         return standby.address
     return f"{standby.address} GONE for {duration_text(standby.seen_ago_ms)}"
+
+
+def _backup_text(backup: admin_pb2.BackupStatus) -> str:
+    """The newest backup in the service's repository; empty: it has no repository."""
+    if not backup.repository:
+        return ""
+    if not backup.backup_id:
+        return f"none yet in {backup.repository}"
+    verified = f", verified {when(backup.verify_time_us)} UTC" if backup.verify_time_us else ", never verified"
+    made = f"{when(backup.begin_time_us)} UTC, {size_text(backup.bytes)} in {backup.repository}"
+    return made + ("" if backup.verify_problem else verified)
+
+
+def _backup_failure(backup: admin_pb2.BackupStatus) -> str:
+    return f"{backup.failures} times since: {backup.error}" if backup.failures else ""
 
 
 def _quota_row(one: admin_pb2.QuotaUse) -> tuple[str, ...]:

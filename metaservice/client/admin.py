@@ -22,10 +22,16 @@ class AdminCalls(Caller):
         return self._call(self._admin.GetStatus, admin_pb2.GetStatusRequest())
 
     def backup(
-        self, path: str, *, request_id: str | None = None, validate_only: bool = False
+        self, path: str = "", *, request_id: str | None = None, validate_only: bool = False, full: bool = False
     ) -> admin_pb2.BackupResponse:
-        """Copies the store to a folder on the server, below its backup root; takes as long as it takes."""
-        request = admin_pb2.BackupRequest(path=path, request_id=request_id or uuid7(), validate_only=validate_only)
+        """Copies the store to a repository of backups, s3://bucket/path or file:///folder; by default the service's.
+
+        Or to a folder on the server, below its backup root. It takes as long as it takes. A repository gets what it
+        does not have yet; with `full` everything.
+        """
+        request = admin_pb2.BackupRequest(
+            path=path, request_id=request_id or uuid7(), validate_only=validate_only, full=full
+        )
 
         def attempt() -> admin_pb2.BackupResponse:
             try:

@@ -30,15 +30,19 @@ class AdminServicer(Servicer, admin_pb2_grpc.AdminServiceServicer):
 
     def Backup(self, request: pb.BackupRequest, context: Context) -> pb.BackupResponse:
         request_id = wire.text(request.request_id, "request_id", 128)
-        done = self._operators.backups.backup(request.path, request_id, validate_only=request.validate_only)
+        done = self._operators.backups.backup(
+            request.path, request_id, validate_only=request.validate_only, full=request.full
+        )
         return pb.BackupResponse(
             bytes=done.size_bytes,
-            path=str(done.path),
+            path=done.path,
             tables=done.tables,
             history_epoch=done.epoch,
             begin_time_us=done.begin_us,
             end_time_us=done.end_us,
             stalled_us=done.stalled_us,
+            backup_id=done.backup_id,
+            uploaded_bytes=done.uploaded_bytes,
         )
 
     def Check(self, request: pb.CheckRequest, context: Context) -> Iterator[pb.CheckResponse]:

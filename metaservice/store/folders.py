@@ -80,7 +80,7 @@ def free_bytes(folder: Path) -> int:
 def list_digests(folder: Path) -> list[FileDigest]:
     """The digests of all files except the manifest, by name."""
     paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
-    return [FileDigest(path.name, path.stat().st_size, _digest(path)) for path in paths]
+    return [FileDigest(path.name, path.stat().st_size, digest_of(path)) for path in paths]
 
 
 def move_in(source: Path, target: Path) -> None:
@@ -103,8 +103,8 @@ def copy_files(source: Path, target: Path) -> None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    with (folder / MANIFEST).open("w", encoding="utf-8") as file:
-        json.dump(asdict(manifest), file, indent=1)
+    with (folder / MANIFEST).open("wb") as file:
+        file.write(encode_manifest(manifest))
         file.flush()
         os.fsync(file.fileno())
     sync_path(folder)
@@ -113,20 +113,29 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Raises BackupUnusable."""
     try:
-        text = (folder / MANIFEST).read_text(encoding="utf-8")
+        written = (folder / MANIFEST).read_bytes()
     except FileNotFoundError:
         raise BackupUnusable("BACKUP_INCOMPLETE", path=folder, found="no manifest") from None
-    except (OSError, UnicodeError) as error:
+    except OSError as error:
         raise BackupUnusable("BACKUP_DAMAGED", path=folder, found=error) from error
+    return decode_manifest(written, folder)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    return json.dumps(asdict(manifest), indent=1).encode()
+
+
+def decode_manifest(written: bytes, path: object) -> Manifest:
+    """Raises BackupUnusable, which names the path."""
     try:
-        raw = json.loads(text)
+        raw = json.loads(written)
         if raw["format"] > MANIFEST_FORMAT:
-            raise BackupUnusable("FORMAT_TOO_NEW", path=folder, found=raw["format"], supported=MANIFEST_FORMAT)
+            raise BackupUnusable("FORMAT_TOO_NEW", path=path, found=raw["format"], supported=MANIFEST_FORMAT)
         heads = [Head(**each) for each in raw.pop("heads")]
         files = [FileDigest(**each) for each in raw.pop("files")]
         return Manifest(**raw, heads=heads, files=files)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BackupUnusable("BACKUP_DAMAGED", path=folder, found=f"a manifest that can't be read: {error}") from error
+        raise BackupUnusable("BACKUP_DAMAGED", path=path, found=f"a manifest that can't be read: {error}") from error
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
@@ -147,7 +156,7 @@ def _differences(folder: Path, manifest: Manifest) -> Iterator[str]:
         elif path.stat().st_size != file.size_bytes:
             yield f"{name} has {path.stat().st_size} bytes of {file.size_bytes}"
     for name, file in sorted(named.items()):
-        if _digest(there[name]) != file.digest:
+        if digest_of(there[name]) != file.digest:
             yield f"{name} holds other bytes than were written"
 
 
@@ -159,7 +168,7 @@ def sync_path(path: Path) -> None:
         os.close(handle)
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
     sums = blake2b(digest_size=16)
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

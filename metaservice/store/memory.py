@@ -11,7 +11,7 @@ they are copied only when a write comes while a cursor is alive.
 import sys
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 from weakref import WeakSet
@@ -79,12 +79,13 @@ class MemoryStore(Store):
     def unsynced_batches(self) -> int:
         return len(self._unsynced)
 
-    def checkpoint(self, path: Path) -> None:
+    def checkpoint(self, path: Path) -> Callable[[], None]:
         with self._lock:
             self.refuse_if_failed()
             path.mkdir()
             lines = [f"{key.hex()} {self._entries[key].hex()}\n" for key in self._keys]
             (path / _CHECKPOINT).write_text("".join(lines), encoding="ascii")
+        return lambda: None
 
     @classmethod
     def open_checkpoint(cls, path: Path) -> Self:

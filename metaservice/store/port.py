@@ -13,7 +13,7 @@ One thread writes, syncs and closes; any thread reads. A key's first byte is nev
     StoreFenced      another process has it: likewise
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -78,10 +78,11 @@ class Store(Protocol):
     def sync(self) -> None:
         """Makes every earlier write durable before it returns."""
 
-    def checkpoint(self, path: Path) -> None:
-        """Writes a copy as of some moment during the call into a new folder, which can be opened as a store.
+    def checkpoint(self, path: Path) -> Callable[[], None]:
+        """Fixes a moment during the call; what it returns writes a copy as of then into a new folder.
 
-        Raises OSError if the copy could not be made. Any thread can call it while another writes.
+        The copy can be opened as a store. What takes long is left to the returned call. Both raise OSError if the copy
+        could not be made; any thread can make them while another writes.
         """
 
     def write_out(self) -> None:

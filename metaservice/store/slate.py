@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from slatedb import uniffi as slatedb
 
-from metaservice.store.copying import copy_to_folder
+from metaservice.store.copying import MIRROR, copy_by_mirror
 from metaservice.store.formats import (
     COPYING_KEY,
     FIRST,
@@ -98,15 +98,24 @@ class SlateStore(Store):
         self.ask(lambda: self._db.flush_with_options(_LOG))
         self._is_synced = True
 
-    def checkpoint(self, path: Path) -> None:
-        """The copy is a folder of RocksDB's: it can be opened without the bucket."""
+    def checkpoint(self, path: Path) -> Callable[[], None]:
+        """The copy is a folder of RocksDB's: it can be opened without the bucket.
+
+        It is made from a mirror beside it that stays, and gets what is different: so most files of the next copy are
+        those of this one, to the byte.
+        """
         self.refuse_if_failed()
         if path.exists():
             raise FileExistsError(path)
-        try:
-            copy_to_folder(self.cursor(), path)
-        except (StoreFailed, StoreUnusable) as error:
-            raise OSError(f"no checkpoint was made: {error}") from error
+        cursor = self.cursor()
+
+        def write() -> None:
+            try:
+                copy_by_mirror(cursor, path.with_name(MIRROR), path)
+            except (StoreFailed, StoreUnusable) as error:
+                raise OSError(f"no checkpoint was made: {error}") from error
+
+        return write
 
     def write_out(self) -> None:
         """Nothing to do: a checkpoint reads what is in memory too."""

@@ -353,8 +353,9 @@ def close_under_readers(store: Store) -> Callable[[], list[type[BaseException]]]
 def test_a_checkpoint_is_a_store_of_its_own(store: Store, place: Place, tmp_path: Path) -> None:
     store.write(batch((b"a", b"1"), (b"b", b""), (b"\xff\x00\n ", b"\x00\n ")))
     expected = everything(store)
-    store.checkpoint(tmp_path / "copy")
+    finish = store.checkpoint(tmp_path / "copy")
     store.write(batch((b"a", None), (b"c", b"3")))
+    finish()
 
     copy = place.open_checkpoint(tmp_path / "copy")
     assert everything(copy) == expected
@@ -366,7 +367,7 @@ def test_a_checkpoint_is_a_store_of_its_own(store: Store, place: Place, tmp_path
 
 def test_a_checkpoint_does_not_overwrite(store: Store, tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
-        store.checkpoint(tmp_path)
+        store.checkpoint(tmp_path)()
     store.write(batch((b"a", b"1")))
     assert store.get(b"a") == b"1"
 

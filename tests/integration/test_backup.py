@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from metaservice.client import MetaClient, MetaServiceError
-from metaservice.offline import restore
+from metaservice.offline_restore import FolderBackup, restore
 from metaservice.store import folders
 from metaservice.store.folders import BackupUnusable
 from protos.laketx.v1 import admin_pb2, catalog_pb2, common_pb2, read_pb2, transaction_pb2
@@ -206,8 +206,8 @@ def test_a_restored_store_tells_another_history_and_its_purge_waits(copied: Copi
 
 
 def test_two_restores_of_one_backup_tell_two_histories(copied: Copied, tmp_path: Path) -> None:
-    one = restore(copied.backup, tmp_path / "one", "aa", 1)
-    two = restore(copied.backup, tmp_path / "two", "bb", 1)
+    one = restore(FolderBackup(copied.backup), tmp_path / "one", "aa", 1)
+    two = restore(FolderBackup(copied.backup), tmp_path / "two", "bb", 1)
     assert (one.epoch, two.epoch) == ("2-aa", "2-bb")
 
 
@@ -336,7 +336,7 @@ def test_a_backup_that_is_not_whole_is_refused(
 ) -> None:
     damage(backup)
     with pytest.raises(BackupUnusable) as caught:
-        restore(backup, tmp_path / "data", "aa", 1)
+        restore(FolderBackup(backup), tmp_path / "data", "aa", 1)
     assert caught.value.reason == reason
     assert [path.name for path in tmp_path.iterdir()] == ["backup"], "nothing is left behind"
 
@@ -350,12 +350,12 @@ def test_a_restore_never_writes_over_anything(backup: Path, tmp_path: Path) -> N
     (data / "mine").unlink()
     dry = offline("restore", "--backup", str(backup), "--data", str(data), "--dry-run")
     assert (dry.returncode, list(data.iterdir())) == (0, [])
-    assert restore(backup, data, "aa", 1).epoch == "2-aa"
-    assert restore(backup, tmp_path / "again", "cc", 1).epoch == "2-cc", "the backup stays as it was"
+    assert restore(FolderBackup(backup), data, "aa", 1).epoch == "2-aa"
+    assert restore(FolderBackup(backup), tmp_path / "again", "cc", 1).epoch == "2-cc", "the backup stays as it was"
 
 
 def test_a_check_of_a_folder_says_what_it_found_by_its_exit_code(backup: Path, tmp_path: Path) -> None:
-    restore(backup, tmp_path / "data", "aa", 1)
+    restore(FolderBackup(backup), tmp_path / "data", "aa", 1)
     run = offline("check", "--data", str(tmp_path / "data"))
     assert (run.returncode, run.stdout.split(",")[0]) == (0, "2 tables")
     missing = offline("check", "--data", str(tmp_path / "nothing"))

@@ -445,7 +445,7 @@ def test_a_checkpoint_while_another_thread_writes(tmp_path: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     for number in range(5):
-        store.checkpoint(tmp_path / f"copy-{number}")
+        store.checkpoint(tmp_path / f"copy-{number}")()
     done.set()
     writer.join()
     for number in range(5):

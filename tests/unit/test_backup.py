@@ -1,7 +1,7 @@
 """A backup that fails leaves nothing; two at a time are one too many."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -39,12 +39,13 @@ class SlowStore(MemoryStore):
         self.go_on = threading.Event()
         self.failure: OSError | None = None
 
-    def checkpoint(self, path: Path) -> None:
+    def checkpoint(self, path: Path) -> Callable[[], None]:
         self.inside.set()
         assert self.go_on.wait(TIMEOUT_S)
-        super().checkpoint(path)
+        finish = super().checkpoint(path)
         if self.failure is not None:
             raise self.failure
+        return finish
 
 
 def fail(error: BaseException) -> None:
@@ -74,7 +75,7 @@ def test_a_backup_that_fails_leaves_nothing(backups: Backups, store: SlowStore, 
     assert list((tmp_path / "root").iterdir()) == []
     assert list((tmp_path / "data").iterdir()) == []
     store.failure = None
-    assert backups.backup("b", "", validate_only=False).path == tmp_path / "root" / "b"
+    assert backups.backup("b", "", validate_only=False).path == str(tmp_path / "root" / "b")
 
 
 def test_what_a_dead_service_left_in_the_data_folder_is_in_no_later_backup(
@@ -83,7 +84,7 @@ def test_what_a_dead_service_left_in_the_data_folder_is_in_no_later_backup(
     (tmp_path / "data" / SCRATCH).mkdir()
     (tmp_path / "data" / SCRATCH / "old").write_text("x")
     store.go_on.set()
-    made = backups.backup("b", "", validate_only=False).path
+    made = Path(backups.backup("b", "", validate_only=False).path)
     assert sorted(path.name for path in made.iterdir()) == ["entries", "laketx-backup.json"]
 
 
@@ -99,10 +100,12 @@ def test_a_backup_holds_what_its_own_group_decided_before_it(tmp_path: Path) -> 
     def sink(given: Sequence[Answer]) -> None:
         answers.extend(given)
 
-    decider.submit([(sink, 1, lambda: catalog.create(meta, Principal())), (sink, 2, backups._stand_still)])
+    decider.submit([(sink, 1, lambda: catalog.create(meta, Principal())), (sink, 2, lambda: backups._stand_still(1))])
     decider.start()
     decider.stop()
-    moment = answers[1][1]
+    taken = answers[1][1]
+    assert isinstance(taken, tuple)
+    moment = taken[0]
     assert isinstance(moment, _Moment)
     assert [head.table_id for head in moment.heads] == [TABLE_ID]
     assert list(list_differences(State(MemoryStore.open_checkpoint(tmp_path / SCRATCH)), moment.heads)) == []

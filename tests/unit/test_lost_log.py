@@ -217,7 +217,7 @@ def test_a_folder_that_is_replaced_acknowledges_nothing_more(store: RocksStore, 
 
 
 def test_a_backup_is_not_opened_as_a_store(store: RocksStore, tmp_path: Path) -> None:
-    store.checkpoint(tmp_path / "backup")
+    store.checkpoint(tmp_path / "backup")()
     (tmp_path / "backup" / folders.MANIFEST).write_text("{}")
     before = sorted(path.name for path in (tmp_path / "backup").iterdir())
     with pytest.raises(StoreUnusable, match="laketx restore --backup") as refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -48,6 +48,7 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.usage import COUNTED
 from metaservice.service.operate.backup import BackupPlace, Backups
+from metaservice.service.operate.backup_schedule import BackupHealth
 from metaservice.service.operate.check import CheckProgress, StoreCheck
 from metaservice.service.operate.quota_use import QuotaUse, QuotaUses
 from metaservice.store.history import put_purge_hold, read_purge_hold
@@ -123,6 +124,7 @@ class Status:
     lease_age_ms: int = 0
     leader_before: str = ""
     take_over_ms: int = 0
+    backup: BackupHealth = field(default_factory=BackupHealth)
 
 
 class Leads(Protocol):
@@ -156,6 +158,7 @@ class Operators:
         self._start_us = clocks.now_us()
         self._start_mono_ms = clocks.mono_ms()
         self.backups = Backups(decider, clocks, place)
+        self.backup_health: Callable[[], BackupHealth] = BackupHealth
         self.quotas = QuotaUses()
         self.quotas.add(limits, {name: partial(self._use, name) for name in COUNTED})
         self.metrics = Metrics(decider.metrics)
@@ -238,6 +241,7 @@ class Operators:
             lease_age_ms=lead.lease_age_ms,
             leader_before=lead.leader_before,
             take_over_ms=lead.take_over_ms,
+            backup=self.backup_health(),
         )
 
     def check(self, table_id: str) -> Iterator[CheckProgress]:

@@ -78,6 +78,7 @@ class GetStatusResponse(_message.Message):
     LEASE_AGE_MS_FIELD_NUMBER: _builtins.int
     LEADER_BEFORE_FIELD_NUMBER: _builtins.int
     TAKE_OVER_MS_FIELD_NUMBER: _builtins.int
+    BACKUP_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Version of the software."""
     tables: _builtins.int
@@ -165,6 +166,10 @@ class GetStatusResponse(_message.Message):
     def standbys(self) -> _containers.RepeatedCompositeFieldContainer[Global___Standby]:
         """The processes that stand by, as the leader sees them; a standby says none."""
 
+    @_builtins.property
+    def backup(self) -> Global___BackupStatus:
+        """The backups in the service's own repository."""
+
     def __init__(
         self,
         *,
@@ -204,14 +209,77 @@ class GetStatusResponse(_message.Message):
         lease_age_ms: _builtins.int = ...,
         leader_before: _builtins.str = ...,
         take_over_ms: _builtins.int = ...,
+        backup: Global___BackupStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backup", b"backup"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "features", b"features", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "leader", b"leader", "leader_before", b"leader_before", "lease_age_ms", b"lease_age_ms", "lease_epoch", b"lease_epoch", "lease_left_ms", b"lease_left_ms", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "role", b"role", "sessions", b"sessions", "standbys", b"standbys", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "take_over_ms", b"take_over_ms", "take_over_time_us", b"take_over_time_us", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backup", b"backup", "clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "features", b"features", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "leader", b"leader", "leader_before", b"leader_before", "lease_age_ms", b"lease_age_ms", "lease_epoch", b"lease_epoch", "lease_left_ms", b"lease_left_ms", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "role", b"role", "sessions", b"sessions", "standbys", b"standbys", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "take_over_ms", b"take_over_ms", "take_over_time_us", b"take_over_time_us", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class BackupStatus(_message.Message):
+    """The backups in the service's own repository, and the one under way."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    BACKUP_ID_FIELD_NUMBER: _builtins.int
+    BEGIN_TIME_US_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    VERIFIED_BACKUP_ID_FIELD_NUMBER: _builtins.int
+    VERIFY_TIME_US_FIELD_NUMBER: _builtins.int
+    VERIFY_PROBLEM_FIELD_NUMBER: _builtins.int
+    TRANSFER_BYTES_FIELD_NUMBER: _builtins.int
+    TRANSFERRED_BYTES_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository; empty: the service has none."""
+    backup_id: _builtins.str
+    """The newest backup; empty: there is none."""
+    begin_time_us: _builtins.int
+    """When it began: it contains everything acknowledged before."""
+    bytes: _builtins.int
+    """Its bytes."""
+    failures: _builtins.int
+    """Failures since the last backup that was made."""
+    error: _builtins.str
+    """Why the last attempt failed; empty: it did not."""
+    verified_backup_id: _builtins.str
+    """The backup that was verified last; empty: none was."""
+    verify_time_us: _builtins.int
+    """When it was verified."""
+    verify_problem: _builtins.str
+    """What was wrong with it; empty: it can be restored."""
+    transfer_bytes: _builtins.int
+    """Of the backup under way, wherever it goes: bytes to upload; 0: none is under way."""
+    transferred_bytes: _builtins.int
+    """Those of them that are uploaded."""
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        backup_id: _builtins.str = ...,
+        begin_time_us: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        failures: _builtins.int = ...,
+        error: _builtins.str = ...,
+        verified_backup_id: _builtins.str = ...,
+        verify_time_us: _builtins.int = ...,
+        verify_problem: _builtins.str = ...,
+        transfer_bytes: _builtins.int = ...,
+        transferred_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backup_id", b"backup_id", "begin_time_us", b"begin_time_us", "bytes", b"bytes", "error", b"error", "failures", b"failures", "repository", b"repository", "transfer_bytes", b"transfer_bytes", "transferred_bytes", b"transferred_bytes", "verified_backup_id", b"verified_backup_id", "verify_problem", b"verify_problem", "verify_time_us", b"verify_time_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackupStatus: _TypeAlias = BackupStatus  # noqa: Y015
 
 @_typing.final
 class Standby(_message.Message):
@@ -398,24 +466,30 @@ class BackupRequest(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    FULL_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """A new folder on the server, below the service's backup root; relative to it, or absolute."""
+    """A repository of backups: s3://bucket/path or file:///folder. Or a new folder on the server, below the service's
+    backup root; relative to it, or absolute. Empty: the service's own repository.
+    """
     request_id: _builtins.str
     """A UUID: the same request again returns the same answer once the backup is complete. Empty: repeats are not
     recognised.
     """
     validate_only: _builtins.bool
     """Only check the path and the free space."""
+    full: _builtins.bool
+    """Upload also the files that the repository has already, such as when some of them are damaged."""
     def __init__(
         self,
         *,
         path: _builtins.str = ...,
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        full: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["full", b"full", "path", b"path", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -434,6 +508,8 @@ class BackupResponse(_message.Message):
     BEGIN_TIME_US_FIELD_NUMBER: _builtins.int
     END_TIME_US_FIELD_NUMBER: _builtins.int
     STALLED_US_FIELD_NUMBER: _builtins.int
+    BACKUP_ID_FIELD_NUMBER: _builtins.int
+    UPLOADED_BYTES_FIELD_NUMBER: _builtins.int
     bytes: _builtins.int
     """Bytes of the backup; for a validation, of the store."""
     path: _builtins.str
@@ -448,6 +524,10 @@ class BackupResponse(_message.Message):
     """When its files were complete."""
     stalled_us: _builtins.int
     """How long the decider was paused."""
+    backup_id: _builtins.str
+    """Its id in the repository; empty: it is in a folder."""
+    uploaded_bytes: _builtins.int
+    """Bytes that the repository did not have."""
     def __init__(
         self,
         *,
@@ -458,10 +538,12 @@ class BackupResponse(_message.Message):
         begin_time_us: _builtins.int = ...,
         end_time_us: _builtins.int = ...,
         stalled_us: _builtins.int = ...,
+        backup_id: _builtins.str = ...,
+        uploaded_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time_us", b"begin_time_us", "bytes", b"bytes", "end_time_us", b"end_time_us", "history_epoch", b"history_epoch", "path", b"path", "stalled_us", b"stalled_us", "tables", b"tables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backup_id", b"backup_id", "begin_time_us", b"begin_time_us", "bytes", b"bytes", "end_time_us", b"end_time_us", "history_epoch", b"history_epoch", "path", b"path", "stalled_us", b"stalled_us", "tables", b"tables", "uploaded_bytes", b"uploaded_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

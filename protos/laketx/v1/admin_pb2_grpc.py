@@ -91,7 +91,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Backup(self, request, context):
-        """Copies the store to a folder while commits continue.
+        """Copies the store to a repository of backups, or to a folder, while commits continue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,7 +38,7 @@ class AdminServiceStub:
     ListPins: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListPinsRequest, _admin_pb2.ListPinsResponse]
     """Lists pins, oldest first."""
     Backup: _grpc.UnaryUnaryMultiCallable[_admin_pb2.BackupRequest, _admin_pb2.BackupResponse]
-    """Copies the store to a folder while commits continue."""
+    """Copies the store to a repository of backups, or to a folder, while commits continue."""
     Check: _grpc.UnaryStreamMultiCallable[_admin_pb2.CheckRequest, _admin_pb2.CheckResponse]
     """Replays the log, compares it with the index and reports differences."""
     ReleasePurge: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReleasePurgeRequest, _admin_pb2.ReleasePurgeResponse]
@@ -58,7 +58,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListPins: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListPinsRequest, _admin_pb2.ListPinsResponse]  # type: ignore[assignment]
     """Lists pins, oldest first."""
     Backup: _aio.UnaryUnaryMultiCallable[_admin_pb2.BackupRequest, _admin_pb2.BackupResponse]  # type: ignore[assignment]
-    """Copies the store to a folder while commits continue."""
+    """Copies the store to a repository of backups, or to a folder, while commits continue."""
     Check: _aio.UnaryStreamMultiCallable[_admin_pb2.CheckRequest, _admin_pb2.CheckResponse]  # type: ignore[assignment]
     """Replays the log, compares it with the index and reports differences."""
     ReleasePurge: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReleasePurgeRequest, _admin_pb2.ReleasePurgeResponse]  # type: ignore[assignment]
@@ -93,7 +93,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.BackupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.BackupResponse, _abc.Awaitable[_admin_pb2.BackupResponse]]:
-        """Copies the store to a folder while commits continue."""
+        """Copies the store to a repository of backups, or to a folder, while commits continue."""
 
     @_abc_1.abstractmethod
     def Check(
