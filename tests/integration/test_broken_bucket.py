@@ -37,7 +37,7 @@ def both(tmp_path: Path) -> Iterator[Pair]:
         two = Pair([Process(tmp_path, name, known, network) for name in ("one", "two")], known)
         with running(two):
             yield two
-    network.close()
+        network.close()  # first: the server of S3 waits for connections to end
 
 
 class Asked:
