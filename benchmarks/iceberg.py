@@ -3,7 +3,8 @@
 ARGS choose: `load` (a table of many files), `plan` (a scan of one partition of it, planned by the catalog and by
 pyiceberg from manifests), `visible` (a commit, until pyiceberg sees it, beside its own SQL catalog),
 `read` (DuckDB and polars through the catalog, over the same Parquet files read directly, and with deleted rows over a
-table that Spark-Iceberg wrote).
+table that Spark-Iceberg wrote), `append` (pyiceberg through the catalog, over pyiceberg with its own
+SQL catalog; each writer is a process).
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from benchmarks.frame import Benchmark, scaled, scratch
+from benchmarks.peers.iceberg_appends import ROWS as ROWS_A_COMMIT
+from benchmarks.peers.iceberg_appends import Appended, append
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.iceberg.engines.environment import SPARK_SETTINGS, ensure_spark
@@ -44,6 +47,8 @@ ASKED: Final = "SELECT count(*), sum(id), sum(v), max(note) FROM"
 PEER: Final = Path(__file__).parent / "peers" / "write_iceberg_spark.py"
 Reads = Mapping[str, Callable[[], Sequence[Any]]]
 EPOCH: Final = date(1970, 1, 1).toordinal()
+APPEND_S: Final = 10.0
+APPEND_RUNS: Final = 3
 PATH: Final = "/v1/v3/namespaces/default/tables"
 
 
@@ -237,7 +242,53 @@ def _summed(rows: pl.LazyFrame) -> Sequence[Any]:
     return rows.select(pl.len(), pl.col("id").sum(), pl.col("v").sum(), pl.col("note").max()).collect().row(0)
 
 
-WORKS: Final = {"load": loads, "plan": plans, "visible": visible, "read": reads}
+# -- appends
+
+
+def appends(bench: Benchmark, lake: Lake, folder: Path) -> None:
+    rows = pa.table({"id": np.arange(1), "note": ["x"]})
+    place = folder / "peer"
+    place.mkdir()
+    for writers, at_least in ((1, 1.0), (16, 3.0)):
+        ratios: list[float] = []
+        ours: list[float] = []
+        theirs: list[float] = []
+        lost: list[int] = []
+        for run in range(APPEND_RUNS):
+            name = f"default.appended_{writers}_{run}"
+            own = {"type": "sql", "uri": f"sqlite:///{place}/{name}.db", "warehouse": f"file://{place}"}
+            peer = load_catalog("bench", **own)
+            peer.create_namespace("default")
+            peer.create_table(name, rows.schema)
+            found = append(own, name, writers, APPEND_S)
+            check_rows(peer, name, found)
+            with catalog(folder) as url:
+                through = {"type": "rest", "uri": url, "warehouse": "v2"}
+                here = load_catalog("lake", **through)
+                here.create_table(name, rows.schema)
+                made = append(through, name, writers, APPEND_S)
+                check_rows(here, name, made)
+            version = lake.client.get_table(name.partition(".")[2]).head_version
+            if made.lost or version != made.commits:
+                raise AssertionError(f"{made.lost} were given up, {made.commits} made version {version}")
+            ours.append(made.rate)
+            theirs.append(found.rate)
+            lost.append(found.lost)
+            ratios.append(made.rate / found.rate)
+        said = f"{statistics.median(theirs):.1f} commits/s, {sum(lost)} appends given up"
+        word = "writer" if writers == 1 else "writers"
+        bench.add(f"{writers} {word}: appends by pyiceberg", ours, unit="commits/s", note=f"SQL catalog: {said}")
+        bench.add(f"{writers} {word}: the same over its SQL catalog", ratios, unit="times", at_least=at_least)
+
+
+def check_rows(where: Any, name: str, made: Appended) -> None:
+    """Every append that was acknowledged is there, and no other."""
+    rows = where.load_table(name).scan().to_arrow().num_rows
+    if rows != made.commits * ROWS_A_COMMIT:
+        raise AssertionError(f"{name} has {rows} rows after {made.commits} commits of {ROWS_A_COMMIT}")
+
+
+WORKS: Final = {"load": loads, "plan": plans, "visible": visible, "read": reads, "append": appends}
 
 
 def main() -> int:

@@ -98,6 +98,10 @@ class Catalog:
         table = self.view(namespace, name)
         return table, self._tables.load(table, self.form)
 
+    def schemas(self, table: TableView) -> list[catalog_pb2.SchemaVersion]:
+        """All schemas of the table up to the view's."""
+        return self._tables.schemas(table)
+
     # -- storage
 
     def config(self) -> dict[str, str]:

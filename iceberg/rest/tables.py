@@ -60,6 +60,7 @@ class _Memory:
     loaded: dict[int, tuple[object, Loaded]] = field(default_factory=dict)  # by format: what it was made of
     pinned: frozenset[int] = frozenset()
     pinned_until_s: float = 0.0
+    schemas: tuple[int, list[catalog_pb2.SchemaVersion]] = (0, [])  # by the newest one's version
     refused: tuple[int, InputError] | None = None  # by the head's version
 
 
@@ -86,6 +87,15 @@ class Tables:
             except InputError as error:
                 memory.refused = table.meta.head_version, error
                 raise
+
+    def schemas(self, table: TableView) -> list[catalog_pb2.SchemaVersion]:
+        """The table's schemas, which are asked for when there is a newer one."""
+        memory = self._memory(table)
+        version, known = memory.schemas
+        if version != table.meta.schema_version:
+            known = list(table.client.list_schemas(table.table_id))
+            memory.schemas = max(one.schema_version for one in known), known
+        return known
 
     def can_show(self, meta: catalog_pb2.Table) -> bool:
         """Whether the newest version was refused when it was last asked for."""
@@ -119,7 +129,7 @@ class Tables:
         versions = self._pin(memory, table, wanted, is_known=is_known)
         if known is not None and is_known:
             return known[1]
-        schemas = list(client.list_schemas(table.table_id))
+        schemas = self.schemas(table)
         made = self._all_made(memory, table, schemas, versions, form)
         mapping = memory.snapshots.mapping(table, schemas, [one.version for one in made])
         facts = TableFacts(table.meta, memory.location, form)

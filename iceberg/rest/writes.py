@@ -10,7 +10,7 @@ from iceberg.commits.appends import Append, abandon, append, check_append, find_
 from iceberg.commits.columns import added_columns, check_same
 from iceberg.commits.creates import check_table_id, create_with_rows, definition, drop_hidden
 from iceberg.commits.properties import COMMENT, PREFIX, kept_names, kept_properties, shown_properties
-from iceberg.commits.requests import Wanted, refused
+from iceberg.commits.requests import MAIN, Wanted, refused
 from iceberg.commits.requirements import TableState, UnmetError, check_requirements
 from iceberg.locations import location_of
 from iceberg.metadata.facts import METADATA, TableFacts, sequence_of
@@ -168,7 +168,7 @@ class Writes:
             raise
 
     def _apply(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
-        meta, schemas = table.meta, list(self._client.list_schemas(table.table_id))
+        meta, schemas = table.meta, self._catalog.schemas(table)
         now = iceberg_schema(next(one for one in schemas if one.schema_version == meta.schema_version))
         alteration = self._alteration(meta, now, wanted)
         self._check(meta, schemas, wanted, is_there=wanted.schema is not None and not alteration.schema_changes)
@@ -210,7 +210,7 @@ class Writes:
             meta.table_id,
             sequence_of(meta.head_version),
             {one.name: sequence_of(one.version) for one in self._client.list_tags(meta.table_id)}
-            if any(one.get("type") == "assert-ref-snapshot-id" for one in wanted.requirements)
+            if any(one.get("ref", MAIN) != MAIN for one in wanted.requirements)
             else {},
             meta.schema_version,
             last_column_id(schemas),

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date
@@ -15,51 +15,25 @@ from typing import Any
 
 import httpx
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from laketx import Lake, Table, connect
+from laketx import Lake, Table
 from metaservice.client import ConflictError
-from protos.laketx.v1 import transaction_pb2
 from tests.arrow.tables import texts
-from tests.iceberg.servers import Server, catalog_of, served, served_folder
-from tests.iceberg.writers import Request, appended, attached, error_of, numbers, prepared
-from tests.integration.callers import create, guarded
-from tests.integration.warehouse import GRACE_MS, Warehouse, warehouse
+from tests.iceberg.servers import Server, catalog_of, served_folder
+from tests.iceberg.writers import (
+    SCHEMA,
+    Request,
+    appended,
+    attached,
+    by_duckdb_shop,
+    head,
+    ids,
+    made,
+    numbers,
+)
 
 pyiceberg_types = pytest.importorskip("pyiceberg.types", reason="pyiceberg is not installed")
-SCHEMA = numbers([0]).schema
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("commits")
-
-
-@pytest.fixture(scope="module")
-def lake(folder: Path) -> Iterator[Lake]:
-    with connect(folder) as made:
-        made.client.create_namespace("shop")
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path, lake: Lake) -> Iterator[Server]:
-    with served_folder(folder) as found:
-        yield found
-
-
-def made(server: Server, name: str, schema: pa.Schema = SCHEMA, **options: Any) -> Any:
-    return catalog_of(server, 2).create_table(f"shop.{name}", schema, **options)
-
-
-def head(table: Table) -> int:
-    return int(table.view.client.resolve_version(table.table_id).version)
-
-
-def ids(table: Table) -> list[int]:
-    return sorted(table.to_arrow().column("id").to_pylist())
-
 
 # -- rows and tables ---------------------------------------------------------------------------------------------------
 
@@ -105,11 +79,6 @@ def test_several_commits_may_share_a_folder(lake: Lake, server: Server) -> None:
     assert ids(ours) == [0, 1, 2, 3]
     assert head(ours) == 4
     assert by_duckdb_shop(server, "shared") == texts(ours.to_arrow())
-
-
-def by_duckdb_shop(server: Server, name: str) -> list[str]:
-    with attached(server) as connection:
-        return texts(connection.execute(f"SELECT * FROM lake.shop.{name}").to_arrow_table())
 
 
 @pytest.mark.parametrize("form", [2, 3])
@@ -358,288 +327,3 @@ def play(
     assert texts(catalog_of(server, 3).load_table(f"shop.{name}").scan().to_arrow()) == texts(ours)
     assert texts(catalog_of(server, 2).load_table(f"shop.{name}").scan().to_arrow()) == texts(ours)
     return len(written)
-
-
-# -- schemas and properties --------------------------------------------------------------------------------------------
-
-
-def test_columns_are_added_with_rows_that_have_them(lake: Lake, server: Server) -> None:
-    theirs = made(server, "grown")
-    theirs.append(numbers([1]))
-
-    def change(transaction: Any) -> None:
-        with transaction.update_schema() as update:
-            update.add_column("v", pyiceberg_types.DoubleType(), "how much")
-            update.add_column(
-                "who",
-                pyiceberg_types.StructType(
-                    pyiceberg_types.NestedField(100, "name", pyiceberg_types.StringType(), required=False)
-                ),
-            )
-        transaction.append(
-            pa.table({"id": [2], "note": ["b"], "v": [0.5], "who": [{"name": "bo"}]}).cast(
-                transaction.table_metadata.schema().as_arrow()
-            )
-        )
-
-    request = prepared(theirs, change)
-    assert [request.send(server).status_code for _ in range(2)] == [200, 200]
-    ours = lake.table("shop.grown")
-    assert (ids(ours), head(ours)) == ([1, 2], 3), "an ALTER and an INSERT"
-    assert [(one.name, one.comment) for one in ours.meta.columns][2:] == [("v", "how much"), ("who", "")]
-    assert ours.to_arrow(where="id = 2").to_pylist() == [{"id": 2, "note": "b", "v": 0.5, "who": {"name": "bo"}}]
-    with theirs.refresh().update_schema() as update:
-        update.add_column(("who", "age"), pyiceberg_types.IntegerType())
-    assert [one.type for one in ours.refresh().meta.columns][3] == "struct<name:string,age:int>"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda update: update.rename_column("note", "text"),
-        lambda update: update.delete_column("note"),
-        lambda update: update.update_column("id", required=False),
-    ],
-)
-def test_other_changes_of_the_schema_are_refused(lake: Lake, server: Server, change: Any) -> None:
-    theirs = catalog_of(server, 2).create_table_if_not_exists("shop.fixed", SCHEMA)
-    request = prepared(theirs, lambda transaction: changed(transaction, change))
-    if not request.body["updates"]:
-        return
-    status, _, said = error_of(request.send(server))
-    assert status == 400
-    assert "ALTER TABLE" in said
-    assert head(lake.table("shop.fixed")) == 0
-
-
-def changed(transaction: Any, change: Any) -> None:
-    with transaction.update_schema() as update:
-        change(update)
-
-
-def test_properties_are_kept_and_shown(lake: Lake, server: Server) -> None:
-    theirs = made(server, "props", properties={"a": "1"})
-    with theirs.transaction() as transaction:
-        transaction.set_properties({"b": "2", "write.data.path": "/elsewhere", "comment": "hello"})
-        transaction.remove_properties("a")
-    ours = lake.table("shop.props")
-    assert dict(ours.meta.properties) == {"user.iceberg.b": "2"}
-    assert ours.meta.comment == "hello"
-    shown = theirs.refresh().properties
-    assert (shown["b"], shown["comment"], "a" in shown) == ("2", "hello", False)
-    assert "elsewhere" not in shown["write.data.path"]
-
-
-def test_tables_and_namespaces_are_dropped_and_renamed(lake: Lake, server: Server) -> None:
-    catalog = catalog_of(server, 2)
-    catalog.create_namespace("gone", {"owner": "ana"})
-    assert catalog.load_namespace_properties("gone")["owner"] == "ana"
-    catalog.create_table("gone.one", SCHEMA)
-    with pytest.raises(Exception, match="NAMESPACE_NOT_EMPTY"):
-        catalog.drop_namespace("gone")
-    catalog.rename_table("gone.one", "gone.two")
-    catalog.drop_table("gone.two")
-    assert lake.client.find_dropped_tables("gone.two"), "it can be undropped"
-    catalog.drop_namespace("gone")
-    assert not catalog.namespace_exists("gone")
-    with pytest.raises(Exception, match="NAMESPACE_UNKNOWN"):
-        catalog.create_table("gone.three", SCHEMA)
-
-
-# -- refusals ----------------------------------------------------------------------------------------------------------
-
-
-def test_overwrites_and_deletes_are_refused(lake: Lake, server: Server) -> None:
-    theirs = made(server, "kept")
-    theirs.append(numbers([1, 2]))
-    for change in (
-        lambda transaction: transaction.overwrite(numbers([3])),
-        lambda transaction: transaction.delete("id = 1"),
-    ):
-        status, kind, said = error_of(prepared(theirs, change).send(server))
-        assert (status, kind) == (400, "BadRequestException")
-        assert "LakeTX" in said
-    ours = lake.table("shop.kept")
-    assert (ids(ours), head(ours)) == ([1, 2], 1)
-
-
-def test_tables_with_keys_say_how_to_write_them(lake: Lake, server: Server) -> None:
-    keyed = lake.create_table("shop.keyed", "id bigint, note string", primary_key=["id"])
-    theirs = catalog_of(server, 2).load_table("shop.keyed")
-    status, _, said = error_of(appended(theirs, numbers([1]).cast(theirs.schema().as_arrow())).send(server))
-    assert status == 400
-    assert "upsert its rows with LakeTX" in said
-    assert head(keyed) == 0
-
-
-@pytest.mark.parametrize(
-    ("requirement", "said"),
-    [
-        ({"type": "assert-table-uuid", "uuid": "0192d3b0-0000-7000-8000-000000000000"}, "its id is"),
-        ({"type": "assert-current-schema-id", "current-schema-id": 7}, "its schema is 1"),
-        ({"type": "assert-last-assigned-field-id", "last-assigned-field-id": 9}, "its last column id is 2"),
-        ({"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 1}, "last partition id is 999"),
-        ({"type": "assert-default-spec-id", "default-spec-id": 3}, "partition spec is 0"),
-        ({"type": "assert-default-sort-order-id", "default-sort-order-id": 1}, "sort order is 0"),
-        ({"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 99}, "snapshot of main is 1"),
-        ({"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}, "snapshot of main is 1"),
-        ({"type": "assert-ref-snapshot-id", "ref": "other", "snapshot-id": 1}, "snapshot of other is None"),
-        ({"type": "assert-create"}, "exists"),
-    ],
-)
-def test_requirements_are_judged(lake: Lake, server: Server, requirement: dict[str, Any], said: str) -> None:
-    theirs = catalog_of(server, 2).create_table_if_not_exists("shop.judged", SCHEMA)
-    request = prepared(theirs, lambda transaction: transaction.set_properties({"a": "1"}))
-    request.body["requirements"] = [requirement]
-    status, kind, words = error_of(request.send(server))
-    assert (status, kind) in ((409, "CommitFailedException"), (400, "BadRequestException"))
-    assert said in words or requirement["type"] == "assert-create"
-    assert head(lake.table("shop.judged")) == 0
-
-
-def test_a_lost_race_is_explained(lake: Lake, server: Server) -> None:
-    theirs = made(server, "raced")
-    request = appended(theirs, numbers([1]))
-    ours = lake.table("shop.raced")
-    ours.add_columns("v double")
-    status, kind, said = error_of(request.send(server))
-    assert (status, kind) == (409, "CommitFailedException")
-    for word in ("lost a race", "winner: alter", "version 1", "metadata changed"):
-        assert word in said.lower(), said
-    assert request.send(server).status_code == 409, "the outcome stays"
-    theirs.append(numbers([2]))  # its client loads the table anew, and appends once more
-    assert ids(ours.refresh()) == [2]
-
-
-def test_unknown_and_odd_requests(lake: Lake, server: Server) -> None:
-    made(server, "odd")
-    path = "/v1/v2/namespaces/shop/tables/odd"
-    for body in (
-        {"requirements": [], "updates": [{"action": "set-statistics", "statistics": {}}]},
-        {"requirements": [], "updates": [{"action": "add-schema"}]},
-        {"requirements": [], "updates": [{"action": "add-snapshot", "snapshot": 7}]},
-        {"requirements": [{"type": "assert-nothing"}], "updates": []},
-        {"updates": 7},
-        {"requirements": [], "updates": [{"action": "upgrade-format-version", "format-version": 3}]},
-        {"requirements": [], "updates": [{"action": "set-location", "location": "/elsewhere"}]},
-        {"requirements": [], "updates": [{"action": "assign-uuid", "uuid": "0192d3b0-0000-7000-8000-000000000000"}]},
-        {
-            "requirements": [],
-            "updates": [{"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1}],
-        },
-    ):
-        status, _, said = error_of(Request(path, body).send(server))
-        assert status == 400, said
-    assert server.ask("POST", path, content=b"no json").status_code == 400
-    assert server.ask("POST", path, content=b"[]").status_code == 400
-    assert head(lake.table("shop.odd")) == 0
-
-
-def test_rights_are_those_of_the_caller(tmp_path: Path) -> None:
-    with guarded(tmp_path / "data") as company:
-        company.owner.call("CatalogService/CreateNamespace", name="sales")
-        table_id = create(company.owner, "sales.seen")
-        company.grant("user:ana", "reader", table_id=table_id)
-        company.grant("user:bo", "writer", table_id=table_id)
-        words = ["--server", company.service.address, "iceberg", "serve", "--listen", "127.0.0.1:0"]
-        with served(*words, "--warehouse", str(tmp_path / "lake")) as server:
-            columns = [
-                pa.field(name, kind, nullable=False) for name, kind in (("id", pa.int64()), ("day", pa.string()))
-            ]
-            rows = pa.Table.from_pylist([{"id": 1, "day": "d"}], schema=pa.schema(columns))
-            reader = catalog_of(server, 2, token=company.token("ana"))
-            with pytest.raises(Exception, match="ForbiddenException"):
-                reader.load_table("sales.seen").append(rows)
-            with pytest.raises(Exception, match="ForbiddenException"):
-                reader.create_table("sales.more", SCHEMA)
-            with pytest.raises(Exception, match="ForbiddenException"):
-                reader.drop_table("sales.seen")
-            writer = catalog_of(server, 2, token=company.token("bo"))
-            writer.load_table("sales.seen").append(rows)
-            assert reader.load_table("sales.seen").scan().to_arrow().num_rows == 1
-
-
-# -- files that are not as they say ------------------------------------------------------------------------------------
-
-
-def test_files_have_to_be_what_the_manifest_says(lake: Lake, server: Server, tmp_path: Path) -> None:
-    theirs = made(server, "lies")
-    ours = lake.table("shop.lies")
-
-    def written(request: Request) -> Path:
-        from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - the package may be missing
-        from pyiceberg.manifest import read_manifest_list  # noqa: PLC0415
-
-        io = PyArrowFileIO()
-        [manifest] = read_manifest_list(io.new_input(request.snapshot["manifest-list"]))
-        [entry] = manifest.fetch_manifest_entry(io)
-        return Path(entry.data_file.file_path.removeprefix("file://"))
-
-    def rows_fewer(path: Path) -> None:
-        pq.write_table(pq.read_table(path).slice(1), path)
-
-    def other_column(path: Path) -> None:
-        found = pq.read_table(path)
-        pq.write_table(found.rename_columns(["id", "text"]), path)
-
-    def no_ids(path: Path) -> None:
-        pq.write_table(pq.read_table(path).replace_schema_metadata().cast(SCHEMA), path)
-
-    def other_type(path: Path) -> None:
-        found = pq.read_table(path)
-        pq.write_table(
-            found.set_column(0, found.schema.field(0).with_type(pa.int32()), found["id"].cast("int32")), path
-        )
-
-    def link(path: Path) -> None:
-        target = tmp_path / f"{path.name}"
-        path.rename(target)
-        path.symlink_to(target)
-
-    for spoil in (rows_fewer, other_column, no_ids, other_type, link, Path.unlink, lambda path: path.write_bytes(b"x")):
-        request = appended(theirs, numbers([1, 2]))
-        spoil(written(request))
-        status, kind, said = error_of(request.send(server))
-        assert (status, kind) == (400, "BadRequestException"), said
-        assert "ICEBERG_FILE" in said
-        assert head(ours) == 0
-    request = appended(theirs, numbers([1, 2]))
-    for elsewhere in (f"file://{tmp_path}/snap.avro", "/etc/passwd", f"{ours.view.folder}/../x.avro", "s3://b/x.avro"):
-        request.body["updates"][0]["snapshot"]["manifest-list"] = elsewhere
-        status, _, said = error_of(request.send(server))
-        assert (status, "ICEBERG_FILE" in said) == (400, True)
-
-
-# -- what the purge deletes --------------------------------------------------------------------------------------------
-
-
-def test_the_purge_sweeps_what_no_commit_took_and_nothing_else(tmp_path: Path) -> None:
-    with warehouse(tmp_path) as found:
-        words = ["--server", found.client_address, "iceberg", "serve", "--listen", "127.0.0.1:0"]
-        with served(*words, "--warehouse", str(found.folder)) as server:
-            theirs = catalog_of(server, 2).load_table("default.days")
-            rows = pa.Table.from_pylist([{"id": 1}, {"id": 2}], schema=theirs.schema().as_arrow())
-            theirs.append(rows)
-            shared = [appended(theirs, rows) for _ in range(3)]
-            assert [one.send(server).status_code for one in shared[:2]] == [200, 200]
-            shared[2].body["updates"][0]["snapshot"]["summary"]["operation"] = "overwrite"
-            assert shared[2].send(server).status_code == 400
-            theirs.refresh()
-            refused = appended(theirs, rows)
-            refused.body["requirements"].append({"type": "assert-current-schema-id", "current-schema-id": 9})
-            assert refused.send(server).status_code == 409
-            swept_to(found, server, rows=6)
-
-
-def swept_to(found: Warehouse, server: Server, rows: int) -> None:
-    """After the grace only the files of commits are left."""
-    before = {path for path in found.stored() if path.endswith(".parquet")}
-    live = found.list_files(found.head)
-    assert live < before
-    found.pass_time(GRACE_MS, looks=20)
-    report = found.purge()
-    assert report.failed == 0
-    assert {path for path in found.stored() if path.endswith(".parquet")} == live
-    assert catalog_of(server, 2).load_table("default.days").scan().to_arrow().num_rows == rows
-    states = {one.state for one in found.client.list_transactions(table_id=found.table_id)}
-    assert transaction_pb2.TRANSACTION_STATE_OPEN not in states

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 import httpx
 import pyarrow as pa
 
+from laketx import Table
+from tests.arrow.tables import texts
 from tests.iceberg.readers import load_extensions
-from tests.iceberg.servers import Server
+from tests.iceberg.servers import Server, catalog_of
 
 
 @dataclass(slots=True)
@@ -53,12 +55,33 @@ def numbers(ids: list[int], **columns: list[Any]) -> Any:
     return pa.table({"id": pa.array(ids, pa.int64()), "note": [f"n{one}" for one in ids]} | columns)
 
 
+SCHEMA: Final = numbers([0]).schema
+
+
 def attached(server: Server, form: int = 3) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     load_extensions(connection)
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute(f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.url}', AUTHORIZATION_TYPE 'none')")
     return connection
+
+
+def made(server: Server, name: str, schema: pa.Schema = SCHEMA, **options: Any) -> Any:
+    """A new table in the namespace `shop`, as pyiceberg makes it."""
+    return catalog_of(server, 2).create_table(f"shop.{name}", schema, **options)
+
+
+def head(table: Table) -> int:
+    return int(table.view.client.resolve_version(table.table_id).version)
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.to_arrow().column("id").to_pylist())
+
+
+def by_duckdb_shop(server: Server, name: str) -> list[str]:
+    with attached(server) as connection:
+        return texts(connection.execute(f"SELECT * FROM lake.shop.{name}").to_arrow_table())
 
 
 def error_of(answer: httpx.Response) -> tuple[int, str, str]:
