@@ -42,7 +42,7 @@ VERIFIED: Final = "verified.json"
 STALE_S: Final = 600.0  # work whose mark is older has died
 RENEWED_S: Final = 60.0
 TRANSFERS: Final = 4
-_ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
+_ID: Final = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{6}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 
 Progress = Callable[[int, int], None]  # bytes that are done, of how many
@@ -80,9 +80,10 @@ def open_repository(name: str) -> Repository:
 
 
 def backup_id_at(begin_us: int, facts: str) -> str:
-    """Ids are in the order of time; the facts tell apart what began in one second."""
+    """Ids are in the order of time; the facts tell apart what two histories began at one time."""
     digest = blake2b(facts.encode(), digest_size=3).hexdigest()
-    return f"{datetime.fromtimestamp(begin_us // 1_000_000, UTC):%Y%m%dT%H%M%SZ}-{digest}"
+    begin = datetime.fromtimestamp(begin_us // 1_000_000, UTC)
+    return f"{begin:%Y%m%dT%H%M%S}.{begin_us % 1_000_000:06}Z-{digest}"
 
 
 def plan_prune(stored: Iterable[str], keep: int) -> list[str]:

@@ -228,6 +228,12 @@ def test_uploads_that_race_share_files(tmp_path: Path) -> None:
         assert fetched(repository, backup_id, tmp_path / f"f-{backup_id}") == content
 
 
+def test_ids_are_in_the_order_of_time() -> None:
+    begins = [0, 1, 999_999, 1_000_000, 1_800_000_000_000_000, 1_800_000_000_000_009, 1_800_000_000_000_010]
+    ids = [backup_id_at(begin_us, f"facts {begin_us}") for begin_us in begins]
+    assert ids == sorted(ids)
+
+
 def stored(*begins: int) -> list[Stored]:
     return [Stored(str(begin), Manifest("", "1", 1, "1-a", begin, begin, [])) for begin in begins]
 
