@@ -75,6 +75,9 @@ TASKS = b"p"
 ENDED_TASKS = b"q"
 GRANTS = b"w"
 TOKENS = b"k"
+ROW_IDS = b"R"
+OLDEST = b"H"
+INLINED_COUNTS = b"i"
 
 _Q = struct.Struct(">Q")
 _QQQ = struct.Struct(">QQQ")
@@ -251,7 +254,7 @@ def upkeep_key(name: str) -> bytes:
 
 
 def row_id_key(table: bytes) -> bytes:
-    return b"R" + table
+    return ROW_IDS + table
 
 
 def app_key(table: bytes, app_id: str) -> bytes:
@@ -280,7 +283,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 def oldest_key(table: bytes) -> bytes:
-    return b"H" + table
+    return OLDEST + table
 
 
 def pin_key(pin: bytes) -> bytes:
@@ -420,7 +423,7 @@ def path_of_inlined(key: bytes) -> str:
 
 
 def inlined_count_key(table: bytes) -> bytes:
-    return b"i" + table
+    return INLINED_COUNTS + table
 
 
 def task_key(task: bytes) -> bytes:

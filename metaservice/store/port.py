@@ -15,7 +15,7 @@ One thread writes, syncs and closes; any thread reads. A key's first byte is nev
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 STORE_LOCKED = "STORE_LOCKED"  # another process, or another part of this one, has it open
 STORE_DAMAGED = "STORE_DAMAGED"  # bytes are not what was written
@@ -63,9 +63,7 @@ class StoreCursor(Protocol):
 
 
 class Store(Protocol):
-    reads_at_once: ClassVar[int] = (
-        1  # that are worth while: more where a read waits for something else than this machine
-    )
+    reads_at_once: int = 1  # by threads with a cursor each, where a start has many to do
 
     def get(self, key: bytes) -> bytes | None:
         """The latest value written, durable or not."""

@@ -51,7 +51,7 @@ T = TypeVar("T")
 class SlateStore(Store):
     """Opens the store, or creates it, and fences every process that has it open; raises StoreUnusable."""
 
-    reads_at_once = 32
+    reads_at_once = 32  # each may wait for the bucket
 
     def __init__(
         self, place: ObjectPlace, *, bytes_max: int | None = None, bucket: slatedb.ObjectStore | None = None

@@ -130,7 +130,7 @@ BUGS = (
     ),
     Bug(
         "row ids start again after a restart",
-        SERVICE + "decider/state.py",
+        SERVICE + "decider/loading.py",
         (("keys.decode_version(raw_row) if raw_row is not None else 1", "1"),),
     ),
     Bug(

@@ -68,6 +68,7 @@ class Bucket:
         """For one server; whoever had it is fenced."""
         _reach(self.steps, link)
         store = SlateStore(self.place, bucket=self.objects)
+        store.reads_at_once = 1  # threads would come in an order that no seed tells
         self.openings += 1
         self._opened.append(store._db)
         store._db = _Db(self, link, store._db, self.openings)

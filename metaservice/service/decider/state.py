@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.meta import Namespace, TableMeta, View
-from metaservice.core.table.model import Entry, Footprint, Idle, Live
+from metaservice.core.table.model import Entry, Footprint, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.unborn import is_unborn
 from metaservice.service.decider.accessbook import AccessBook
+from metaservice.service.decider.loading import load_table, load_tables
 from metaservice.service.decider.markbook import MarkBook
 from metaservice.service.decider.names import AnyCase
 from metaservice.service.decider.pinbook import PinBook
@@ -35,7 +35,6 @@ from metaservice.store.records import (
     decode_chunk,
     decode_commit,
     decode_namespace,
-    decode_table,
     decode_view,
     encode_entry,
     encode_table,
@@ -103,7 +102,7 @@ class State:
         if raw_forgotten is not None:
             self.forgotten_ms = keys.decode_version(raw_forgotten)
         named = list(cursor.scan(keys.NAMES, prefix_end(keys.NAMES)))
-        for (key, _), table in zip(named, self._load_tables(cursor, [one for _, one in named]), strict=True):
+        for (key, _), table in zip(named, load_tables(self.store, [raw_id for _, raw_id in named]), strict=True):
             self.newest_us = max(self.newest_us, table.last_time_us)
             self.tables[table.meta.table_id] = table
             self.inlined_bytes += table.inlined.size_bytes
@@ -161,40 +160,9 @@ class State:
             self.batch.put(formats.FORMAT_KEY, formats.encode_format(needed))
             self.format = needed
 
-    def _load_tables(self, cursor: StoreCursor, raw_ids: Sequence[bytes]) -> Iterable[TableState]:
-        """In order; several at once where reads wait for a bucket. Nothing is written meanwhile."""
-        if self.store.reads_at_once == 1:
-            return (self._load_table(cursor, raw_id) for raw_id in raw_ids)
-        with ThreadPoolExecutor(self.store.reads_at_once, thread_name_prefix="load") as pool:
-            return list(pool.map(self.load_table, raw_ids))
-
-    def _load_table(self, cursor: StoreCursor, raw_id: bytes) -> TableState:
-        prefix = keys.table_prefix(raw_id)
-        _, raw = next(iter(cursor.scan_back(prefix, prefix_end(prefix))))
-        times = keys.times_prefix(raw_id)
-        key, raw_version = next(iter(cursor.scan_back(times, prefix_end(times))))
-        head, time_us = keys.decode_version(raw_version), keys.decode_version(key[-8:])
-        raw_row = cursor.get(keys.row_id_key(raw_id))
-        table = TableState(raw_id, decode_table(raw), head, time_us)
-        table.next_row_id = keys.decode_version(raw_row) if raw_row is not None else 1
-        table.last_metadata_version = head
-        raw_oldest = cursor.get(keys.oldest_key(raw_id))
-        if raw_oldest is not None:
-            table.oldest = keys.decode_version(raw_oldest)
-            commits = keys.commits_prefix(raw_id)
-            first, _ = next(iter(cursor.scan(commits, prefix_end(commits))))
-            table.trimmed = keys.decode_version(first[-8:])
-        raw_idle = cursor.get(keys.idle_key(raw_id, head))
-        if raw_idle is not None:
-            table.idle = Idle(head, keys.decode_version(raw_idle))
-        raw_inlined = cursor.get(keys.inlined_count_key(raw_id))
-        if raw_inlined is not None:
-            table.inlined = Inlined(*keys.decode_counts(raw_inlined))
-        return table
-
     def load_table(self, raw_id: bytes) -> TableState:
         """A table from the store, live or dropped."""
-        return self._load_table(self.store.cursor(), raw_id)
+        return load_table(self.store.cursor(), raw_id)
 
     def rename(self, table: TableState, name: str) -> None:
         """Renames a table; the old name is free at once."""
