@@ -15,6 +15,7 @@ from starlette.routing import Route
 from iceberg.rest.answers import NAMESPACE, NAMESPACES, TABLE, TABLES, VIEWS, Answer, as_json, table_answer
 from iceberg.rest.callers import Callers
 from iceberg.rest.catalog import FORMATS, Catalog, namespace_of, page_of
+from iceberg.rest.listing import Listings
 from iceberg.rest.plan_routes import PLANNING, PlanRoutes
 from iceberg.rest.plans import Plans
 from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_of
@@ -27,7 +28,9 @@ BODY_BYTES_MAX: Final = 64 << 20
 _log = logging.getLogger("laketx.iceberg")
 
 
-def build_app(callers: Callers, tables: Tables, plans: Plans, config: Mapping[str, str]) -> Starlette:
+def build_app(
+    callers: Callers, tables: Tables, listings: Listings, plans: Plans, config: Mapping[str, str]
+) -> Starlette:
     """`config` goes to every client, such as the address of the S3 server."""
 
     def answered(answer: Answer) -> Callable[[Request], Any]:
@@ -46,7 +49,7 @@ def build_app(callers: Callers, tables: Tables, plans: Plans, config: Mapping[st
                 if form is None:
                     raise RestError(404, "NotFoundException", "paths begin with /v1/v3 or /v1/v2")
                 lake = callers.lake(request.headers.get("authorization", ""))
-                return answer(Catalog(lake, tables, form, config), request)
+                return answer(Catalog(lake, tables, listings, form, config), request)
             except Exception as error:  # noqa: BLE001 - each becomes an answer in the specification's form
                 problem = problem_of(error)
                 if problem.status >= 500:

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from iceberg.commits.properties import PREFIX
 from iceberg.locations import location_of
+from iceberg.rest.listing import Listings
 from iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, RestError, problem_of
 from iceberg.rest.tables import Loaded, Tables
 from metaservice.client import GoneError, MetaServiceError, NotFoundError
 from protos.laketx.v1 import access_pb2, catalog_pb2
 from worker.base.connection import Connection
-from worker.base.errors import InputError
 from worker.base.table_view import TableView
 
 NO_NAMESPACE_NAME: Final = "default"  # shows the tables that are in no namespace
@@ -35,10 +35,13 @@ class Page:
 class Catalog:
     """What one caller sees, in one format."""
 
-    def __init__(self, lake: Connection, tables: Tables, form: int, config: Mapping[str, str]) -> None:
+    def __init__(
+        self, lake: Connection, tables: Tables, listings: Listings, form: int, config: Mapping[str, str]
+    ) -> None:
         self.lake = self._lake = lake
         self.form = self._form = form
         self._tables = tables
+        self._listings = listings
         self._config = config
 
     # -- namespaces
@@ -62,23 +65,15 @@ class Catalog:
     def tables(self, namespace: str) -> list[str]:
         """The names of tables that can be shown."""
         self.namespace(namespace)
-        found = [_last(one.name) for one in self._metas(namespace) if self._is_shown(one)]
-        return sorted(set(found))
+        shown = self._listings.can_be_shown(self._lake, list(self._metas(namespace)), self._form)
+        return sorted({_last(one.name) for one in shown})
 
     def _metas(self, namespace: str) -> Iterator[catalog_pb2.Table]:
         if namespace == NO_NAMESPACE_NAME:
-            yield from (one for one in self._lake.client.list_tables() if _is_in(one.name, namespace))
+            found = self._lake.client.list_tables(with_imports=True)
+            yield from (one for one in found if _is_in(one.name, namespace))
         else:
-            yield from self._lake.client.list_tables(namespace=namespace)
-
-    def _is_shown(self, meta: catalog_pb2.Table) -> bool:
-        if not self._tables.can_show(meta):
-            return False
-        try:
-            location_of(f"{self._lake.warehouse}/{meta.table_id}")
-        except InputError:
-            return False
-        return True
+            yield from self._lake.client.list_tables(namespace=namespace, with_imports=True)
 
     def view(self, namespace: str, name: str) -> TableView:
         """The table as it is now."""

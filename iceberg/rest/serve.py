@@ -14,6 +14,7 @@ import uvicorn
 
 from iceberg.rest.app import build_app
 from iceberg.rest.callers import Callers, Connect
+from iceberg.rest.listing import Listings
 from iceberg.rest.plans import Plans
 from iceberg.rest.tables import Showing, Tables
 from metaservice.addresses import is_local
@@ -58,7 +59,7 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
         )
     callers = Callers(connect, served.warehouse, secret)
     tables, plans = Tables(served.showing, time.monotonic), Plans(served.showing.hold_s, time.monotonic)
-    app = build_app(callers, tables, plans, served.config)
+    app = build_app(callers, tables, Listings(tables, time.monotonic), plans, served.config)
     bound = _bind(host, port)
     scheme = "https" if served.tls_cert else "http"
     config = uvicorn.Config(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cachetools import LRUCache
+
 from iceberg.commits.properties import shown_properties
 from iceberg.generated_files import GeneratedFiles
 from iceberg.locations import location_of
@@ -23,6 +25,7 @@ from worker.base.table_view import TableView
 from worker.files.generated import FOLDER, RENEW_S
 
 TABLES_MAX: Final = 200
+VERDICTS_MAX: Final = 100_000
 TAGS_MAX: Final = 100  # that are shown: the newest
 PINNED_AT_ONCE: Final = 64
 REPINNED_BELOW: Final = 0.75  # of the time that versions are held
@@ -61,7 +64,6 @@ class _Memory:
     pinned: frozenset[int] = frozenset()
     pinned_until_s: float = 0.0
     schemas: tuple[int, list[catalog_pb2.SchemaVersion]] = (0, [])  # by the newest one's version
-    refused: tuple[int, InputError] | None = None  # by the head's version
 
 
 class Tables:
@@ -72,6 +74,7 @@ class Tables:
         self._showing = showing
         self._now_s = now_s
         self._memories: OrderedDict[str, _Memory] = OrderedDict()
+        self._verdicts: LRUCache[str, tuple[int, bool]] = LRUCache(VERDICTS_MAX)  # by table: version, can be shown
         self._lock = threading.Lock()
 
     def load(self, table: TableView, form: int) -> Loaded:
@@ -82,11 +85,14 @@ class Tables:
             known = memory.loaded.get(form)
             if known is not None and known[1].snapshots[-1].version > table.meta.head_version:
                 return known[1]  # of several that waited, the first has made it for all
+            table = table.refreshed() if waited else table
             try:
-                return self._load(memory, table.refreshed() if waited else table, form)
-            except InputError as error:
-                memory.refused = table.meta.head_version, error
+                found = self._load(memory, table, form)
+            except InputError:
+                self._judge(table, can_show=False)
                 raise
+            self._judge(table, can_show=True)
+            return found
 
     def schemas(self, table: TableView) -> list[catalog_pb2.SchemaVersion]:
         """The table's schemas, which are asked for when there is a newer one."""
@@ -97,11 +103,14 @@ class Tables:
             memory.schemas = max(one.schema_version for one in known), known
         return known
 
-    def can_show(self, meta: catalog_pb2.Table) -> bool:
-        """Whether the newest version was refused when it was last asked for."""
+    def verdict(self, table_id: str) -> tuple[int, bool]:
+        """The version that was loaded last, and whether it could be shown; -1 where none was."""
         with self._lock:
-            memory = self._memories.get(meta.table_id)
-        return memory is None or memory.refused is None or memory.refused[0] != meta.head_version
+            return self._verdicts.get(table_id, (-1, True))
+
+    def _judge(self, table: TableView, *, can_show: bool) -> None:
+        with self._lock:
+            self._verdicts[table.table_id] = table.meta.head_version, can_show
 
     def _memory(self, table: TableView) -> _Memory:
         """A table is forgotten before the purge may delete what was generated for it."""

@@ -141,11 +141,19 @@ class CatalogCalls(Caller):
         return self._call(self._catalog.GetTable, request).table
 
     def list_tables(
-        self, *, namespace: str = "", include_dropped: bool = False, page_size: int = PAGE_SIZE
+        self,
+        *,
+        namespace: str = "",
+        include_dropped: bool = False,
+        with_imports: bool = False,
+        page_size: int = PAGE_SIZE,
     ) -> Iterator[catalog_pb2.Table]:
-        """Tables by name; dropped ones, which have a drop_time_us, come last."""
+        """Tables by name; dropped ones, which have a drop_time_us, come last.
+
+        `with_imports` sets `has_imports` of those with external files.
+        """
         request = catalog_pb2.ListTablesRequest(
-            page_size=page_size, namespace=namespace, include_dropped=include_dropped
+            page_size=page_size, namespace=namespace, include_dropped=include_dropped, with_imports=with_imports
         )
         for page in self._pages(self._catalog.ListTables, request):
             yield from page.tables

@@ -203,7 +203,7 @@ def transaction(txn: Txn) -> transaction_pb2.Transaction:
     )
 
 
-def table(view: TableView, meta: TableMeta | None = None) -> catalog_pb2.Table:
+def table(view: TableView, meta: TableMeta | None = None, *, has_imports: bool = False) -> catalog_pb2.Table:
     """The table with its newest metadata, or with that of a version."""
     meta = meta or view.meta
     return catalog_pb2.Table(
@@ -221,6 +221,7 @@ def table(view: TableView, meta: TableMeta | None = None) -> catalog_pb2.Table:
         head_version=view.head,
         head_commit_time_us=view.time_us,
         create_time_us=meta.create_time_us,
+        has_imports=has_imports,
     )
 
 

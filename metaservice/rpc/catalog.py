@@ -63,7 +63,9 @@ class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
         place, last_live, room = b"", "", Room()
         if kind != DROPPED:
             live, following = self._calls.catalog.tables.list_live(namespace, after.decode(), size)
-            tables = list(fitting((answers.table(one) for _, one in live), room))
+            imported = self._calls.reads.imported(one for _, one in live) if request.with_imports else set()
+            listed = (answers.table(one, has_imports=one.meta.table_id in imported) for _, one in live)
+            tables = list(fitting(listed, room))
             if len(tables) < len(live):
                 following, _ = live[len(tables) - 1]
             last_live = live[-1][0] if live else ""

@@ -58,6 +58,11 @@ def find_imports(store: Store, table: bytes, path: str) -> list[Live]:
     return [decode_live(raw)[0] for raw in raws if raw is not None]
 
 
+def has_imports(cursor: StoreCursor, table: bytes) -> bool:
+    """Whether a live entry of the table is external."""
+    return _any(cursor, keys.import_prefix(table))
+
+
 def find_named(cursor: StoreCursor, table: bytes, paths: Iterable[str]) -> set[str]:
     """The files of a table's folder that an external entry of any table names, live or past."""
     if not _any(cursor, keys.named_prefix(table)):

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from iceberg.export import export
 from laketx import InputError, Lake, Table, connect
 from metaservice.cli import command_line
 from metaservice.client import rename_column, widen_column
-from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.arrow.tables import open_lake, texts
+from tests.iceberg.imported import import_file
 from tests.iceberg.readers import read_duckdb, read_pyiceberg
 from tests.spark.histories import grow, grow_many
 from tests.spark.reading import LabLake, LabTable, Row
@@ -223,20 +222,6 @@ def test_a_renamed_column_keeps_its_values(lake: Lake, read: Read) -> None:
 
 
 # -- imported files, and parts of columns ------------------------------------------------------------------------------
-
-
-def import_file(table: Table, path: Path, rows: pa.Table, **partition: int) -> None:
-    """Registers a file where it lies."""
-    pq.write_table(rows, path)
-    values = [
-        common_pb2.PartitionValue(column=name, value=common_pb2.Value(integer=value))
-        for name, value in partition.items()
-    ]
-    file = common_pb2.DataFile(path=str(path), rows=len(rows), bytes=path.stat().st_size, external=True)
-    file.partition.values.extend(values)
-    intent = transaction_pb2.TableIntent(table_id=table.table_id, operation=common_pb2.OPERATION_INSERT)
-    with table.view.client.begin([intent]) as txn:
-        txn.commit([common_pb2.Change(table_id=table.table_id, files=[file])])
 
 
 @BOTH

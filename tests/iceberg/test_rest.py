@@ -146,7 +146,9 @@ def test_errors_have_the_form_of_the_specification(server: Server, path: str, st
 def test_a_table_that_cannot_be_shown_says_why_and_is_not_listed(lake: Lake, server: Server) -> None:
     table = lake.create_table("wide.t", "id int, n int", properties={"write.inline.rows": "0"})
     table.append([{"id": 1, "n": 2}])
+    assert catalog_of(server).list_tables("wide") == [("wide", "t")]
     table.view.client.alter_columns(table.table_id, widen_column("n", "double"))
+    assert catalog_of(server).list_tables("wide") == []
     answer = server.get("/v1/v3/namespaces/wide/tables/t")
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith("ICEBERG_TYPE")
@@ -155,6 +157,7 @@ def test_a_table_that_cannot_be_shown_says_why_and_is_not_listed(lake: Lake, ser
     table.overwrite([{"id": 1, "n": 2.5}])
     rewritten = server.get("/v1/v3/namespaces/wide/tables/t").json()
     assert [one["snapshot-id"] for one in rewritten["metadata"]["snapshots"]] == [1, 2, 4]
+    assert catalog_of(server).list_tables("wide") == [("wide", "t")]
 
 
 # -- what is given out stays -------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.snapshots import live_entries
 from metaservice.service.decider.views import TableView
-from metaservice.store import keys
+from metaservice.store import imports, keys
 from metaservice.store.records import decode_commit, decode_table
 
 
@@ -42,6 +42,11 @@ class Reads:
         if name:
             raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", name=name)
         raise state.no_table(table_id)
+
+    def imported(self, tables: Iterable[TableView]) -> set[str]:
+        """The ids of those that have external files."""
+        cursor = self._decider.state.store.cursor()
+        return {one.meta.table_id for one in tables if imports.has_imports(cursor, one.raw_id)}
 
     def check_version(self, table: TableView, version: int | None) -> int:
         if version is None:

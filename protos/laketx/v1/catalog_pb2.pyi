@@ -166,6 +166,7 @@ class Table(_message.Message):
     CREATE_TIME_US_FIELD_NUMBER: _builtins.int
     DROP_TIME_US_FIELD_NUMBER: _builtins.int
     UNDROP_UNTIL_US_FIELD_NUMBER: _builtins.int
+    HAS_IMPORTS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """Set by the server."""
     name: _builtins.str
@@ -188,6 +189,8 @@ class Table(_message.Message):
     """Set by the server for a dropped table: the time of the drop."""
     undrop_until_us: _builtins.int
     """Set by the server for a dropped table: the time until which it can be undropped."""
+    has_imports: _builtins.bool
+    """Set by the server in ListTables, if asked for: files of the table are external."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Column]:
         """Columns."""
@@ -227,10 +230,11 @@ class Table(_message.Message):
         create_time_us: _builtins.int = ...,
         drop_time_us: _builtins.int | None = ...,
         undrop_until_us: _builtins.int | None = ...,
+        has_imports: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "drop_time_us", b"drop_time_us", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "drop_time_us", b"drop_time_us", "features", b"features", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "drop_time_us", b"drop_time_us", "features", b"features", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drop_time_us: _TypeAlias = _typing.Literal["drop_time_us"]  # noqa: Y015
     _WhichOneofArgType__drop_time_us: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us"]  # noqa: Y015
@@ -486,6 +490,7 @@ class ListTablesRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
     INCLUDE_DROPPED_FIELD_NUMBER: _builtins.int
+    WITH_IMPORTS_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """The most items to return; 0: 100."""
     page_token: _builtins.str
@@ -494,6 +499,8 @@ class ListTablesRequest(_message.Message):
     """Only tables of this namespace; empty: all tables, including those in no namespace."""
     include_dropped: _builtins.bool
     """Also list dropped tables that can be undropped, after the others."""
+    with_imports: _builtins.bool
+    """Say of each table that is not dropped whether it has external files."""
     def __init__(
         self,
         *,
@@ -501,10 +508,11 @@ class ListTablesRequest(_message.Message):
         page_token: _builtins.str = ...,
         namespace: _builtins.str = ...,
         include_dropped: _builtins.bool = ...,
+        with_imports: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_dropped", b"include_dropped", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_dropped", b"include_dropped", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "with_imports", b"with_imports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
