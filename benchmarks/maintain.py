@@ -17,8 +17,9 @@ from typing import NamedTuple
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.plan_tables import Loader, data_file, loader
 from benchmarks.serving import server
+from metaservice.own_process import tune_interpreter
 from metaservice.service.compaction.layouts import Layouts
-from metaservice.wiring import CHECK_PAUSE_S, tune_interpreter
+from metaservice.wiring import CHECK_PAUSE_S
 from protos.laketx.v1 import common_pb2
 
 PARTITIONS = 100_000

@@ -17,10 +17,12 @@ from metaservice.client import uuid7
 from metaservice.config import read_settings
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.table.model import Change, Footprint, Live, Operation, Principal, TableCommit
+from metaservice.opening import OpenState
+from metaservice.own_process import RealClocks
 from metaservice.rpc import wire
 from metaservice.rpc.wire_catalog import new_table
 from metaservice.service.commit.outcomes import Outcomes
-from metaservice.wiring import OpenState, RealClocks, Service, build_service
+from metaservice.wiring import Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 PROFILE = "delta_write_serializable"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from metaservice.config import read_settings
-from metaservice.wiring import end_process, serve
+from metaservice.own_process import end_process
+from metaservice.wiring import serve
 
 if __name__ == "__main__":
     if sys.argv[1:] and not sys.argv[1].startswith("-"):

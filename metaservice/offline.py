@@ -18,10 +18,10 @@ from metaservice.observe import Logging, set_up_logging
 from metaservice.offline_backups import run_backups
 from metaservice.offline_restore import run_restore
 from metaservice.offline_stores import EXIT_REFUSED, run_check, run_copy
+from metaservice.own_process import EXIT_UNUSABLE
 from metaservice.store.folders import BackupUnusable
 from metaservice.store.port import StoreFailed, StoreGone, StoreUnusable
 from metaservice.terminal import printable
-from metaservice.wiring import EXIT_UNUSABLE
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "restore": run_restore,

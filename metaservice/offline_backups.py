@@ -16,6 +16,7 @@ from pathlib import Path
 from metaservice.core.errors import invalid
 from metaservice.offline_restore import Noted, RepositoryBackup, verify
 from metaservice.offline_stores import EXIT_REFUSED
+from metaservice.own_process import RealClocks
 from metaservice.store.folders import BackupUnusable
 from metaservice.store.port import StoreUnusable
 from metaservice.store.repository import (
@@ -28,7 +29,6 @@ from metaservice.store.repository import (
     plan_prune,
 )
 from metaservice.terminal import printable
-from metaservice.wiring import RealClocks
 
 NICENESS = 10
 

@@ -17,6 +17,8 @@ from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.ids import uuid7
 from metaservice.observe import RESTORED, event
 from metaservice.offline_stores import copy_store, list_problems, opened
+from metaservice.opening import fresh_history_id
+from metaservice.own_process import RealClocks
 from metaservice.rolling_back import RolledBack, roll_back
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.service.decider.state import State
@@ -27,7 +29,6 @@ from metaservice.store.folders import BackupUnusable, Manifest
 from metaservice.store.object_place import ObjectPlace
 from metaservice.store.repository import Progress, Repository, Stored, open_repository
 from metaservice.terminal import printable
-from metaservice.wiring import RealClocks, fresh_history_id
 
 ROOM_TO_RESTORE_BYTES = 64 << 20
 _NOTED_BYTES = 64 << 20

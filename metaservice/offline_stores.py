@@ -11,13 +11,14 @@ from pathlib import Path
 
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import LOOK_MS, TAKE_MS, VALID_MS
+from metaservice.opening import open_in_bucket
 from metaservice.service.operate.check import StoreCheck
+from metaservice.standing_by import lead_store
 from metaservice.store.copying import AFTER_ALL, FIRST_KEY, copy_entries, copy_to_folder
 from metaservice.store.object_place import ObjectPlace
 from metaservice.store.port import Store
 from metaservice.store.rocks import RocksStore
 from metaservice.terminal import printable
-from metaservice.wiring import lead_store, open_in_bucket
 
 EXIT_REFUSED = 1
 

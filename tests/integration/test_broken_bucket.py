@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from metaservice.client import MetaClient
-from metaservice.wiring import EXIT_UNUSABLE
+from metaservice.own_process import EXIT_UNUSABLE
 from tests.conformance.play import new_uuid7
 from tests.integration.broken_network import Network
 from tests.integration.bucket import bucket, known_to

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from metaservice.client import BlockedError, GoneError, InvalidError, MetaClient, uuid7
 from metaservice.config import read_settings
 from metaservice.core import limits
+from metaservice.opening import OpenState
+from metaservice.own_process import RealClocks
 from metaservice.rpc import watching
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.rpc.streams import StreamLimits, Streams
 from metaservice.service.decider.decider import Answer
 from metaservice.store import keys
-from metaservice.wiring import OpenState, RealClocks, Service, build_service
+from metaservice.wiring import Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 from tests.integration.service import TIMEOUT_S

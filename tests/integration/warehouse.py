@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 from metaservice.client import ConflictError, MetaClient
 from metaservice.config import read_settings
 from metaservice.core.table.model import Operation
+from metaservice.opening import OpenState
 from metaservice.rpc import wire_entries
 from metaservice.rpc.server import Server, ServerSettings
-from metaservice.wiring import OpenState, Service, build_service
+from metaservice.wiring import Service, build_service
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.warehouse import adopt
 from worker.files.purge import Purge, Report

@@ -545,7 +545,7 @@ BUGS = (
     ),
     Bug(
         "a leader that is fenced takes it for any failure, and opens its store again",
-        "metaservice/wiring.py",
+        "metaservice/opening.py",
         (
             ("        if self._is_opened:\n", "        if False:\n"),
             (
@@ -557,7 +557,7 @@ BUGS = (
     ),
     Bug(
         "a leader that is fenced closes its store and opens it again, which fences its successor",
-        "metaservice/wiring.py",
+        "metaservice/opening.py",
         (("        if self._is_opened:\n", "        if False:\n"),),
         also=(
             (
@@ -569,7 +569,7 @@ BUGS = (
     ),
     Bug(
         "a leader reopens its store after a PUT whose answer was lost",
-        "metaservice/wiring.py",
+        "metaservice/opening.py",
         (("        if self._is_opened:\n", "        if False:\n"),),
     ),
     Bug(

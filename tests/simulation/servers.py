@@ -14,11 +14,12 @@ from metaservice.config import Settings, read_settings
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import LOOK_MS
 from metaservice.leadership import Leadership, leave, not_leader
+from metaservice.opening import OpenState
 from metaservice.service.decider.decider import Answer, Job, Mailbox
 from metaservice.service.decider.gathering import Gathering
 from metaservice.store.lease_object import decode_lease
 from metaservice.store.port import Store, StoreFailed, StoreFenced, StoreGone, StoreUnusable
-from metaservice.wiring import OpenState, Service, build_service
+from metaservice.wiring import Service, build_service
 from tests.simulation.bucket import Bucket, LeaseInSim, Link
 from tests.simulation.checks import check
 from tests.simulation.steps import MS, Bell, Flag, Host, Killed, Steps, StepThread

@@ -1,0 +1,163 @@
+"""A process whose store is in a bucket: it listens, stands by until it leads, and lets another one lead."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+import grpc
+
+from metaservice.config import Settings
+from metaservice.core.lease import LOOK_MS
+from metaservice.leadership import STANDBY, STANDBYS, STORE_S, Leadership, leave, not_leader
+from metaservice.observe import STANDING_BY, STOPPED, STORE_SILENT, event
+from metaservice.own_process import (
+    STOP_SIGNALS,
+    RealClocks,
+    end_process,
+    lost_the_lease,
+    product_version,
+    say_listening,
+)
+from metaservice.rpc.server import Server
+from metaservice.rpc.standby import Standby, StandbyAnswers
+from metaservice.service.compaction.scheduling import Scheduler
+from metaservice.service.decider.decider import Decider
+from metaservice.standbys import Standbys
+from metaservice.store.object_place import ObjectPlace
+from metaservice.store.port import STORE_UNREACHABLE, Store, StoreFailed, StoreGone, StoreUnusable
+from protos.laketx.v1 import admin_pb2
+
+OPENING_LOOK_S = 0.02
+CLOSE_S = 2.0  # for a store in a bucket
+EVERY_ADDRESS = ("", "0.0.0.0", "[::]")  # noqa: S104 - to tell them from one
+
+
+@dataclass(frozen=True, slots=True)
+class StandingBy:
+    """A process that listens, and waits until it leads."""
+
+    leads: Leadership
+    server: Standby
+    standbys: Standbys
+
+    def wait(self) -> bool:
+        """Whether it leads; else it was told to stop."""
+        self.standbys.start()
+        while not self.leads.try_take():
+            if signal.sigtimedwait(STOP_SIGNALS, LOOK_MS / 1000) is not None:
+                self.server.stop()
+                self.standbys.stop()
+                event(STOPPED)
+                return False
+        self.leads.start()
+        return True
+
+    def leave(self, decider: Decider, scheduler: Scheduler, server: Server, grace_s: float) -> bool:
+        """Lets another process lead; False: the store doesn't take what was decided."""
+        if not leave(server, decider, self.leads, grace_s):
+            event(STORE_SILENT, silent_s=STORE_S)
+            return False
+        scheduler.stop()
+        self.standbys.stop()
+        _close_soon(decider.state.store)
+        return True
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        """A stop while the store is opened, which may take long, ends the process at once.
+
+        A process that stood still since it took the lease doesn't open the store: that would fence its successor.
+        """
+        if self.leads.refusal() is not None:
+            lost_the_lease("it ran out before the store was opened")
+        opened = threading.Event()
+
+        def listen() -> None:
+            while not opened.is_set():
+                if signal.sigtimedwait(STOP_SIGNALS, OPENING_LOOK_S) is None:
+                    continue
+                if opened.is_set():
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+                self.leads.release()
+                event(STOPPED)
+                end_process(0)
+
+        listening = threading.Thread(target=listen, name="stop", daemon=True)
+        listening.start()
+        try:
+            yield
+        finally:
+            opened.set()
+            listening.join()
+
+
+def _close_soon(store: Store) -> None:
+    """Everything is durable and the lease given back: a bucket that doesn't answer keeps nobody waiting."""
+
+    def close() -> None:
+        with contextlib.suppress(StoreFailed, StoreGone):
+            store.close()
+
+    closing = threading.Thread(target=close, name="close", daemon=True)
+    closing.start()
+    closing.join(CLOSE_S)
+
+
+def stand_by(settings: Settings, credentials: grpc.ServerCredentials | None, connections_max: int) -> StandingBy | None:
+    """Listens as a standby, if others may lead. Raises StoreUnusable, and RuntimeError for an address in use."""
+    if settings.place is None:
+        return None
+    leads = lead_store(settings.place, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    standbys = _standbys(settings.place, leads)
+    told = StandbyAnswers(
+        lambda: not_leader(leads.leader),
+        lambda: admin_pb2.GetStatusResponse(
+            version=product_version(),
+            **asdict(replace(leads.view(), role=STANDBY)),  # also while it opens the store
+        ),
+    )
+    server = Standby(settings.listen, told, credentials, connections_max)
+    port = server.address.rpartition(":")[2]
+    leads.address = standbys.address = settings.advertise or _reachable(settings.listen, port)
+    server.start()
+    say_listening(server.address)
+    event(STANDING_BY, listen=server.address, advertise=leads.address, store=settings.store)
+    return StandingBy(leads, server, standbys)
+
+
+def _standbys(place: ObjectPlace, leads: Leadership) -> Standbys:
+    from metaservice.store.standby_notes import NotesInBucket  # noqa: PLC0415 - its library is optional
+
+    found = Standbys(NotesInBucket(place), RealClocks(), lambda: leads.leads, partial(leads.failed, STANDBYS))
+    leads.list_standbys = found.view
+    return found
+
+
+def lead_store(place: ObjectPlace, stop: Callable[[], None] = lambda: None) -> Leadership:
+    """This process's part in who leads. Raises StoreUnusable."""
+    try:
+        from metaservice.store import slate  # noqa: F401, PLC0415 - its library is optional, and missed now, not later
+        from metaservice.store.lease_object import LeaseInBucket  # noqa: PLC0415 - likewise
+    except ImportError as error:
+        said = "a store in a bucket needs more packages: pip install 'laketx[s3]'"
+        raise StoreUnusable(STORE_UNREACHABLE, path=str(place), found=said) from error
+    try:
+        at = LeaseInBucket(place)
+    except OSError as error:
+        raise StoreUnusable(STORE_UNREACHABLE, path=str(place), found=str(error)) from error
+    return Leadership(at, uuid.uuid4().hex, RealClocks(), lost_the_lease, stop)
+
+
+def _reachable(listen: str, port: str) -> str:
+    """The address that others find: every address of this machine is none of them."""
+    host = listen.rpartition(":")[0]
+    return f"{socket.getfqdn() if host in EVERY_ADDRESS else host}:{port}"
