@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.plant.bugs import BUGS, Bug
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("laketx", "metaservice", "protos", "tests", "worker", "tools", "examples")
+CODE = ("laketx", "metaservice", "protos", "tests", "worker", "iceberg", "imports", "tools", "examples")
 COPIED = (*CODE, "docs", "pyproject.toml", "README.md")
 TIMEOUT_S = 900  # a suite that takes so long has caught nothing
 AT_A_TIME = 2

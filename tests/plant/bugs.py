@@ -10,8 +10,8 @@ from pathlib import Path
 class Bug:
     """`swaps` pairs what the file says with what it says once the bug is planted.
 
-    `spark` are the tests, in pytest's words, of a bug that no suite without Spark can see. `also`: what else it takes,
-    as a file, what that says and what it says then.
+    `spark` are the tests, in pytest's words, of a bug that no suite can see. `also`: what else it takes, as a
+    file, what that says and what it says then.
     """
 
     name: str
@@ -49,10 +49,12 @@ SHARED = """            rows = mine.common(hidden, limits.ROWS_SAMPLED_MAX)
 EXPIRED = "    TxnState.EXPIRED: {"
 
 SERVICE, CORE = "metaservice/service/", "metaservice/core/"
+ICEBERG = "iceberg/"
 CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 FENCES = "            self._fenced = True\n            return self._fence()\n"
 FLUSH = "        self.ask(lambda: self._db.flush_with_options(_LOG))\n        self._is_synced"
+PUT_MANIFEST = "            self._objects.put(_manifest_name(backup_id), encode_manifest(manifest))\n"
 ADOPT = "            self._mine, self._tag = found\n"
 ADOPT_LATE = ADOPT + "            self._valid_until_ms = self._clocks.mono_ms() + VALID_MS\n"
 
@@ -622,5 +624,86 @@ BUGS = (
         "a standby takes a lease that is renewed",
         CORE + "lease.py",
         (("if before is not None and before.tag == tag:", "if before is not None:"),),
+    ),
+    Bug(
+        "a backup's manifest is written before its files",
+        "metaservice/store/repository.py",
+        (
+            (
+                "            self._each(\n                list(missing",
+                PUT_MANIFEST + "            self._each(\n                list(missing",
+            ),
+            (PUT_MANIFEST + "        return total\n", "        return total\n"),
+        ),
+    ),
+    Bug(
+        "a prune forgets what the backups that it keeps name, but for the newest",
+        "metaservice/store/repository.py",
+        (("self._named_by(backup_id for backup_id in there if backup_id not in gone)", "self._named_by(there[-1:])"),),
+    ),
+    Bug(
+        "a prune deletes files of a backup that is under way",
+        "metaservice/store/repository.py",
+        (("            self._refuse_others(name, kind)\n", ""),),
+    ),
+    Bug(
+        "a scheduled backup that failed is not tried again",
+        SERVICE + "operate/backup_schedule.py",
+        (("self._clocks.mono_ms() + wait_ms\n", "self._clocks.mono_ms() + (wait_ms << 40)\n"),),
+    ),
+    Bug(
+        "two appends of Iceberg's clients in one millisecond are one transaction",
+        ICEBERG + "commits/txn_ids.py",
+        (('f"{table_id}/{snapshot_id}".encode()', "table_id.encode()"),),
+        spark=("tests/iceberg/test_txn_ids.py", "-k", "own"),
+    ),
+    Bug(
+        "an append of Iceberg's clients that comes again is another transaction",
+        ICEBERG + "commits/txn_ids.py",
+        (
+            ("import hashlib\n", "import hashlib\nimport os\n"),
+            ('f"{table_id}/{snapshot_id}".encode()', "os.urandom(8)"),
+        ),
+        spark=("tests/iceberg/test_txn_ids.py", "-k", "same_again"),
+    ),
+    Bug(
+        "the schema that a commit of Iceberg's clients requires is not judged",
+        ICEBERG + "commits/requirements.py",
+        (('_same(table, "schema", table.schema_id, number)', "pass"),),
+        spark=("tests/iceberg/test_commit_refusals.py", "-k", "judged"),
+    ),
+    Bug(
+        "what a filter of Iceberg asks of a column that is not there is false",
+        ICEBERG + "metadata/conditions.py",
+        (
+            (
+                "        if column is None:\n            return TRUE\n",
+                "        if column is None:\n            return FALSE\n",
+            ),
+        ),
+        spark=("tests/iceberg/test_conditions.py", "-k", "cannot_be_said"),
+    ),
+    Bug(
+        "a literal of Iceberg that a column can't hold makes its test false",
+        ICEBERG + "metadata/conditions.py",
+        (("    if found is None:\n        return TRUE\n", "    if found is None:\n        return FALSE\n"),),
+        spark=("tests/iceberg/test_conditions.py", "-k", "cannot_be_said"),
+    ),
+    Bug(
+        "NOT negates a filter of Iceberg after parts of it were left out",
+        ICEBERG + "metadata/conditions.py",
+        (
+            (
+                'return self._found(_part(tree, "child"), depth + 1, is_negated=not is_negated)',
+                'return Predicate(negation=self._found(_part(tree, "child"), depth + 1, is_negated=is_negated))',
+            ),
+        ),
+        spark=("tests/iceberg/test_conditions.py", "-k", "ruled_out"),
+    ),
+    Bug(
+        "files in manifests have the sequence number after that of their rows",
+        ICEBERG + "metadata/entries.py",
+        (("sequence_of(added), one.sequence)", "sequence_of(added), one.sequence + 1)"),),
+        spark=("tests/iceberg/test_entries.py", "-k", "data_file"),
     ),
 )
