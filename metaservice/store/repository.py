@@ -16,7 +16,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -254,16 +254,17 @@ class Repository:
                 except OSError:
                     continue  # the work itself asks the same storage, and fails where it matters
 
-        self._objects.put(name, kind.encode())
         renewing = threading.Thread(target=renew, name="backup-mark", daemon=True)
         renewing.start()
         try:
+            self._objects.put(name, kind.encode())
             self._refuse_others(name, kind)
             yield
         finally:
             ended.set()
             renewing.join()
-            self._objects.delete([name])
+            with suppress(OSError):  # a mark that stays is soon too old to count; what was done is done
+                self._objects.delete([name])
 
     def _refuse_others(self, mine: str, kind: str) -> None:
         found = list(self._objects.list(RUNNING))

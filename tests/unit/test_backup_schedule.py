@@ -123,6 +123,20 @@ def test_old_backups_are_deleted(rig: Rig) -> None:
     assert rig.events.count(BACKUP_PRUNED) == 3
 
 
+def test_the_mark_of_work_that_died_fails_no_backup_and_delays_deletions(rig: Rig) -> None:
+    mark = rig.repository / "running" / "backup-dead"
+    mark.parent.mkdir()
+    for number in range(1, 4):
+        mark.touch()
+        rig.pass_time(EVERY_MS)
+        assert len(rig.ids()) == number
+        assert rig.read(BACKUP_FAILURES) == 0
+    mark.unlink()
+    rig.pass_time(EVERY_MS)
+    assert len(rig.ids()) == 2
+    assert rig.events.count(BACKUP_PRUNED) == 1
+
+
 def test_another_process_goes_on_where_the_one_before_was(rig: Rig) -> None:
     rig.pass_time(0)
     (rig.repository / "verified.json").write_text(

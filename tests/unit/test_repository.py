@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -209,6 +209,31 @@ def test_a_prune_and_a_backup_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(MetaError):
         make(repository, tmp_path, 3, {"1.sst": b"one"})
     assert [one.name for one in objects.list(RUNNING)] == [f"{RUNNING}prune-other"], "a refused one leaves no mark"
+
+
+class Losing(FolderObjects):
+    """Loses what it answers about marks."""
+
+    def put(self, name: str, source: Path | bytes) -> None:
+        super().put(name, source)
+        if name.startswith(RUNNING) and source == b"prune":
+            raise OSError("the answer is lost")
+
+    def delete(self, names: Iterable[str]) -> None:
+        names = list(names)
+        super().delete(names)
+        if names[0].startswith(RUNNING):
+            raise OSError("the answer is lost")
+
+
+def test_a_lost_answer_about_a_mark_leaves_no_mark_and_fails_no_backup(tmp_path: Path) -> None:
+    repository, _ = opened(tmp_path / "repository")
+    losing = Repository(Losing(tmp_path / "repository"), repository.name)
+    one = make(losing, tmp_path, 1, {"1.sst": b"one"})
+    with pytest.raises(OSError, match="lost"):
+        losing.delete("x", [one], dry_run=False)
+    repository.delete("y", [], dry_run=False)
+    assert fetched(repository, one, tmp_path / "one") == {"1.sst": b"one"}
 
 
 def test_uploads_that_race_share_files(tmp_path: Path) -> None:

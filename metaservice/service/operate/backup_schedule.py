@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from metaservice.core.errors import MetaError
 from metaservice.observe import (
     BACKUP_AGE_SECONDS,
     BACKUP_BYTES,
@@ -196,10 +197,16 @@ class BackupSchedule:
             self._prune()
 
     def _prune(self) -> None:
+        """Leaves it to the next backup while other work in the repository is under way, or has died of late."""
         repository = open_repository(self._rhythm.repository)
         gone = plan_prune(repository.list_ids(), self._rhythm.keep)
         if gone:
-            freed = repository.delete(self._health.backup_id, gone, dry_run=False)
+            try:
+                freed = repository.delete(self._health.backup_id, gone, dry_run=False)
+            except MetaError as refused:
+                if refused.reason != "BACKUP_RUNNING":
+                    raise
+                return
             self._report(BACKUP_PRUNED, backups=len(gone), files=freed.files, bytes=freed.size_bytes)
 
     def _verify_newest(self) -> None:
