@@ -49,7 +49,9 @@ class Way:
         self.delay_s = 0.0
         self.is_busy = False  # of requests of HTTP
         self.loses = False  # likewise: answers to PUTs
+        self.lost = 0
         self.holds = b""  # likewise: PUTs whose path has it wait
+        self.has_held = False
         self._target = target
         server = network.run(asyncio.start_server(self._accept, "127.0.0.1", 0))
         host, port = server.sockets[0].getsockname()
@@ -57,7 +59,7 @@ class Way:
 
     def mend(self) -> None:
         self.is_cut = self.is_busy = self.loses = False
-        self.holds = b""
+        self.holds, self.has_held = b"", False
         self.delay_s = 0.0
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,7 +96,8 @@ class Way:
                     answers.write(_BUSY)
                     await answers.drain()
                     return
-                while self.holds and self.holds in data.partition(b"\r\n")[0]:  # noqa: ASYNC110 - likewise
+                while self.holds and self.holds in data.partition(b"\r\n")[0]:
+                    self.has_held = True
                     await asyncio.sleep(_LOOK_S)
                 if data[:4] in (b"PUT ", b"GET ", b"HEAD", b"POST", b"DELE"):
                     last[0] = data[:3]
@@ -107,6 +110,7 @@ class Way:
                 await self._while_cut()
                 await asyncio.sleep(self.delay_s)
                 if self.loses and last[0] == b"PUT" and random.random() < _LOST:
+                    self.lost += 1
                     return
                 to.write(data)
                 await to.drain()

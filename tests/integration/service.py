@@ -172,8 +172,8 @@ class Stubs:
 
 
 @contextmanager
-def service(folder: Path, *flags: str) -> Iterator[tuple[Service, Stubs]]:
-    running = Service(folder, *flags)
+def service(folder: Path, *flags: str, environment: dict[str, str] | None = None) -> Iterator[tuple[Service, Stubs]]:
+    running = Service(folder, *flags, environment=environment)
     try:
         running.start()
         stubs = Stubs(running.address)
