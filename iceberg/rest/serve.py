@@ -48,8 +48,9 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
     secret = _secret(served.token_file)
     host, port = _address(served.listen)
     connect = connect_by(server, folder, uses_own=bool(secret))
-    asks = bool(secret) or _service_asks(connect)
-    if not (asks and served.tls_cert) and not is_local(served.listen) and not served.insecure:
+    is_exposed = not is_local(served.listen) and not served.insecure
+    asks = bool(secret) or _service_asks(connect, is_exposed=is_exposed)
+    if is_exposed and not (asks and served.tls_cert):
         missing = [] if served.tls_cert else ["TLS (--tls-cert, --tls-key)"]
         missing += [] if asks else ["a way to know who calls (--token-file, or a service that asks for tokens)"]
         raise InputError(
@@ -97,14 +98,16 @@ def connect_by(server: str, folder: str, *, uses_own: bool) -> Connect:
     return connect
 
 
-def _service_asks(connect: Connect) -> bool:
+def _service_asks(connect: Connect, *, is_exposed: bool) -> bool:
+    """Whether it asks who calls; where that decides about a start, the service has to answer."""
     with connect("") as client:
         try:
             next(iter(client.list_namespaces()), None)
         except UnauthenticatedError:
             return True
         except LakeTXError:
-            return False
+            if is_exposed:
+                raise
     return False
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.deploy.programs import or_skip
 from tools import deploy_check, deploy_tools
-from tools.deploy_tools import NotCheckedError, read_yaml, schemas_of
+from tools.deploy_tools import read_yaml, schemas_of
 
 SERVICE = {
     "image": "laketx:0.1.0",
@@ -18,14 +19,6 @@ SERVICE = {
     "healthcheck": {"test": ["CMD", "true"]},
     "ports": [{"target": 7070, "host_ip": "127.0.0.1"}],
 }
-
-
-def or_skip(check: Callable[[], Any]) -> Any:
-    """A program that is missing here is a reason to leave a test out, as it is for `make deploy-check`."""
-    try:
-        return check()
-    except NotCheckedError as error:
-        pytest.skip(f"not checked here: {error}")
 
 
 @pytest.mark.parametrize(

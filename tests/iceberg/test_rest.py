@@ -14,10 +14,12 @@ import pytest
 
 from laketx import Lake, connect
 from metaservice.cli import command_line
+from metaservice.cli.failures import Exit
 from metaservice.client import widen_column
 from tests.arrow.tables import open_lake, texts
 from tests.iceberg.servers import Server, by_duckdb, by_polars, by_pyiceberg, catalog_of, served, served_folder
 from tests.integration.callers import create, guarded
+from tests.integration.service import free_address
 from tests.spark.histories import grow
 from tests.spark.reading import LabLake
 
@@ -255,3 +257,12 @@ def test_addresses_that_would_expose_the_lake_are_refused(
     refusal = capfd.readouterr().err
     assert "ICEBERG_LISTEN" in refusal
     assert said in refusal
+
+
+def test_a_service_that_is_away_is_not_taken_for_one_that_asks_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--listen", "0.0.0.0:0", "--tls-cert", "c.pem", "--tls-key", "c.key", "--warehouse", str(tmp_path)]
+    away = {"LAKETX_SERVER": free_address()}
+    assert command_line.run(["iceberg", "serve", *words], away) == Exit.UNAVAILABLE
+    assert "ICEBERG_LISTEN" not in capfd.readouterr().err

@@ -84,6 +84,15 @@ capabilities:
 
 {{- /* What workers and purges know of the service and of storage. */ -}}
 {{- define "laketx.clientEnv" -}}
+{{ include "laketx.placesEnv" . }}
+{{- if .Values.identity.tokenSecretName }}
+- name: LAKETX_TOKEN_FILE
+  value: /etc/laketx/token/token
+{{- end }}
+{{- end -}}
+
+{{- /* The same without who they are. */ -}}
+{{- define "laketx.placesEnv" -}}
 - name: LAKETX_SERVER
   value: {{ include "laketx.server" . | quote }}
 - name: LAKETX_WAREHOUSE
@@ -91,10 +100,6 @@ capabilities:
 {{- if .Values.tls.secretName }}
 - name: LAKETX_CA_FILE
   value: /etc/laketx/tls/ca.crt
-{{- end }}
-{{- if .Values.identity.tokenSecretName }}
-- name: LAKETX_TOKEN_FILE
-  value: /etc/laketx/token/token
 {{- end }}
 - name: LAKETX_S3_PATH_STYLE
   value: {{ .Values.storage.pathStyle | quote }}
@@ -119,13 +124,7 @@ capabilities:
 {{- end -}}
 
 {{- define "laketx.clientMounts" -}}
-- name: tmp
-  mountPath: /tmp
-{{- if .Values.tls.secretName }}
-- name: tls
-  mountPath: /etc/laketx/tls
-  readOnly: true
-{{- end }}
+{{ include "laketx.placesMounts" . }}
 {{- if .Values.identity.tokenSecretName }}
 - name: token
   mountPath: /etc/laketx/token
@@ -133,14 +132,18 @@ capabilities:
 {{- end }}
 {{- end -}}
 
-{{- define "laketx.clientVolumes" -}}
+{{- define "laketx.placesMounts" -}}
+- name: tmp
+  mountPath: /tmp
 {{- if .Values.tls.secretName }}
 - name: tls
-  secret:
-    secretName: {{ .Values.tls.secretName | quote }}
-    items: [{key: ca.crt, path: ca.crt}]
-    defaultMode: 0440
+  mountPath: /etc/laketx/tls
+  readOnly: true
 {{- end }}
+{{- end -}}
+
+{{- define "laketx.clientVolumes" -}}
+{{ include "laketx.placesVolumes" . }}
 {{- if .Values.identity.tokenSecretName }}
 - name: token
   secret:
@@ -148,4 +151,55 @@ capabilities:
     items: [{key: token, path: token}]
     defaultMode: 0440
 {{- end }}
+{{- end -}}
+
+{{- define "laketx.placesVolumes" -}}
+{{- if .Values.tls.secretName }}
+- name: tls
+  secret:
+    secretName: {{ .Values.tls.secretName | quote }}
+    items: [{key: ca.crt, path: ca.crt}]
+    defaultMode: 0440
+{{- end }}
+{{- end -}}
+
+{{- /* What `laketx iceberg serve` would refuse at its start, or could not do. */ -}}
+{{- define "laketx.checkIceberg" -}}
+{{- $asks := or .Values.identity.tokens (not (empty .Values.identity.oidc.issuer)) -}}
+{{- $own := .Values.iceberg.tokenSecretName -}}
+{{- $missing := list -}}
+{{- if not .Values.iceberg.tls.secretName -}}
+{{- $missing = append $missing "TLS (iceberg.tls.secretName)" -}}
+{{- end -}}
+{{- if not (or $own $asks) -}}
+{{- $missing = append $missing "a way to know who calls (iceberg.tokenSecretName, or identity.tokens or identity.oidc)" -}}
+{{- end -}}
+{{- if and $missing (not .Values.iceberg.insecure) -}}
+{{- fail (printf "the Iceberg catalog is reached from other machines: it needs %s, or iceberg.insecure on a network whose every machine may read and write all tables" (join " and " $missing)) -}}
+{{- end -}}
+{{- if and $asks (not .Values.tls.secretName) -}}
+{{- fail "the Iceberg catalog sends tokens to the service with TLS alone: set tls.secretName" -}}
+{{- end -}}
+{{- if and $asks $own (not .Values.identity.tokenSecretName) -}}
+{{- fail "whoever shows the token of iceberg.tokenSecretName does what the Iceberg catalog may: set identity.tokenSecretName, which says who it is" -}}
+{{- end -}}
+{{- if .Values.identity.clientCaSecretName -}}
+{{- fail "with identity.clientCaSecretName the service takes no client without a certificate, and the Iceberg catalog has none" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Where clients find the files of storage; values go first. */ -}}
+{{- define "laketx.icebergClientConfig" -}}
+{{- $found := dict -}}
+{{- with .Values.storage.endpoint -}}
+{{- $found = dict "s3.endpoint" . "client.region" $.Values.storage.region -}}
+{{- if $.Values.storage.pathStyle -}}
+{{- $_ := set $found "s3.path-style-access" "true" -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml (merge dict .Values.iceberg.clientConfig $found) -}}
+{{- end -}}
+
+{{- define "laketx.icebergUrl" -}}
+{{ ternary "https" "http" (not (empty .Values.iceberg.tls.secretName)) }}://{{ include "laketx.name" . }}-iceberg.{{ .Release.Namespace }}.svc:{{ .Values.iceberg.port }}
 {{- end -}}
