@@ -11,6 +11,7 @@ from iceberg.live_files import LiveFiles
 from iceberg.metadata.facts import MadeFile, MadeSnapshot, SnapshotFacts, TableFacts
 from iceberg.metadata.manifests import Manifests
 from iceberg.metadata.schemas import check_promotions
+from iceberg.metadata.sort_orders import SortOrders
 from iceberg.names import NameMapping, check_names, doubtful, lacks_ids, name_mapping, written_by
 from metaservice.client import GoneError
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
@@ -48,7 +49,7 @@ class Snapshots:
             self._manifests[form] = Manifests(TableFacts(table.meta, self._location, form), self._put)
         self._doubtful[version] = doubtful(written_by(schemas), state.live.schema_versions, state.live.marked)
         commit = commit_of(table, version)
-        return self._manifests[form].snapshot(SnapshotFacts(commit, schema, ordered))
+        return self._manifests[form].snapshot(SnapshotFacts(commit, schema, ordered, SortOrders(schemas)))
 
     def mapping(self, table: TableView, schemas: Schemas, versions: Sequence[int]) -> NameMapping:
         """The name mapping that readers of made versions need; the columns are the last one's. Empty: none is needed.

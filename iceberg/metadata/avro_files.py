@@ -75,6 +75,7 @@ def entry_schema(partition: Sequence[tuple[int, str, Type]], form: int) -> Recor
         field(110, "null_value_counts", by_column(121, 122, "long")),
         field(125, "lower_bounds", by_column(126, 127, "bytes")),
         field(128, "upper_bounds", by_column(129, 130, "bytes")),
+        field(140, "sort_order_id", "int"),
         field(143, "referenced_data_file", "string"),
     ]
     if form >= 3:

@@ -12,6 +12,7 @@ from iceberg.metadata.delete_files import DeleteFile
 from iceberg.metadata.deletes import FILE_PATH_ID
 from iceberg.metadata.facts import ShownFile, sequence_of
 from iceberg.metadata.partitions import PartitionColumn
+from iceberg.metadata.sort_orders import SortOrders
 from iceberg.metadata.values import FLOATS, Bound, Plain, bound_of, plain_of
 from metaservice.column_types import Atomic, Decimal, Type, read_type
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -58,11 +59,18 @@ class Column:
 class Entries:
     """Writes the entries of files under one version of the schema."""
 
-    def __init__(self, partitions: Sequence[PartitionColumn], columns: Sequence[catalog_pb2.Column], form: int) -> None:
+    def __init__(
+        self,
+        partitions: Sequence[PartitionColumn],
+        columns: Sequence[catalog_pb2.Column],
+        form: int,
+        orders: SortOrders | None = None,
+    ) -> None:
         self._partitions: Sequence[tuple[str, Plain, Encode]] = [
             (one.name, plain_of(one.kind), encoder(one.kind)) for one in partitions
         ]
         self._columns = measured(columns)
+        self._orders = orders or SortOrders()
         self._has_row_ids = form >= 3
         self._known: dict[bytes, PartitionValues] = {}
 
@@ -89,6 +97,7 @@ class Entries:
     def data_file(self, one: ShownFile) -> bytes:
         file = one.entry.file
         rows = whole(file.rows)
+        order = self._orders.of(file)
         ids = b""
         if self._has_row_ids:
             ids = (SET + whole(file.first_row_id) if file.HasField("first_row_id") else NULL) + NULL + NULL
@@ -101,6 +110,7 @@ class Entries:
                 rows,
                 whole(file.bytes),
                 self._statistics(file, rows),
+                NULL if order is None else SET + whole(order.order_id),
                 NULL,
                 ids,
             )
@@ -144,6 +154,7 @@ class Entries:
                 NULL,
                 bounds,
                 bounds,
+                NULL,
                 SET,
                 path,
                 ids,

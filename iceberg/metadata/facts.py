@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyroaring import BitMap64
 
+from iceberg.metadata.sort_orders import SortOrder, SortOrders
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 FORMATS: Final = (2, 3)
@@ -53,6 +54,7 @@ class SnapshotFacts:
     commit: read_pb2.Version
     schema: catalog_pb2.SchemaVersion
     files: Mapping[int, Sequence[ShownFile]]
+    orders: SortOrders = field(default_factory=SortOrders)
 
     @property
     def version(self) -> int:
@@ -95,6 +97,7 @@ class MadeSnapshot:
     schema: catalog_pb2.SchemaVersion
     manifest_list: str
     totals: Totals
+    orders: frozenset[SortOrder] = frozenset()  # of its files
 
     @property
     def version(self) -> int:

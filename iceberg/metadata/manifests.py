@@ -34,9 +34,9 @@ from iceberg.metadata.facts import (
 from iceberg.metadata.partitions import partition_columns, partition_spec
 from iceberg.metadata.ranges import cover, parts
 from iceberg.metadata.schemas import iceberg_schema
+from iceberg.metadata.sort_orders import SortOrder
 from iceberg.metadata.values import FLOATS, bound_of
 from metaservice.column_types import Atomic
-from protos.laketx.v1 import catalog_pb2
 
 ENTRIES_MAX: Final = 10_000  # of one manifest
 
@@ -48,6 +48,7 @@ class _Range:
     files: Sequence[Sequence[ShownFile]]  # by commit
     manifests: Sequence[Record]
     totals: Totals
+    orders: frozenset[SortOrder]
 
 
 class Manifests:
@@ -63,14 +64,15 @@ class Manifests:
     def snapshot(self, facts: SnapshotFacts) -> MadeSnapshot:
         number = facts.schema.schema_version
         if number not in self._makers:
-            self._makers[number] = _Maker(self._table, facts.schema, self._put, self._deletes)
+            self._makers[number] = _Maker(self._table, facts, self._put, self._deletes)
         versions = list(facts.files)
         ranges = [
             one for span in cover(facts.version + 1) for one in self._makers[number].ranges(span, facts, versions)
         ]
         manifests = [record for one in ranges for record in one.manifests]
         totals = sum((one.totals for one in ranges), start=Totals())
-        return MadeSnapshot(facts.commit, facts.schema, self._list(facts, manifests), totals)
+        orders = frozenset().union(*(one.orders for one in ranges))
+        return MadeSnapshot(facts.commit, facts.schema, self._list(facts, manifests), totals, orders)
 
     def _list(self, facts: SnapshotFacts, manifests: Sequence[Record]) -> str:
         number = sequence_of(facts.version)
@@ -90,11 +92,14 @@ class Manifests:
 class _Maker:
     """Makes manifests under one version of the schema."""
 
-    def __init__(self, table: TableFacts, schema: catalog_pb2.SchemaVersion, put: Put, deletes: DeleteFiles) -> None:
+    def __init__(self, table: TableFacts, facts: SnapshotFacts, put: Put, deletes: DeleteFiles) -> None:
+        """`facts` are of any snapshot with that schema."""
+        schema = facts.schema
         self._table = table
         self._put = put
         self._partitions = partition_columns(table.meta, schema.columns)
-        self._entries = Entries(self._partitions, schema.columns, table.format)
+        self._orders = facts.orders
+        self._entries = Entries(self._partitions, schema.columns, table.format, facts.orders)
         self._entry_schema = entry_schema(
             [(one.field_id, one.name, one.kind) for one in self._partitions], table.format
         )
@@ -139,7 +144,8 @@ class _Maker:
             delete_files,
             max(one.file.first_row_id + one.file.rows if one.file.HasField("first_row_id") else 0 for one in files),
         )
-        return _Range(by_commit, manifests, totals)
+        orders = frozenset(order for one in files if (order := self._orders.of(one.file)) is not None)
+        return _Range(by_commit, manifests, totals, orders)
 
     def _order(self, one: ShownFile) -> tuple[tuple[tuple[bool, Any], ...], str]:
         """By partition: a manifest then has few of them."""

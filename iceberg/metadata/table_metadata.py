@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
 from iceberg.metadata.facts import MadeSnapshot, TableFacts
 from iceberg.metadata.partitions import FIRST_PARTITION_ID, partition_columns, partition_spec
 from iceberg.metadata.schemas import iceberg_schema, last_column_id
+from iceberg.metadata.sort_orders import UNSORTED, sort_orders
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 
 MAIN: Final = "main"
@@ -57,8 +59,8 @@ def table_metadata(
         "partition-specs": [{"spec-id": 0, "fields": partition_spec(partitions)}],
         "default-spec-id": 0,
         "last-partition-id": FIRST_PARTITION_ID - 1 + len(partitions),
-        "sort-orders": [{"order-id": 0, "fields": []}],
-        "default-sort-order-id": 0,
+        "sort-orders": sort_orders(chain.from_iterable(one.orders for one in snapshots), head.schema.columns),
+        "default-sort-order-id": 0,  # writers need not sort: table services do
         "properties": dict(properties)
         | ({"schema.name-mapping.default": json.dumps(mapping)} if mapping else {})
         | ({"comment": table.meta.comment} if table.meta.comment else {}),
@@ -87,7 +89,7 @@ def empty_metadata(table: TableFacts, properties: Mapping[str, str]) -> dict[str
         "partition-specs": [{"spec-id": 0, "fields": partition_spec(partitions)}],
         "default-spec-id": 0,
         "last-partition-id": FIRST_PARTITION_ID - 1 + len(partitions),
-        "sort-orders": [{"order-id": 0, "fields": []}],
+        "sort-orders": [UNSORTED],
         "default-sort-order-id": 0,
         "properties": dict(properties),
         "snapshots": [],

@@ -11,7 +11,7 @@ from laketx import Table
 from protos.laketx.v1 import common_pb2, transaction_pb2
 
 
-def import_file(table: Table, path: Path, rows: pa.Table, **partition: int) -> None:
+def import_file(table: Table, path: Path, rows: pa.Table, *, row_order: str = "", **partition: int) -> None:
     """Registers a file where it lies."""
     pq.write_table(rows, path)
     values = [
@@ -19,6 +19,7 @@ def import_file(table: Table, path: Path, rows: pa.Table, **partition: int) -> N
         for name, value in partition.items()
     ]
     file = common_pb2.DataFile(path=str(path), rows=len(rows), bytes=path.stat().st_size, external=True)
+    file.row_order = row_order
     file.partition.values.extend(values)
     intent = transaction_pb2.TableIntent(table_id=table.table_id, operation=common_pb2.OPERATION_INSERT)
     with table.view.client.begin([intent]) as txn:

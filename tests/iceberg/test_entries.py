@@ -166,6 +166,7 @@ def test_a_data_file_is_read_as_it_is(made: Any, form: int, newest: int) -> None
         "partition": expected_partition(values),
         "record_count": one.file.rows,
         "file_size_in_bytes": one.file.bytes,
+        "sort_order_id": None,
         "referenced_data_file": None,
     } | ({"first_row_id": first, "content_offset": None, "content_size_in_bytes": None} if form == 3 else {})
 
@@ -191,6 +192,7 @@ def test_hidden_rows_are_read_as_they_are(made: Any, form: int, place: tuple[int
         "null_value_counts": None,
         "lower_bounds": only,
         "upper_bounds": only,
+        "sort_order_id": None,
         "referenced_data_file": one.path,
     } | (more if form == 3 else {})
 
