@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -19,7 +20,7 @@ from metaservice.client import rename_column, widen_column
 from tests.arrow.tables import open_lake, texts
 from tests.iceberg.imported import import_file
 from tests.iceberg.readers import read_duckdb, read_pyiceberg
-from tests.spark.histories import grow, grow_many
+from tests.spark.histories import NESTED, grow, grow_many
 from tests.spark.reading import LabLake, LabTable, Row
 from worker.base.table_view import TableView
 
@@ -87,6 +88,44 @@ def test_duckdb_reads_deleted_and_evolved_rows(lab: LabLake, keyed: bool, form: 
     evolved = grow_many(lab, f"e{form}_{keyed}", 1, keyed=keyed, cases=3, sites=2, steps=6, alters=3)
     for table in (deleted, evolved):
         check(table, read_duckdb, sorted(table.at)[-3:], form=form)
+
+
+@BOTH
+@KINDS
+@READERS
+def test_parts_of_columns_keep_their_values(lab: LabLake, read: Read, keyed: bool, form: int, tmp_path: Path) -> None:
+    name = f"n{form}_{keyed}_{read.__name__}"
+    table = grow_many(lab, name, 3, keyed=keyed, cases=3, sites=2, steps=6, alters=3, more=NESTED)
+    versions = sorted(table.at)
+    check(table, read, versions if read is read_pyiceberg else versions[-2:], form=form, folder=str(tmp_path))
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are as Spark writes them."""
+    monkeypatch.setattr(LabTable, "marks_parts", False)
+
+
+@BOTH
+@KINDS
+@pytest.mark.usefixtures("by_spark")
+def test_parts_of_columns_in_files_of_spark_keep_their_values(
+    lab: LabLake, keyed: bool, form: int, tmp_path: Path
+) -> None:
+    table = grow_many(lab, f"s{form}_{keyed}", 3, keyed=keyed, cases=3, sites=2, steps=6, alters=0, more=NESTED)
+    check(table, read_pyiceberg, sorted(table.at), form=form, folder=str(tmp_path))
+
+
+@pytest.mark.usefixtures("by_spark")
+def test_duckdb_does_not_read_arrays_and_maps_in_files_of_spark(lab: LabLake) -> None:
+    """It has no use for names where a file has some ids. docs/iceberg.md warns of it."""
+    arrays = lab.create("spark_arrays", {"id": "bigint", "many": "array<int>"})
+    arrays.insert([{"id": 1, "many": [1, 2]}])
+    assert read_duckdb(metadata_of(arrays)).to_pylist() == [{"id": 1, "many": [None, None]}]
+    maps = lab.create("spark_maps", {"id": "bigint", "counts": "map<string,bigint>"})
+    maps.insert([{"id": 1, "counts": [("a", 1)]}])
+    with pytest.raises(duckdb.InvalidInputException, match="MAP"):
+        read_duckdb(metadata_of(maps))
 
 
 @BOTH

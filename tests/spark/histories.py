@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -87,20 +88,39 @@ VALUES: dict[str, list[Any]] = {
     "string": ["", "a", "ünï", None],
     "decimal(10,2)": [Decimal("0.00"), Decimal("-1.25"), None],
     "date": [date(1969, 12, 31), date(2026, 11, 1), None],
+    "array<int>": [[], [1, None], [-1, 2, 3], None],
+    "map<string,bigint>": [[], [("a", 1 << 40), ("ünï", None)], None],
+    "struct<x:int,tags:array<string>>": [
+        {"x": 1, "tags": ["a", None]},
+        {"x": None, "tags": []},
+        {"x": 0, "tags": None},
+        None,
+    ],
 }
+ADDED = ["int", "string", "double", "decimal(10,2)", "date"]
+NESTED = {"many": "array<int>", "counts": "map<string,bigint>", "place": "struct<x:int,tags:array<string>>"}
 
 
 def grow_many(
-    lake: LabLake, name: str, seed: int, *, keyed: bool, cases: int, sites: int, steps: int, alters: int
+    lake: LabLake,
+    name: str,
+    seed: int,
+    *,
+    keyed: bool,
+    cases: int,
+    sites: int,
+    steps: int,
+    alters: int,
+    more: Mapping[str, str] | None = None,
 ) -> LabTable:
     """A table that holds many histories. Each is one value of `cased`; some of them share the partitions of a site.
 
     A commit does to each case that it touches something else. So a version of the table is one of every case, and one
-    scan shows them all.
+    scan shows them all. `more` are columns beside the usual ones.
     """
     chance = random.Random(seed)
     key = ["cased", "id"] if keyed else []
-    table = lake.create(name, MANY, key=key, buckets=1, partition_by=["site", "day"])
+    table = lake.create(name, MANY | dict(more or {}), key=key, buckets=1, partition_by=["site", "day"])
     places = {case: f"s{case % sites}" for case in range(cases)}
     table.insert([row for case in places for row in rows_of_case(table, chance, places, case)])
     altered = set(chance.sample(range(steps), alters))
@@ -184,7 +204,8 @@ def alter(table: LabTable, chance: random.Random) -> None:
         case "widen" if any(kinds[name] == "int" for name in free):
             steps = [widen_column(next(name for name in free if kinds[name] == "int"), "bigint")]
         case _:
-            steps = [add_column(fresh, chance.choice(["int", "string", "double", "decimal(10,2)", "date"]))]
+            nested = [kind for kind in kinds.values() if "<" in kind]
+            steps = [add_column(fresh, chance.choice([*ADDED, *nested]))]
     table.evolve(*steps)
 
 

@@ -17,6 +17,7 @@ from metaservice.client import Transaction, uuid7
 from metaservice.embedded import open_folder
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from tests.spark.sessions import shared_session
+from worker.base.arrow_shapes import column_field
 from worker.base.connection import Connection
 from worker.base.inlined import content_of
 from worker.base.schema import FILE_IDS
@@ -42,6 +43,9 @@ ARROW = {
     "binary": pa.binary(),
     "decimal(10,2)": pa.decimal128(10, 2),
     "decimal(20,4)": pa.decimal128(20, 4),
+    "array<int>": pa.list_(pa.int32()),
+    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
+    "struct<x:int,tags:array<string>>": pa.struct({"x": pa.int32(), "tags": pa.list_(pa.string())}),
 }
 
 
@@ -78,6 +82,7 @@ class LabTable:
 
     inlined_each = 3  # every third file that may be is inlined; 0: none
     marks_own = True  # whether columns beside the table's have field ids, as in all but older files
+    marks_parts = True  # whether elements, keys and values have them, as in all but Spark's files
 
     def __init__(self, lake: LabLake, meta: catalog_pb2.Table) -> None:
         self.lake = lake
@@ -401,7 +406,8 @@ class LabTable:
         fields, columns = [], []
         for column in self.meta.columns:
             metadata = {"PARQUET:field_id": str(column.column_id)}
-            arrow = ARROW[column.type]
+            arrow = column_field(column).type
+            arrow = arrow if self.marks_parts else _as_spark(arrow)
             fields.append(pa.field(column.name, arrow, metadata=metadata))
             columns.append(pa.array([row[column.name] for row in rows], arrow))
         if ops is not None:
@@ -441,6 +447,17 @@ class LabTable:
             ({name: None if old is None else row[old] for name, old in known.items()}, row["_op"])
             for row in stored.to_pylist()
         ]
+
+
+def _as_spark(kind: pa.DataType) -> pa.DataType:
+    """The type without ids where Spark writes none."""
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _as_spark(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_as_spark(kind.key_type), _as_spark(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([kind.field(at).with_type(_as_spark(kind.field(at).type)) for at in range(kind.num_fields)])
+    return kind
 
 
 def shown(frame: DataFrame) -> list[tuple[Any, ...]]:
