@@ -112,7 +112,9 @@ def _close_soon(store: Store) -> None:
     closing.join(CLOSE_S)
 
 
-def stand_by(settings: Settings, credentials: grpc.ServerCredentials | None, connections_max: int) -> StandingBy | None:
+def stand_by(
+    settings: Settings, credentials: Callable[[], grpc.ServerCredentials | None], connections_max: int
+) -> StandingBy | None:
     """Listens as a standby, if others may lead. Raises StoreUnusable, and RuntimeError for an address in use."""
     if settings.place is None:
         return None
@@ -125,7 +127,7 @@ def stand_by(settings: Settings, credentials: grpc.ServerCredentials | None, con
             **asdict(replace(leads.view(), role=STANDBY)),  # also while it opens the store
         ),
     )
-    server = Standby(settings.listen, told, credentials, connections_max)
+    server = Standby(settings.listen, told, credentials(), connections_max)
     port = server.address.rpartition(":")[2]
     leads.address = standbys.address = settings.advertise or _reachable(settings.listen, port)
     server.start()

@@ -206,7 +206,7 @@ def serve(settings: Settings) -> int:
     tune_interpreter()
     leads, listen = None, settings.listen
     try:
-        standby = stand_by(settings, _credentials(settings), connections_max)
+        standby = stand_by(settings, lambda: _credentials(settings), connections_max)
     except (StoreUnusable, RuntimeError) as error:  # gRPC raises nothing narrower
         sys.stderr.write(f"laketx: {printable(str(error))}\n")
         return EXIT_UNUSABLE
