@@ -93,6 +93,7 @@ def loader(folder: Path) -> Iterator[Loader]:
         yield Loader(service)
     finally:
         service.decider.stop()
+        service.decider.state.store.close()
 
 
 def data_file(
