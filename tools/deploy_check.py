@@ -1,7 +1,7 @@
 """`make deploy-check`: looks at all of deploy/ with the programs that will read it, and says what it can't check here.
 
 It ends with 1 if something is wrong; what can't be checked, because a container engine, a program or the network is
-missing, is no failure, unless `--require` is given. `--all` builds what takes minutes too.
+missing, is no failure, unless `--require` is given.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def check_units() -> list[str]:
     return found
 
 
-def check_rules(*, build: bool = False) -> list[str]:
+def check_rules(*, build: bool = True) -> list[str]:
     """promtool reads Prometheus' configuration and the alert rules, as the compose file puts them together."""
     promtool = shutil.which("promtool") or go_tool(deploy_tools.PROMTOOL, build=build)
     found: list[str] = []
@@ -214,7 +214,7 @@ def main(arguments: Sequence[str]) -> int:
     failed = missed = 0
     for title, check in CHECKS:
         try:
-            found = check_rules(build=True) if check is check_rules and "--all" in arguments else check()
+            found = check()
         except NotCheckedError as error:
             missed += 1
             print(f"not checked: {title}: {error}", flush=True)

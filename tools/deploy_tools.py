@@ -49,7 +49,7 @@ class GoTool:
 HELM: Final = GoTool("helm.sh/helm/v3/cmd/helm", "v3.22.0")
 KUBECONFORM: Final = GoTool("github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0")
 COMPOSE: Final = GoTool("github.com/compose-spec/compose-go/v2/cmd", "v2.16.2")  # the loader of `docker compose`
-PROMTOOL: Final = GoTool("github.com/prometheus/prometheus/cmd/promtool", "v0.316.0", "make deploy-check ARGS=--all")
+PROMTOOL: Final = GoTool("github.com/prometheus/prometheus/cmd/promtool", "v0.316.0")
 VERSITYGW: Final = GoTool("github.com/versity/versitygw/cmd/versitygw", "v1.8.0", "make test-long")
 
 
@@ -65,6 +65,8 @@ def go_tool(tool: GoTool, *, build: bool = True) -> Path:
         raise NotCheckedError(f"{tool.package} needs go to be built, and there is no go here")
     print(f"building {tool.package} {tool.version} …", file=sys.stderr, flush=True)
     with _locked("go"):
+        if found.exists():
+            return found
         half_done = tool.folder.with_name(f"{tool.folder.name}.partial")
         environment = {**os.environ, "GOBIN": str(half_done), "GOFLAGS": ""}
         said = run([go, "install", f"{tool.package}@{tool.version}"], environment=environment)
@@ -111,10 +113,16 @@ def kubernetes_schemas(*, build: bool = True) -> Path:
     if go is None:
         raise NotCheckedError("the schemas of Kubernetes come by go, and there is no go here")
     with _locked("go"):
+        if folder.exists():
+            return folder
         said = run([go, "mod", "download", "-json", f"{module}@{version}"])
-    if said.returncode:
-        raise NotCheckedError(f"{module} {version} could not be downloaded: {last_lines(said)}")
-    specifications = Path(json.loads(said.stdout)["Dir"]) / "api" / "openapi-spec" / "v3"
+        if said.returncode:
+            raise NotCheckedError(f"{module} {version} could not be downloaded: {last_lines(said)}")
+        _write_schemas(Path(json.loads(said.stdout)["Dir"]) / "api" / "openapi-spec" / "v3", folder)
+    return folder
+
+
+def _write_schemas(specifications: Path, folder: Path) -> None:
     half_done = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(half_done, ignore_errors=True)
     half_done.mkdir(parents=True)
@@ -122,7 +130,6 @@ def kubernetes_schemas(*, build: bool = True) -> Path:
         for name, schema in schemas_of(json.loads(path.read_text(encoding="utf-8"))).items():
             (half_done / name).write_text(json.dumps(schema), encoding="utf-8")
     half_done.rename(folder)
-    return folder
 
 
 def schemas_of(specification: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.deploy.programs import or_skip
-from tools import deploy_check, deploy_tools
-from tools.deploy_tools import read_yaml, schemas_of
+from tools import deploy_check
+from tools.deploy_tools import schemas_of
 
 SERVICE = {
     "image": "laketx:0.1.0",
@@ -28,7 +28,7 @@ SERVICE = {
         lambda: deploy_check.check_compose(build=False),
         lambda: deploy_check.check_chart(build=False),
         deploy_check.check_units,
-        deploy_check.check_rules,
+        lambda: deploy_check.check_rules(build=False),
     ],
     ids=["container file", "compose file", "chart", "units", "rules"],
 )
@@ -41,7 +41,7 @@ def test_nothing_is_wrong_where_all_programs_are_built() -> None:
     """Skipped where there is no go."""
     assert or_skip(deploy_check.check_compose) == []
     assert or_skip(deploy_check.check_chart) == []
-    assert or_skip(lambda: deploy_check.check_rules(build=True)) == []
+    assert or_skip(deploy_check.check_rules) == []
 
 
 @pytest.mark.parametrize(
@@ -118,48 +118,6 @@ def test_a_unit_that_lets_more_in_is_found(tmp_path: Path, monkeypatch: pytest.M
     found = "\n".join(or_skip(deploy_check.check_units))
     assert "laketx.service: → Overall exposure" in found
     assert "OnCalender" in found
-
-
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ("{}", "storage.warehouse says where"),
-        ("{service: {prot: 1}}", "'prot' not allowed"),
-        ("{storage: {warehouse: s3a://a}, service: {disruptionsMax: 2}}", "disruptionsMax"),
-        ("{storage: {warehouse: s3a://a}, service: {store: file:///lake}}", "store"),
-        ("{storage: {warehouse: s3a://a, accessKey: a}}", "storage.secretKey belongs to"),
-        ("{storage: {warehouse: s3a://a}, identity: {oidc: {issuer: 'https://a'}}}", "oidc.audience says"),
-    ],
-)
-def test_the_chart_refuses(tmp_path: Path, values: str, reason: str) -> None:
-    given = tmp_path / "values.yaml"
-    given.write_text(values, encoding="utf-8")
-    or_skip(lambda: deploy_tools.go_tool(deploy_tools.HELM, build=False))
-    with pytest.raises(ValueError, match=reason):
-        deploy_check.render(given, build=False)
-
-
-def test_replicas_are_found_by_their_own_names_and_one_may_go() -> None:
-    """What each says of itself is among the addresses that clients are given: they go to no other."""
-    values = deploy_check.CHART / "ci" / "high-availability.yaml"
-    found = or_skip(lambda: read_yaml(deploy_check.render(values, build=False)))
-    of_kind = {(one["kind"], one["metadata"]["name"]): one["spec"] for one in found if "spec" in one}
-    replicas = of_kind["StatefulSet", "lake"]
-    pod = replicas["template"]["spec"]
-    environment = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
-    names = [f"lake-{number}" for number in range(replicas["replicas"])]
-    own = [environment["LAKETX_ADVERTISE"].replace("$(POD_NAME)", name) for name in names]
-    assert environment["LAKETX_SERVER"] == f"laketxs://{','.join(own)}"
-    worker = of_kind["Deployment", "lake-worker"]["template"]["spec"]["containers"][0]["env"]
-    assert {one["value"] for one in worker if one["name"] == "LAKETX_SERVER"} == {environment["LAKETX_SERVER"]}
-    names_of_pods = of_kind["Service", replicas["serviceName"]]
-    assert (names_of_pods["clusterIP"], names_of_pods["publishNotReadyAddresses"]) == ("None", True)
-    assert ("Service", "lake") not in of_kind
-    assert "volumeClaimTemplates" not in replicas
-    assert all("tcpSocket" in pod["containers"][0][f"{kind}Probe"] for kind in ("startup", "readiness", "liveness"))
-    assert of_kind["PodDisruptionBudget", "lake"]["maxUnavailable"] == 1
-    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert apart["labelSelector"]["matchLabels"].items() <= replicas["template"]["metadata"]["labels"].items()
 
 
 def test_two_services_of_the_compose_file_share_a_store() -> None:

@@ -90,6 +90,7 @@ def test_without_it_nothing_of_it_is_there() -> None:
 
 TLS: Spec = {"tls": {"secretName": "a"}}
 TOKENS: Spec = {"identity": {"tokens": True}}
+CERTIFICATES: Spec = {"identity": {"tokens": True, "clientCaSecretName": "a", "clientCertSecretName": "b"}}
 
 
 @pytest.mark.parametrize(
@@ -99,10 +100,8 @@ TOKENS: Spec = {"identity": {"tokens": True}}
         (TLS, {}, "it needs a way to know who calls"),
         ({"tokenSecretName": "a"}, {}, r"it needs TLS \(iceberg.tls.secretName\), or iceberg.insecure"),
         ({}, TLS | TOKENS, r"it needs TLS \(iceberg.tls.secretName\), or iceberg.insecure"),
-        (TLS, TOKENS, "sends tokens to the service with TLS alone: set tls.secretName"),
-        (TLS, {"identity": {"oidc": {"issuer": "https://a", "audience": "a"}}}, "set tls.secretName"),
         (TLS | {"tokenSecretName": "a"}, TLS | TOKENS, "set identity.tokenSecretName, which says who it is"),
-        (TLS, TLS | {"identity": {"tokens": True, "clientCaSecretName": "a"}}, "takes no client without a certificate"),
+        (TLS, TLS | CERTIFICATES, "would be taken for the Iceberg catalog, by its certificate"),
         ({"insecure": True}, {"storage": {}, "worker": {"enabled": False}}, "storage.warehouse says where"),
         ({"insecure": True, "clientConfig": {"a=b": "c"}}, {}, "'a=b' does not match"),
         ({"insecure": True, "settings": {"hold": 30}}, {}, "hold"),

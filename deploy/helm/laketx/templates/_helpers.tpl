@@ -65,6 +65,38 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if or .Values.identity.tokens .Values.identity.oidc.issuer .Values.identity.clientCaSecretName -}}true{{- end -}}
 {{- end -}}
 
+{{- /* A value as text. A file's numbers are floats to Helm, which would say 1e+06. */ -}}
+{{- define "laketx.text" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}
+{{- end -}}
+
+{{- /* What `laketx serve` or its clients would refuse at their start. */ -}}
+{{- define "laketx.checkService" -}}
+{{- if and (include "laketx.hasIdentity" .) (not .Values.tls.secretName) -}}
+{{- fail "identity.tokens, identity.oidc and identity.clientCaSecretName need TLS: set tls.secretName" -}}
+{{- end -}}
+{{- if and .Values.identity.tokenSecretName (not .Values.tls.secretName) -}}
+{{- fail "the token of identity.tokenSecretName is sent with TLS alone: set tls.secretName" -}}
+{{- end -}}
+{{- if and .Values.identity.clientCaSecretName (not .Values.identity.clientCertSecretName) -}}
+{{- fail "with identity.clientCaSecretName the service takes no client without a certificate: set identity.clientCertSecretName, which workers, purges and probes show" -}}
+{{- end -}}
+{{- if and .Values.identity.clientCertSecretName (not .Values.identity.clientCaSecretName) -}}
+{{- fail "nobody asks for the certificate of identity.clientCertSecretName: set identity.clientCaSecretName" -}}
+{{- end -}}
+{{- if and .Values.identity.admins (not (include "laketx.hasIdentity" .)) -}}
+{{- fail "identity.admins are known by what they show: set identity.tokens, identity.oidc or identity.clientCaSecretName" -}}
+{{- end -}}
+{{- $own := list "admins" "advertise" "backup-root" "backup-to" "data" "insecure" "listen" "metrics-listen" -}}
+{{- $own = concat $own (list "oidc-audience" "oidc-groups-claim" "oidc-issuer" "oidc-name-claim" "store") -}}
+{{- $own = concat $own (list "tls-cert" "tls-client-ca" "tls-key" "tokens") -}}
+{{- range $option, $_ := .Values.service.settings -}}
+{{- if has $option $own -}}
+{{- fail (printf "service.settings.%s: the chart sets it by a value of its own" $option) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "laketx.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001
@@ -88,6 +120,35 @@ capabilities:
 {{- if .Values.identity.tokenSecretName }}
 - name: LAKETX_TOKEN_FILE
   value: /etc/laketx/token/token
+{{- end }}
+{{- include "laketx.certificateEnv" . }}
+{{- end -}}
+
+{{- /* The certificate that clients show. */ -}}
+{{- define "laketx.certificateEnv" -}}
+{{- if .Values.identity.clientCertSecretName }}
+- name: LAKETX_CERT_FILE
+  value: /etc/laketx/client/tls.crt
+- name: LAKETX_KEY_FILE
+  value: /etc/laketx/client/tls.key
+{{- end }}
+{{- end -}}
+
+{{- define "laketx.certificateMounts" -}}
+{{- if .Values.identity.clientCertSecretName }}
+- name: client-cert
+  mountPath: /etc/laketx/client
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "laketx.certificateVolumes" -}}
+{{- if .Values.identity.clientCertSecretName }}
+- name: client-cert
+  secret:
+    secretName: {{ .Values.identity.clientCertSecretName | quote }}
+    items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+    defaultMode: 0440
 {{- end }}
 {{- end -}}
 
@@ -130,6 +191,7 @@ capabilities:
   mountPath: /etc/laketx/token
   readOnly: true
 {{- end }}
+{{- include "laketx.certificateMounts" . }}
 {{- end -}}
 
 {{- define "laketx.placesMounts" -}}
@@ -151,6 +213,7 @@ capabilities:
     items: [{key: token, path: token}]
     defaultMode: 0440
 {{- end }}
+{{- include "laketx.certificateVolumes" . }}
 {{- end -}}
 
 {{- define "laketx.placesVolumes" -}}
@@ -177,14 +240,11 @@ capabilities:
 {{- if and $missing (not .Values.iceberg.insecure) -}}
 {{- fail (printf "the Iceberg catalog is reached from other machines: it needs %s, or iceberg.insecure on a network whose every machine may read and write all tables" (join " and " $missing)) -}}
 {{- end -}}
-{{- if and $asks (not .Values.tls.secretName) -}}
-{{- fail "the Iceberg catalog sends tokens to the service with TLS alone: set tls.secretName" -}}
-{{- end -}}
-{{- if and $asks $own (not .Values.identity.tokenSecretName) -}}
+{{- if and $asks $own (not .Values.identity.tokenSecretName) (not .Values.identity.clientCertSecretName) -}}
 {{- fail "whoever shows the token of iceberg.tokenSecretName does what the Iceberg catalog may: set identity.tokenSecretName, which says who it is" -}}
 {{- end -}}
-{{- if .Values.identity.clientCaSecretName -}}
-{{- fail "with identity.clientCaSecretName the service takes no client without a certificate, and the Iceberg catalog has none" -}}
+{{- if and .Values.identity.clientCaSecretName (not $own) -}}
+{{- fail "with identity.clientCaSecretName a caller without a token would be taken for the Iceberg catalog, by its certificate: set iceberg.tokenSecretName" -}}
 {{- end -}}
 {{- end -}}
 
