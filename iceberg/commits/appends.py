@@ -113,14 +113,16 @@ def find_version(client: MetaClient, wanted: Append) -> int | None:
         if known.state != wire.TRANSACTION_STATE_COMMITTED:
             continue
         for one in known.committed.tables:
-            if one.table_id == wanted.table_id and _snapshot_of(client, one) == str(wanted.snapshot.snapshot_id):
+            if one.table_id == wanted.table_id and snapshot_of(client, one.table_id, one.version) == str(
+                wanted.snapshot.snapshot_id
+            ):
                 return int(one.version)
     return None
 
 
-def _snapshot_of(client: MetaClient, commit: common_pb2.TableCommit) -> str:
-    found = read_pb2.VersionFilter(from_version=commit.version, to_version=commit.version)
-    listed = client.list_versions(commit.table_id, wanted=found)
+def snapshot_of(client: MetaClient, table_id: str, version: int) -> str:
+    """The snapshot of a client that a version is; empty: none."""
+    listed = client.list_versions(table_id, wanted=read_pb2.VersionFilter(from_version=version, to_version=version))
     return next((one.properties.get(SNAPSHOT, "") for one in listed), "")
 
 

@@ -6,19 +6,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from iceberg.commits.appends import USED, Append, explained, find_version
+from iceberg.commits.appends import USED, Append, explained, find_version, snapshot_of
 from iceberg.commits.columns import columns_of
 from iceberg.commits.data_files import DataFiles
 from iceberg.commits.properties import COMMENT, kept_properties
-from iceberg.commits.requests import Wanted, refused
+from iceberg.commits.requests import NewSnapshot, Wanted, refused
 from iceberg.commits.txn_ids import paths_below
 from iceberg.metadata.table_metadata import SNAPSHOT
-from metaservice.client import ConflictError, InvalidError, MetaClient
+from metaservice.client import BlockedError, ConflictError, InvalidError, MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
+from worker.files.generated import DAY_S
+from worker.files.staged import DROPPED, KEEP_S, hidden_name
 
 UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-NEW: Final = "_new_"  # begins the name of a table until the commit of its rows
+FIRST_VERSION: Final = 1  # of a table that came with its rows
 
 
 def definition(name: str, wanted: Wanted) -> catalog_pb2.Table:
@@ -59,10 +61,7 @@ def create_with_rows(client: MetaClient, table: catalog_pb2.Table, wanted: Appen
     """
     if find_version(client, wanted) is not None:
         return
-    hidden = catalog_pb2.Table()
-    hidden.CopyFrom(table)
-    hidden.name = hidden_name(table.name, wanted.table_id)
-    made = client.create_table(hidden, request_id=wanted.table_id)
+    made = create_hidden(client, table, wanted.table_id)
     schemas = list(client.list_schemas(made.table_id))
     paths, txn_id = [one.path for one in wanted.added], wanted.folder or wanted.own
     targets = paths if wanted.folder else paths_below(txn_id, paths)
@@ -84,17 +83,38 @@ def create_with_rows(client: MetaClient, table: catalog_pb2.Table, wanted: Appen
                 raise
 
 
-def hidden_name(name: str, table_id: str) -> str:
-    namespace, dot, _ = name.rpartition(".")
-    return f"{namespace}{dot}{NEW}{table_id.replace('-', '')}"
-
-
-def drop_hidden(client: MetaClient, table: catalog_pb2.Table, table_id: str) -> None:
-    """Makes and drops a table whose files lie there though its commit was refused: the purge removes the folder."""
+def create_hidden(client: MetaClient, table: catalog_pb2.Table, table_id: str) -> catalog_pb2.Table:
+    """The table under its hidden name."""
     hidden = catalog_pb2.Table()
     hidden.CopyFrom(table)
     hidden.name = hidden_name(table.name, table_id)
-    client.drop_table(client.create_table(hidden, request_id=table_id).table_id)
+    return create(client, hidden, table_id)
+
+
+def create(client: MetaClient, table: catalog_pb2.Table, table_id: str) -> catalog_pb2.Table:
+    """The table under the id that its client was given."""
+    try:
+        return client.create_table(table, request_id=table_id)
+    except BlockedError as error:
+        if error.reason != DROPPED:
+            raise
+        raise refused(
+            f"the table that was staged under the id {table_id} was dropped: a commit of it was refused, or none came "
+            f"for {KEEP_S // DAY_S} days; create the table again"
+        ) from error
+
+
+def give_up(client: MetaClient, table: catalog_pb2.Table, table_id: str, snapshot: NewSnapshot) -> bool:
+    """Makes and drops a table whose commit is refused, so that the purge removes its folder.
+
+    Returns whether the table was made by the same commit before; then it stays.
+    """
+    made = create_hidden(client, table, table_id)
+    if made.head_version:
+        return snapshot_of(client, made.table_id, FIRST_VERSION) == str(snapshot.snapshot_id)
+    with client.begin([wire.TableIntent(table_id=made.table_id, operation=common_pb2.OPERATION_OVERWRITE)]):
+        pass  # a table with a hidden name goes with its transaction
+    return False
 
 
 def check_table_id(table_id: str) -> str:

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 
 from iceberg.commits.appends import Append, abandon, append, check_append, find_version, read_append, under_schema
 from iceberg.commits.columns import added_columns, check_same
-from iceberg.commits.creates import check_table_id, create_with_rows, definition, drop_hidden
+from iceberg.commits.creates import check_table_id, create, create_with_rows, definition, give_up
 from iceberg.commits.properties import COMMENT, PREFIX, kept_names, kept_properties, shown_properties
 from iceberg.commits.requests import MAIN, Wanted, refused
 from iceberg.commits.requirements import TableState, UnmetError, check_requirements
-from iceberg.locations import location_of
+from iceberg.locations import location_of, uri_of
 from iceberg.metadata.facts import METADATA, TableFacts, sequence_of
 from iceberg.metadata.partitions import FIRST_PARTITION_ID
 from iceberg.metadata.schemas import iceberg_schema, last_column_id
@@ -33,6 +33,7 @@ from worker.base.errors import InputError
 from worker.base.storage import make_folder, storage
 from worker.base.table_view import TableView
 from worker.files.generated import FOLDER
+from worker.files.staged import StagedTables
 
 COMMIT_FAILED: Final = "CommitFailedException"
 UNKNOWN: Final = "CommitStateUnknownException"
@@ -71,7 +72,9 @@ class Writes:
     def create_table(self, namespace: str, name: str, wanted: Wanted) -> tuple[TableView, Loaded]:
         if wanted.location:
             raise refused(OWN_PLACE)
-        self._client.create_table(definition(self._free_name(namespace, name), wanted))
+        table = definition(self._free_name(namespace, name), wanted)
+        self._lake.mark_warehouse()
+        self._client.create_table(table)
         return self._catalog.load(namespace, name)
 
     def stage_table(self, namespace: str, name: str, wanted: Wanted) -> dict[str, Any]:
@@ -82,6 +85,8 @@ class Writes:
         would_be = self._client.create_table(
             definition(self._free_name(namespace, name), wanted), request_id=table_id, validate_only=True
         )
+        self._lake.mark_warehouse()
+        StagedTables(self._client, self._lake.warehouse).add(table_id, would_be.name)
         folder = f"{self._lake.warehouse}/{table_id}"
         files, path = storage(f"{folder}/{FOLDER}/{METADATA}")
         make_folder(files, path)  # as in a table that is there
@@ -114,6 +119,7 @@ class Writes:
         self._check_format(wanted)
         if wanted.is_new:
             known_outcome(lambda: self._create(namespace, name, wanted))
+            self._forget_staged(wanted.table_id)
         else:
             known_outcome(lambda: self._change(self._catalog.view(namespace, name), wanted))
         try:
@@ -121,6 +127,12 @@ class Writes:
         except Exception as error:  # it is committed: no answer may say that it isn't
             _log.exception("%s.%s was committed, and can't be shown", namespace, name)
             raise RestError(500, UNKNOWN, f"the commit took place, and the table can't be shown: {error}") from error
+
+    def _forget_staged(self, table_id: str) -> None:
+        try:
+            StagedTables(self._client, self._lake.warehouse).remove(table_id)
+        except (LakeTXError, OSError):  # the purge finds that the table was made
+            _log.warning("the note of the new table %s could not be removed", table_id, exc_info=True)
 
     def _check_format(self, wanted: Wanted) -> None:
         if wanted.format > self._catalog.form:
@@ -133,17 +145,18 @@ class Writes:
         table_id = check_table_id(wanted.table_id)
         folder = f"{self._lake.warehouse}/{table_id}"
         table = definition(self._free_name(namespace, name), wanted)
-        if wanted.location not in ("", location_of(f"{folder}/{FOLDER}").rstrip("/")):
+        if wanted.location and uri_of(wanted.location) != location_of(f"{folder}/{FOLDER}").rstrip("/"):
             raise refused(OWN_PLACE)
         if not wanted.snapshots:
-            self._client.create_table(table, request_id=table_id)
+            create(self._client, table, table_id)
             return
         try:
             if wanted.refusal is not None:
                 raise wanted.refusal
             found = read_append(folder, table_id, wanted.snapshots)
         except InputError:
-            drop_hidden(self._client, table, table_id)
+            if give_up(self._client, table, table_id, wanted.snapshots[-1]):
+                return
             raise
         create_with_rows(self._client, table, found)
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from laketx import Lake
+from metaservice.client import add_column
 from protos.laketx.v1 import transaction_pb2
 from tests.iceberg.servers import Server, catalog_of, served
 from tests.iceberg.writers import (
@@ -83,7 +84,7 @@ def test_a_lost_race_is_explained(lake: Lake, server: Server) -> None:
     theirs = made(server, "raced")
     request = appended(theirs, numbers([1]))
     ours = lake.table("shop.raced")
-    ours.add_columns("v double")
+    lake.client.alter_columns(ours.table_id, add_column("v", "double"))
     status, kind, said = error_of(request.send(server))
     assert (status, kind) == (409, "CommitFailedException")
     for word in ("lost a race", "winner: alter", "version 1", "metadata changed"):

@@ -395,6 +395,7 @@ def test_the_command(lake: Warehouse, here: Run) -> None:
         "missing": 0,
         "swept": 0,
         "folders": 0,
+        "staged": 0,
         "kept": 0,
         "failed": 0,
         "failures": [],

@@ -41,15 +41,18 @@ def run_purge(session: Session, table: str | None, warehouse: str | None, yes: b
 
 
 def counts(report: Report) -> dict[str, int]:
-    return {name: getattr(report, name) for name in ("files", "missing", "swept", "folders", "kept", "failed")}
+    return {
+        name: getattr(report, name) for name in ("files", "missing", "swept", "folders", "staged", "kept", "failed")
+    }
 
 
 def summary(report: Report, would: str) -> str:
     gone = f", {report.missing} of them gone already" if report.missing else ""
+    staged = f"; {report.staged} tables that were staged and given up {would}dropped" if report.staged else ""
     swept = f"{report.swept} left by ended transactions or generated long ago {would}swept"
     return (
         f"{report.files} files {would}purged{gone}; {swept}; "
-        f"{report.folders} folders of dropped tables {would}removed; {report.failed} failed"
+        f"{report.folders} folders of dropped tables {would}removed{staged}; {report.failed} failed"
     )
 
 

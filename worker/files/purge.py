@@ -3,6 +3,7 @@
     the purge list     paths that no kept snapshot holds: page by page, in parallel, each confirmed once it is gone
     ended folders      files of transactions that ended without a commit, after asking the service about each path
     dropped tables     files in their folders, when the service has no more records of them; also after asking
+    staged tables      that an Iceberg client gave up: the service drops them, so their folders go as those do
 
 Nothing is decided from a listing of storage or from the worker's clock. Files that any table names are kept, and so are
 links and files behind them. The next run continues an interrupted one: a path leaves the purge list only when its bytes
@@ -22,11 +23,12 @@ from typing import Final
 
 from pyarrow import fs
 
-from metaservice.client import MetaClient
+from metaservice.client import LakeTXError, MetaClient
 from protos.laketx.v1 import maintenance_pb2
 from worker.base.storage import crosses_link, is_local, pages, remove_empty_folders, storage, walk
 from worker.base.warehouse import check_warehouse
 from worker.files import generated
+from worker.files.staged import StagedTables
 
 THREADS: Final = 16
 PAGE_FILES: Final = 1_000
@@ -45,6 +47,7 @@ class Report:
     missing: int = 0  # on the list, and gone already
     swept: int = 0  # files in folders of ended transactions, and old generated ones
     folders: int = 0  # of dropped tables
+    staged: int = 0  # tables that Iceberg clients staged and gave up, dropped
     kept: int = 0  # files in folders of ended transactions that are still needed
     failed: int = 0
     failures: list[str] = field(default_factory=list)
@@ -90,6 +93,8 @@ class Purge:
     def run(self, table_id: str = "") -> Report:
         """Purges one table, or all of them with ended transactions and dropped tables. Refused without the mark."""
         check_warehouse(self._client, self._warehouse)
+        if not table_id:
+            self._end_staged()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="laketx-purge") as pool:
             for each in [table_id] if table_id else self._client.list_purgeable_tables():
                 self._purge_table(pool, each)
@@ -175,6 +180,21 @@ class Purge:
         for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
             with suppress(OSError):  # another process removes it too
                 _remove_if_empty(Path(self._root, table_id, folder))
+
+    # -- tables that were never made -----------------------------------------------------------------------------------
+
+    def _end_staged(self) -> None:
+        """Drops the tables that Iceberg clients staged and gave up. A later run deletes their folders."""
+        staged = StagedTables(self._client, self._warehouse)
+        for table_id in staged.given_up(self._now_s()):
+            try:
+                if self._dry_run or staged.end(table_id):
+                    self.report.staged += 1
+                    self._say("drop", table_id)
+                if not self._dry_run:
+                    staged.remove(table_id)
+            except (LakeTXError, OSError) as error:
+                self.report.fail(table_id, error)
 
     # -- folders -------------------------------------------------------------------------------------------------------
 
