@@ -9,10 +9,13 @@ import time
 import urllib.request
 from collections.abc import Callable
 
+import grpc
+import pytest
+
 from metaservice.client import MetaClient
 from protos.laketx.v1 import admin_pb2
 from tests.conformance.server import ROOT
-from tests.integration.service import TIMEOUT_S, Service
+from tests.integration.service import TIMEOUT_S, Service, reason_of
 
 PATIENCE_S = 4 * TIMEOUT_S
 
@@ -22,6 +25,23 @@ def laketx(*words: str, code: int = 0) -> str:
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert run.returncode == code, f"{words}: {run.stdout}{run.stderr}"
     return run.stdout + run.stderr if code else run.stdout
+
+
+def offline(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A command that needs no running service, such as `restore`."""
+    command = [sys.executable, "-m", "metaservice", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=environment
+    )
+
+
+def refused(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
+    """With which code and reason."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    error: object = caught.value
+    assert isinstance(error, grpc.Call)
+    return error.code(), reason_of(caught.value)
 
 
 def listed(repository: str) -> list[dict[str, object]]:

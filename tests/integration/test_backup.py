@@ -1,11 +1,12 @@
-"""Backups under load, restored: one moment between begin and end. What belongs to the other history is refused."""
+"""Backups under load, restored: one moment between begin and end. What belongs to the other history is refused.
+
+Of a store on a disk and of one in a bucket, each restored to where it was.
+"""
 
 import json
-import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -16,12 +17,13 @@ import pytest
 from metaservice.client import MetaClient, MetaServiceError
 from metaservice.offline_restore import FolderBackup, restore
 from metaservice.store import folders
-from metaservice.store.folders import BackupUnusable
-from protos.laketx.v1 import admin_pb2, catalog_pb2, common_pb2, read_pb2, transaction_pb2
+from protos.laketx.v1 import admin_pb2, common_pb2, read_pb2, transaction_pb2
 from protos.laketx.v1.admin_pb2_grpc import AdminServiceStub
 from tests.conformance.play import new_uuid7
-from tests.conformance.server import ROOT
-from tests.integration.service import TIMEOUT_S, Service, Stubs, append_request, data_file, reason_of, service
+from tests.integration.bucket import BUCKET, bucket, known_to
+from tests.integration.high_availability import STORE
+from tests.integration.repositories import leads, offline, refused, wait_until
+from tests.integration.service import TIMEOUT_S, Stubs, append_request, data_file, service
 
 WRITERS = 4
 COMMITS_BEFORE = 40
@@ -78,7 +80,6 @@ class Copied:
     """A service whose backup was taken under load and restored, and what was known on the way."""
 
     backup: Path
-    data: Path
     address: str
     stubs: Stubs
     restored: Stubs
@@ -93,10 +94,37 @@ class Copied:
     restored_address: str
 
 
-@pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copied]:
+@dataclass(frozen=True)
+class Places:
+    """Where the store is that is backed up, and the one that is restored; how a process finds them."""
+
+    live: tuple[str, ...]
+    restored: str
+    again: tuple[Path, tuple[str, ...]]
+    environment: dict[str, str]
+
+
+@contextmanager
+def places(kind: str, folder: Path) -> Iterator[Places]:
+    if kind == "folder":
+        yield Places((), str(folder / "restored"), (folder / "restored", ()), known_to({}))
+        return
+    restored = f"s3://{BUCKET}/restored"
+    with bucket(folder / "s3") as known:
+        yield Places(("--store", STORE), restored, (folder / "scratch", ("--store", restored)), known_to(known))
+
+
+@pytest.fixture(scope="module", params=["folder", "bucket"])
+def copied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copied]:
     folder = tmp_path_factory.mktemp("backup")
-    with service(folder / "live", "--lease-ms", "600000") as (running, stubs):
+    with places(request.param, folder) as place:
+        yield from back_up_and_restore(place, folder)
+
+
+def back_up_and_restore(place: Places, folder: Path) -> Iterator[Copied]:
+    flags = ("--lease-ms", "600000", *place.live)
+    with service(folder / "live", *flags, environment=place.environment) as (running, stubs):
+        wait_until(lambda: leads(running), "it leads")
         admin = AdminServiceStub(stubs.channel)
         profile = "delta_write_serializable"
         tables = (stubs.create("one", profile=profile), stubs.create("two", profile=profile))
@@ -110,13 +138,16 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copied]:
         begun_after = stubs.begin(tables[0])
         page = stubs.reads.ListVersions(read_pb2.ListVersionsRequest(table_id=tables[0], page_size=1))
         epoch = admin.GetStatus(admin_pb2.GetStatusRequest()).history_epoch
-        data = folder / "restored"
-        run = offline("restore", "--backup", answer.path, "--data", str(data))
+        words = ("restore", "--backup", answer.path, "--data", place.restored)
+        run = offline(*words, environment=place.environment)
         assert run.returncode == 0, run.stderr
-        with service(data) as (again, restored):
+        run = offline("check", "--data", place.restored, environment=place.environment)
+        assert (run.returncode, run.stdout.split(",")[0]) == (0, "2 tables"), run.stderr
+        data, again_flags = place.again
+        with service(data, *again_flags, environment=place.environment) as (again, restored):
+            wait_until(lambda: leads(again), "it leads")
             yield Copied(
                 Path(answer.path),
-                data,
                 running.address,
                 stubs,
                 restored,
@@ -130,19 +161,6 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copied]:
                 begun_after,
                 again.address,
             )
-
-
-def offline(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "metaservice", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-
-
-def refused(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as caught:
-        call()
-    error: object = caught.value
-    assert isinstance(error, grpc.Call)
-    return error.code(), reason_of(caught.value)
 
 
 def logged(stubs: Stubs, table_id: str) -> list[read_pb2.Version]:
@@ -278,164 +296,3 @@ def test_an_epoch_outlives_a_restart(tmp_path: Path) -> None:
             status = AdminServiceStub(stubs.channel).GetStatus(admin_pb2.GetStatusRequest())
             epochs.append(status.history_epoch)
     assert epochs[0] == epochs[1]
-
-
-# -- what a restore refuses --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def backup(copied: Copied, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(copied.backup, tmp_path / "backup"))
-
-
-def largest(backup: Path) -> Path:
-    return max(backup.glob("*.sst"), key=lambda path: path.stat().st_size)
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def flip(path: Path) -> None:
-    raw = bytearray(path.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    path.write_bytes(raw)
-
-
-def rewrite(backup: Path, change: Callable[[dict[str, object]], object]) -> None:
-    path = backup / folders.MANIFEST
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    change(manifest)
-    path.write_text(json.dumps(manifest), encoding="utf-8")
-
-
-def move_head(manifest: dict[str, object]) -> None:
-    heads = manifest["heads"]
-    assert isinstance(heads, list)
-    heads[0]["version"] += 1
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (lambda b: truncate(largest(b)), "BACKUP_DAMAGED"),
-        (lambda b: flip(largest(b)), "BACKUP_DAMAGED"),
-        (lambda b: largest(b).unlink(), "BACKUP_DAMAGED"),
-        (lambda b: (b / "000099.sst").write_bytes(b"x"), "BACKUP_DAMAGED"),
-        (lambda b: truncate(b / folders.MANIFEST), "BACKUP_DAMAGED"),
-        (lambda b: (b / folders.MANIFEST).write_text("[]"), "BACKUP_DAMAGED"),
-        (lambda b: (b / folders.MANIFEST).write_bytes(b"\xff"), "BACKUP_DAMAGED"),
-        (lambda b: (b / folders.MANIFEST).unlink(), "BACKUP_INCOMPLETE"),
-        (lambda b: rewrite(b, lambda m: m.update(format=2)), "FORMAT_TOO_NEW"),
-        (lambda b: rewrite(b, move_head), "BACKUP_DAMAGED"),
-        (lambda b: rewrite(b, lambda m: m.update(heads=[])), "BACKUP_DAMAGED"),
-    ],
-)
-def test_a_backup_that_is_not_whole_is_refused(
-    backup: Path, tmp_path: Path, damage: Callable[[Path], object], reason: str
-) -> None:
-    damage(backup)
-    with pytest.raises(BackupUnusable) as caught:
-        restore(FolderBackup(backup), tmp_path / "data", "aa", 1)
-    assert caught.value.reason == reason
-    assert [path.name for path in tmp_path.iterdir()] == ["backup"], "nothing is left behind"
-
-
-def test_a_restore_never_writes_over_anything(backup: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "mine").write_text("x")
-    run = offline("restore", "--backup", str(backup), "--data", str(data))
-    assert (run.returncode, "DATA_EXISTS" in run.stderr) == (1, True)
-    (data / "mine").unlink()
-    dry = offline("restore", "--backup", str(backup), "--data", str(data), "--dry-run")
-    assert (dry.returncode, list(data.iterdir())) == (0, [])
-    assert restore(FolderBackup(backup), data, "aa", 1).epoch == "2-aa"
-    assert restore(FolderBackup(backup), tmp_path / "again", "cc", 1).epoch == "2-cc", "the backup stays as it was"
-
-
-def test_a_check_of_a_folder_says_what_it_found_by_its_exit_code(backup: Path, tmp_path: Path) -> None:
-    restore(FolderBackup(backup), tmp_path / "data", "aa", 1)
-    run = offline("check", "--data", str(tmp_path / "data"))
-    assert (run.returncode, run.stdout.split(",")[0]) == (0, "2 tables")
-    missing = offline("check", "--data", str(tmp_path / "nothing"))
-    assert (missing.returncode, "STORE_MISSING" in missing.stderr) == (1, True)
-    assert not (tmp_path / "nothing").exists()
-
-
-# -- what a backup refuses ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, AdminServiceStub, Path]]:
-    folder = tmp_path_factory.mktemp("small")
-    with service(folder / "db", "--backup-root", str(folder / "root")) as (running, stubs):
-        stubs.create("t")
-        yield running, AdminServiceStub(stubs.channel), folder / "root"
-
-
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("", "BACKUP_PATH_INVALID"),
-        (".", "BACKUP_PATH_OUTSIDE"),
-        ("..", "BACKUP_PATH_OUTSIDE"),
-        ("../other", "BACKUP_PATH_OUTSIDE"),
-        ("a/../../other", "BACKUP_PATH_OUTSIDE"),
-        ("/tmp/elsewhere", "BACKUP_PATH_OUTSIDE"),
-        ("link/inside", "BACKUP_PATH_OUTSIDE"),
-        ("a\x00b", "BACKUP_PATH_INVALID"),
-        ("x" * 300, "BACKUP_PATH_INVALID"),
-        ("x" * 5000, "BACKUP_PATH_INVALID"),
-        ("x.partial", "BACKUP_PATH_INVALID"),
-        ("no/such/folder", "BACKUP_FOLDER_MISSING"),
-        ("taken", "BACKUP_EXISTS"),
-        ("half", "BACKUP_PARTIAL"),
-    ],
-)
-def test_where_no_backup_can_be(
-    small: tuple[Service, AdminServiceStub, Path], tmp_path: Path, path: str, reason: str
-) -> None:
-    running, admin, root = small
-    (root / "taken").mkdir(parents=True, exist_ok=True)
-    (root / "half.partial").mkdir(exist_ok=True)
-    if not (root / "link").exists():
-        (root / "link").symlink_to(tmp_path)
-    before = sorted(root.rglob("*"))
-    for dry in (True, False):
-        request = admin_pb2.BackupRequest(path=path, validate_only=dry)
-        assert refused(lambda: admin.Backup(request, timeout=TIMEOUT_S))[1] == reason  # noqa: B023 - called at once
-    assert sorted(root.rglob("*")) == before
-    running.running()
-
-
-def test_a_validation_makes_nothing(small: tuple[Service, AdminServiceStub, Path]) -> None:
-    _, admin, root = small
-    answer = admin.Backup(admin_pb2.BackupRequest(path="wished", validate_only=True), timeout=TIMEOUT_S)
-    assert answer.bytes > 0
-    assert not (root / "wished").exists()
-
-
-def test_the_same_request_gets_the_same_backup(small: tuple[Service, AdminServiceStub, Path]) -> None:
-    running, _, root = small
-    with MetaClient(running.address) as client:
-        name, request_id = "mine", new_uuid7()
-        first = client.backup(name, request_id=request_id)
-        again = client.backup(str(root / name), request_id=request_id)
-        first.stalled_us = 0
-        assert again == first
-        with pytest.raises(MetaServiceError) as caught:
-            client.backup(name)
-        assert caught.value.reason == "BACKUP_EXISTS"
-        assert [part.done for part in client.check()][-1:] == [True]
-        assert client.release_purge() == ""
-
-
-def test_a_name_of_many_pages_goes_on_where_it_was(small: tuple[Service, AdminServiceStub, Path]) -> None:
-    running, _, _ = small
-    with MetaClient(running.address) as client:
-        for number in range(3):
-            client.create_table(
-                catalog_pb2.Table(name=f"p{number}", columns=[catalog_pb2.Column(name="i", type="int")])
-            )
-        assert [table.name for table in client.list_tables(page_size=1)] == ["p0", "p1", "p2", "t"]
