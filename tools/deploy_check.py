@@ -27,6 +27,7 @@ COMPOSE_PAIR: Final = DEPLOY / "compose" / "high-availability.yaml"  # beside it
 CHART: Final = DEPLOY / "helm" / "laketx"
 UNITS: Final = DEPLOY / "systemd"
 ALERTS: Final = DEPLOY / "prometheus" / "laketx-alerts.yml"
+ALERTS_PLAYED: Final = ROOT / "tests" / "deploy" / "alerts.yml"  # beside the rules
 VALUES: Final = tuple(sorted((CHART / "ci").glob("*.yaml")))
 NO_SCHEMA: Final = "ServiceMonitor"  # of the Prometheus operator, not of Kubernetes
 EXPOSURE_MAX: Final = 15  # tenths, as systemd-analyze takes them
@@ -181,7 +182,7 @@ def check_units() -> list[str]:
 
 
 def check_rules(*, build: bool = True) -> list[str]:
-    """promtool reads Prometheus' configuration and the alert rules, as the compose file puts them together."""
+    """promtool reads Prometheus' configuration and the rules, as the compose file has them, and plays alarms."""
     promtool = shutil.which("promtool") or go_tool(deploy_tools.PROMTOOL, build=build)
     found: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -190,6 +191,9 @@ def check_rules(*, build: bool = True) -> list[str]:
             shutil.copy(path, folder)
             said = run([str(promtool), "check", "config", str(Path(folder) / path.name)])
             found += [last_lines(said)] if said.returncode else []
+        played = shutil.copy(ALERTS_PLAYED, folder)
+        said = run([str(promtool), "test", "rules", played])
+        found += [line for line in (said.stdout + said.stderr).splitlines() if line.strip()] if said.returncode else []
     return found
 
 

@@ -153,3 +153,12 @@ def test_a_schema_refuses_unknown_fields_and_leads_into_itself() -> None:
         "properties": {"wide": {"type": "integer"}},
         "additionalProperties": False,
     }
+
+
+def test_an_alarm_that_does_not_fire_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = tmp_path / deploy_check.ALERTS.name
+    text = deploy_check.ALERTS.read_text(encoding="utf-8")
+    rules.write_text(text.replace("max (laketx_leader) == 0", "laketx_leader > 1"), encoding="utf-8")
+    monkeypatch.setattr(deploy_check, "ALERTS", rules)
+    found = or_skip(lambda: deploy_check.check_rules(build=False))
+    assert any("LakeTXNoLeader" in line for line in found)
