@@ -1,13 +1,14 @@
 """Whoever makes or deletes backups in a bucket is killed with -9 at any moment: no half backup is taken for whole.
 
-Each round kills the service, which backs up, deletes and verifies each second, or a command beside it. What is listed
-then is restored, and shows the commits of one moment.
+Each round kills the service, which backs up and deletes each second, and every second round a command beside
+it. What is listed then can be restored; at the end it shows the commits of one moment.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -30,9 +31,10 @@ from tests.integration.repositories import PATIENCE_S, leads, wait_until
 from tests.integration.service import Service, free_address, service
 
 REPOSITORY = f"s3://{BUCKET}/backups"
-SCHEDULE = ("--backup-to", REPOSITORY, "--backup-every-s", "1", "--backup-keep", "3", "--backup-verify-every-s", "2")
-DELAY_S = 0.01  # of each way of a request to the bucket: more moments in which a kill hits one
-KILL_WITHIN_S = 2.0
+SCHEDULE = ("--backup-to", REPOSITORY, "--backup-every-s", "1", "--backup-keep", "3", "--backup-verify-every-s", "0")
+DELAY_S = 0.02  # of each way of a request to the bucket: more moments in which a kill hits one
+WITHIN_S = 2.0
+WORK_S = 0.3  # about what an upload takes
 WRITERS = 2
 
 
@@ -46,7 +48,7 @@ class Play:
     rng: random.Random
     folder: Path
     oracles: list[Oracle] = field(default_factory=list)
-    checks: int = 0
+    restored: set[str] = field(default_factory=set)
 
     def start(self) -> None:
         self.running.start()
@@ -57,18 +59,18 @@ class Play:
         """While it makes a scheduled backup, or one that it is asked for."""
         asks = self.rng.random() < 0.5
         command = self._command("backup", "make", REPOSITORY) if asks else None
-        time.sleep(self.rng.uniform(0, KILL_WITHIN_S))
+        self._wait_for_a_moment()
         self.running.kill()
         self.oracles[-1].end()
         if command is not None:
             command.wait(PATIENCE_S)
-        self.check()
+        self.restore_all()
         self.start()
 
     def kill_command(self) -> None:
         words = self.rng.choice((("make", REPOSITORY), ("prune", REPOSITORY, "--keep", "1")))
         command = self._command("backup", *words)
-        time.sleep(self.rng.uniform(0, KILL_WITHIN_S))
+        self._wait_for_a_moment()
         command.kill()
         command.wait(PATIENCE_S)
 
@@ -77,18 +79,38 @@ class Play:
         quiet = subprocess.DEVNULL
         return subprocess.Popen(command, cwd=ROOT, stdin=quiet, stdout=quiet, stderr=quiet)
 
-    def check(self) -> None:
-        """Every backup that is there can be restored; the newest has the commits of one moment."""
-        self.checks += 1
-        folders = {}
-        for stored in self.repository.read_all():
-            folder = self.folder / f"{stored.backup_id}-{self.checks}"
-            folders[folder] = restore(RepositoryBackup(self.repository, stored, _quietly), folder, "aa", 1).manifest
-        if not folders:
+    def _wait_for_a_moment(self) -> None:
+        """Any, or one while something is uploaded or deleted."""
+        if self.rng.random() < 0.3:
+            time.sleep(self.rng.uniform(0, WITHIN_S))
             return
-        newest, manifest = max(folders.items())
+        before, until_s = set(self._marks()), time.monotonic() + 5 * WITHIN_S
+        while time.monotonic() < until_s and not set(self._marks()) - before:
+            time.sleep(0.002)
+        time.sleep(self.rng.uniform(0, WORK_S))
+
+    def _marks(self) -> list[str]:
+        return [path.name for path in self.marks.iterdir()] if self.marks.exists() else []
+
+    def restore_all(self) -> None:
+        """Every backup that is there has all its bytes, is sound, and has the heads that it names."""
+        for stored in self.repository.read_all():
+            if stored.backup_id not in self.restored:
+                folder = self.folder / stored.backup_id
+                restore(RepositoryBackup(self.repository, stored, _quietly), folder, "aa", 1)
+                self.restored.add(stored.backup_id)
+
+    def check(self) -> None:
+        """What is there at last can be restored, and the newest has the commits of one moment."""
+        ended = sorted(self.restored)
+        self.restored.clear()
+        for backup_id in ended:
+            shutil.rmtree(self.folder / backup_id)
+        self.restore_all()
+        newest = self.repository.find()
+        manifest = newest.manifest
         heads = {head.table_id: head.version for head in manifest.heads}
-        with service(newest) as (_, restored):
+        with service(self.folder / newest.backup_id) as (_, restored):
             for oracle in self.oracles:
                 if oracle.acknowledged.keys() <= heads.keys():
                     found = oracle.compare(restored, manifest.begin_us)
@@ -134,8 +156,8 @@ def slow(tmp_path: Path) -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize(
     ("flags", "rounds", "seed"),
     [
-        pytest.param((), 2, 1, id="folder"),
-        pytest.param(("--store", STORE), 1, 2, id="bucket"),
+        pytest.param((), 5, 1, id="folder"),
+        pytest.param(("--store", STORE), 2, 2, id="bucket"),
         *(pytest.param((), 20, seed, id=f"folder-{seed}", marks=pytest.mark.long) for seed in range(3, 6)),
         *(
             pytest.param(("--store", STORE), 20, seed, id=f"bucket-{seed}", marks=pytest.mark.long)
