@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.serving import server
+from metaservice.callers import OWNER_SOCKET
 from metaservice.client import MetaClient
 from metaservice.config import read_settings
 from metaservice.core.access import Identity, Role
 from metaservice.opening import OpenState
 from metaservice.rpc import rights
 from metaservice.rpc.rights import Caller
-from metaservice.wiring import OWNER_SOCKET
 from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, read_pb2, transaction_pb2
 
 TABLES: Final = 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from metaservice.observe import BUCKET_ERRORS, BUCKET_PUT_SECONDS, BUCKET_REQUESTS, Histogram, Metric, Reading
+from metaservice.metrics import BUCKET_ERRORS, BUCKET_PUT_SECONDS, BUCKET_REQUESTS, Histogram, Metric, Reading
 from metaservice.store.slate_requests import SlateRequests
 
 

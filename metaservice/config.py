@@ -15,7 +15,7 @@ from metaservice.core.access import grantee_of
 from metaservice.core.errors import MetaError
 from metaservice.core.quotas import Quota
 from metaservice.core.table.external import Location, locate
-from metaservice.observe import Logging
+from metaservice.log import Logging
 from metaservice.rpc.audit import AuditSettings
 from metaservice.rpc.streams import StreamLimits
 from metaservice.service.operate.backup_schedule import BackupRhythm

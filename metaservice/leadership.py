@@ -23,20 +23,15 @@ from metaservice.core.lease import (
     see,
     taken,
 )
-from metaservice.observe import (
+from metaservice.log import LEASE_RELEASED, LEASE_TAKEN, LEASE_UNREACHABLE, STORE_ANSWERS, STORE_SILENT, event
+from metaservice.metrics import (
     LEADER_IS,
     LEASE_AGE_SECONDS,
     LEASE_FAILURES,
-    LEASE_RELEASED,
-    LEASE_TAKEN,
-    LEASE_UNREACHABLE,
     STANDBYS_ALIVE,
-    STORE_ANSWERS,
-    STORE_SILENT,
     TAKE_OVERS,
     Metric,
     Reading,
-    event,
 )
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from metaservice.core.errors import MetaError
-from metaservice.observe import Logging, set_up_logging
+from metaservice.log import Logging, set_up_logging
 from metaservice.offline_backups import run_backups
 from metaservice.offline_restore import run_restore
 from metaservice.offline_stores import EXIT_REFUSED, run_check, run_copy

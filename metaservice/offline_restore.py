@@ -15,7 +15,7 @@ from typing import Protocol
 
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.ids import uuid7
-from metaservice.observe import RESTORED, event
+from metaservice.log import RESTORED, event
 from metaservice.offline_stores import copy_store, list_problems, opened
 from metaservice.opening import fresh_history_id
 from metaservice.own_process import RealClocks

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metaservice.config import Settings
-from metaservice.observe import REOPEN_FAILED, event
+from metaservice.log import REOPEN_FAILED, event
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.service.decider.state import State
 from metaservice.store.folders import PARTIAL

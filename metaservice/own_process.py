@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
 
-from metaservice.observe import BROKEN, FENCED, LEASE_LOST, event
+from metaservice.log import BROKEN, FENCED, LEASE_LOST, event
 from metaservice.store.port import StoreFenced
 
 EXIT_BROKEN = 70

@@ -17,7 +17,7 @@ import grpc
 from metaservice.config import Settings
 from metaservice.core.lease import LOOK_MS
 from metaservice.leadership import STANDBY, STANDBYS, STORE_S, Leadership, leave, not_leader
-from metaservice.observe import STANDING_BY, STOPPED, STORE_SILENT, event
+from metaservice.log import STANDING_BY, STOPPED, STORE_SILENT, event
 from metaservice.own_process import (
     STOP_SIGNALS,
     RealClocks,

@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import secrets
 import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc
-
-from metaservice import telemetry
+from metaservice.callers import known_callers, own_credentials, owner_socket
 from metaservice.config import Settings
-from metaservice.core.access import Policy
 from metaservice.ids import uuid7
 from metaservice.leadership import Leadership, StoreWatch
-from metaservice.observe import (
-    CERTIFICATE_LEFT_SECONDS,
+from metaservice.log import (
     IDLE,
-    METRICS_LISTEN,
-    OTEL_FAILED,
-    OTEL_MISSING,
-    OWNER_SOCKET_LEFT_OUT,
     SOCKET_GONE,
     STARTED,
     STOPPED,
-    Metric,
-    Metrics,
-    Reading,
-    Readings,
     event,
     set_up_logging,
 )
+from metaservice.metrics import Metric, Reading
+from metaservice.observers import serve_metrics, set_up_observers
 from metaservice.opening import OpenState
 from metaservice.own_process import (
     EXIT_LEADS_NO_MORE,
@@ -53,11 +41,8 @@ from metaservice.own_process import (
     say_listening,
     tune_interpreter,
 )
-from metaservice.rpc.access import no_secret
-from metaservice.rpc.audit import Audit
 from metaservice.rpc.calls import Calls
-from metaservice.rpc.identity import Identities, admins_named
-from metaservice.rpc.records import Recorder, Sinks
+from metaservice.rpc.records import Recorder
 from metaservice.rpc.server import Server, ServerSettings
 from metaservice.service.commit.importing import Imports
 from metaservice.service.commit.transactions import Transactions
@@ -95,16 +80,12 @@ from metaservice.terminal import printable
 from metaservice.verifying import VerifyingProcess
 
 if TYPE_CHECKING:
-    from metaservice.rpc.exporter import Exporter
-    from metaservice.rpc.exports import Exports
-    from metaservice.rpc.storage_tokens import StorageTokens
+    pass
 
 SOCKET_LOOK_S = 1.0
 CONNECTIONS_MAX = 10_000
 CHECK_PAUSE_S = 0.002
 VERIFY_SCRATCH = "backup.verify"
-OWNER_SOCKET = "owner.sock"
-SOCKET_PATH_BYTES_MAX = 100  # the kernel takes 107
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +98,12 @@ class Service:
     scheduler: Scheduler
     backups: BackupSchedule
     verifying: VerifyingProcess
+
+    def start(self) -> None:
+        self.decider.start()
+        self.calls.bells.start()
+        self.scheduler.start()
+        self.backups.start()
 
 
 def build_service(
@@ -204,82 +191,87 @@ def serve(settings: Settings) -> int:
     connections_max = min(CONNECTIONS_MAX, raise_descriptor_limit() // 2)  # the store's files need the rest
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # before any thread: only sigwait below takes them
     tune_interpreter()
-    leads, listen = None, settings.listen
     try:
-        standby = stand_by(settings, lambda: _credentials(settings), connections_max)
+        standby = stand_by(settings, lambda: own_credentials(settings), connections_max)
     except (StoreUnusable, RuntimeError) as error:  # gRPC raises nothing narrower
-        sys.stderr.write(f"laketx: {printable(str(error))}\n")
-        return EXIT_UNUSABLE
-    exporter = _serve_metrics(settings, standby.leads.readings() if standby is not None else {})
-    if standby is not None:
-        leads, listen = standby.leads, standby.server.address
-        if not standby.wait():
-            exporter.stop()
-            return 0
+        return _unusable(error)
+    exporter = serve_metrics(settings, standby.leads.readings() if standby is not None else {})
+    if standby is not None and not standby.wait():
+        exporter.stop()
+        return 0
     service = _open_service(settings, standby)
     if service is None:
         return EXIT_UNUSABLE
     if standby is not None:
         standby.server.stop()
+    metrics = service.operators.metrics
+    observers = set_up_observers(settings, service.decider, metrics)
+    try:
+        server = _build_server(settings, service, standby, connections_max, observers.recorder)
+    except RuntimeError as error:  # gRPC raises nothing narrower
+        return _unusable(error)
+    if standby is not None:
+        metrics.readings.update(standby.leads.readings())
+        metrics.readings.update(_bucket_readings(service.decider.state.store))
+    exporter.show(metrics.readings)
+    observers.start()
+    service.start()
+    server.start()
+    if standby is None:
+        say_listening(server.address)
+    else:
+        standby.leads.took_over()
+        standby.leads.watch = StoreWatch(service.decider.syncing_s, lost_the_lease).look
+    event(STARTED, listen=server.address, data=settings.store or settings.data, pid=os.getpid())
+    wait_for_end(service, server, settings.idle_exit_s)
+    if not _stop(service, server, standby, settings.grace_s):
+        return EXIT_UNUSABLE
+    exporter.stop()
+    observers.stop()
+    event(STOPPED)
+    return EXIT_LEADS_NO_MORE if standby is not None and standby.leads.is_stepping_down else 0
+
+
+def _unusable(error: Exception) -> int:
+    sys.stderr.write(f"laketx: {printable(str(error))}\n")
+    return EXIT_UNUSABLE
+
+
+def _build_server(
+    settings: Settings, service: Service, standby: StandingBy | None, connections_max: int, recorder: Recorder | None
+) -> Server:
     edge = ServerSettings(
-        listen,
+        settings.listen if standby is None else standby.server.address,
         settings.threads,
         settings.quotas,
         settings.patience,
         reflection=settings.reflection,
         connections_max=connections_max,
-        owner_socket=_owner_socket(settings),
+        owner_socket=owner_socket(settings),
     )
-    observers = _observers(settings, service)
-    try:
-        server = Server(
-            service.calls,
-            service.operators,
-            edge,
-            lambda: uuid.uuid4().hex,
-            fail_stop,
-            identities=_identities(settings, service),
-            new_secret=new_secret if settings.tokens else no_secret,
-            recorder=observers.recorder,
-            policy=_policy(settings, service),
-            credentials=_credentials(settings, service.operators),
-            storage_tokens=_storage_tokens(settings),
-            may_not_answer=leads.refusal if leads is not None else _may_always,
-        )
-    except RuntimeError as error:  # gRPC raises nothing narrower
-        sys.stderr.write(f"laketx: {printable(str(error))}\n")
-        return EXIT_UNUSABLE
-    metrics = service.operators.metrics
-    if leads is not None:
-        metrics.readings.update(leads.readings())
-        metrics.readings.update(_bucket_readings(service.decider.state.store))
-    exporter.show(metrics.readings)
-    observers.start()
-    service.decider.start()
-    service.calls.bells.start()
-    service.scheduler.start()
-    service.backups.start()
-    server.start()
-    if leads is None:
-        say_listening(server.address)
-    else:
-        leads.took_over()
-        leads.watch = StoreWatch(service.decider.syncing_s, lost_the_lease).look
-    event(STARTED, listen=server.address, data=settings.store or settings.data, pid=os.getpid())
-    wait_for_end(service, server, settings.idle_exit_s)
+    return Server(
+        service.calls,
+        service.operators,
+        edge,
+        lambda: uuid.uuid4().hex,
+        fail_stop,
+        known_callers(settings, service.decider, service.operators.metrics),
+        recorder,
+        standby.leads.refusal if standby is not None else _may_always,
+    )
+
+
+def _stop(service: Service, server: Server, standby: StandingBy | None, grace_s: float) -> bool:
+    """False: the leader did not leave in order, and that was said."""
     service.backups.stop()
     service.verifying.stop()
-    if standby is None:
-        server.stop(settings.grace_s)
-        service.scheduler.stop()
-        service.decider.stop()
-        service.decider.state.store.close()
-    elif not standby.leave(service.decider, service.scheduler, server, settings.grace_s):
-        return EXIT_UNUSABLE
-    exporter.stop()
-    observers.stop()
-    event(STOPPED)
-    return EXIT_LEADS_NO_MORE if leads is not None and leads.is_stepping_down else 0
+    if standby is not None:
+        return standby.leave(service.decider, service.scheduler, server, grace_s)
+    server.stop(grace_s)
+    service.scheduler.stop()
+    service.decider.stop()
+    service.decider.state.store.close()
+    return True
 
 
 def _open_service(settings: Settings, standby: StandingBy | None) -> Service | None:
@@ -292,7 +284,7 @@ def _open_service(settings: Settings, standby: StandingBy | None) -> Service | N
         with standby.opening():
             return build_service(open_state, clocks, settings, read_uptime, standby.leads)
     except (StoreUnusable, StoreFailed) as error:
-        sys.stderr.write(f"laketx: {printable(str(error))}\n")
+        _unusable(error)
         if standby is not None:
             standby.standbys.stop()
             standby.leads.release()
@@ -313,77 +305,6 @@ def _bucket_readings(store: Store) -> Mapping[Metric, Callable[[], Reading]]:
     return bucket_readings(store.requests) if isinstance(store, SlateStore) else {}
 
 
-def new_secret() -> tuple[str, str]:
-    """The id of a service token, and its secret."""
-    return secrets.token_hex(6), secrets.token_urlsafe(32)
-
-
-def _identities(settings: Settings, service: Service) -> Identities | None:
-    """How callers are known; None: everybody may do everything, as on the socket of a folder."""
-    if not settings.has_identity:
-        return None
-    oidc = None
-    if settings.oidc_issuer:
-        try:
-            from metaservice.rpc.oidc import Oidc, Provider  # noqa: PLC0415 - its library is optional
-        except ImportError as error:
-            raise RuntimeError("--oidc-issuer needs PyJWT: pip install 'laketx[oidc]'") from error
-        claims = settings.oidc_name_claim, settings.oidc_groups_claim
-        oidc = Oidc(Provider(settings.oidc_issuer, settings.oidc_audience, settings.oidc_ca, *claims))
-    decider = service.decider
-    return Identities(
-        (lambda: decider.state.access.tokens) if settings.tokens else None,
-        oidc,
-        by_certificate=bool(settings.tls_client_ca),
-        admins=admins_named(settings.admins),
-        owner=getpass.getuser(),
-        now_us=RealClocks().now_us,
-    )
-
-
-def _policy(settings: Settings, service: Service) -> Policy | None:
-    """Who decides roles instead of the grants, if somebody does."""
-    if not settings.policy_url:
-        return None
-    from metaservice.rpc.policy import ExternalPolicy  # noqa: PLC0415 - seldom needed
-
-    def name_of(table_id: str) -> str:
-        table = service.decider.state.views.find(table_id)
-        return table.meta.name if table is not None else ""
-
-    return ExternalPolicy(settings.policy_url, settings.policy_keep_s, name_of, time.monotonic)
-
-
-def _storage_tokens(settings: Settings) -> StorageTokens | None:
-    """Who gives temporary keys for tables' files, if somebody does."""
-    if not settings.storage_role:
-        return None
-    try:
-        from metaservice.rpc.storage_tokens import StorageTokens, TokenSettings  # noqa: PLC0415 - its library is optional
-    except ImportError as error:
-        raise RuntimeError("--storage-role needs botocore: pip install 'laketx[sts]'") from error
-    told = TokenSettings(
-        settings.storage_role,
-        settings.storage_valid_s,
-        settings.storage_sts_endpoint,
-        settings.storage_endpoint,
-        settings.storage_region,
-    )
-    return StorageTokens(told, RealClocks().now_us)
-
-
-def _owner_socket(settings: Settings) -> Path | None:
-    """Where the owner of the data folder is an admin without a token, such as to make the first one."""
-    if not settings.has_identity or settings.listen.startswith("unix:"):
-        return None
-    path = settings.data.resolve() / OWNER_SOCKET
-    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-        event(OWNER_SOCKET_LEFT_OUT, path=path)
-        return None
-    path.unlink(missing_ok=True)
-    return path
-
-
 def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:
     """Waits for a stop signal, for the service to be idle for long enough, or for its socket to be removed."""
     if not idle_exit_s:
@@ -401,99 +322,3 @@ def wait_for_end(service: Service, server: Server, idle_exit_s: float) -> None:
         if not left_s:
             event(IDLE, idle_s=idle_exit_s)
             return
-
-
-@dataclass(frozen=True, slots=True)
-class Observers:
-    """What looks at calls: an audit, OpenTelemetry, or nothing."""
-
-    recorder: Recorder | None
-    starts: Sequence[Callable[[], None]]
-    stops: Sequence[Callable[[], None]]
-
-    def start(self) -> None:
-        for start in self.starts:
-            start()
-
-    def stop(self) -> None:
-        for stop in self.stops:
-            stop()
-
-
-def _observers(settings: Settings, service: Service) -> Observers:
-    decider, metrics = service.decider, service.operators.metrics
-    exports = _exports(metrics)
-    audit = None
-    if settings.audit.to.file or (exports is not None and exports.has_logs):
-        audit = Audit(
-            settings.audit,
-            lambda table_id: view.meta.name if (view := decider.state.views.find(table_id)) is not None else "",
-            exports.log if exports is not None and exports.has_logs else None,
-        )
-        audit.measure(metrics)
-    spans = exports.spans if exports is not None else None
-    sinks: list[Sinks] = [each for each in (audit, spans) if each is not None]
-    if exports is None and audit is None:
-        return Observers(None, (), ())
-    recorder = None
-    if sinks:
-        check = audit.check if audit is not None else _passes
-        recorder = Recorder(decider, sinks, check, traces=spans is not None, now_ns=time.time_ns)
-    parts = [each for each in (audit, exports) if each is not None]  # the audit's last records go to the exports
-    return Observers(recorder, [each.start for each in parts], [each.stop for each in parts])
-
-
-def _passes(_: str) -> None:
-    """Nothing needs the record."""
-
-
-def _exports(metrics: Metrics) -> Exports | None:
-    """OpenTelemetry, where the environment switches it on."""
-    signals = telemetry.wanted_signals()
-    if not signals:
-        return None
-    if not telemetry.is_installed():
-        event(OTEL_MISSING)
-        return None
-    from metaservice.rpc.exports import Exports  # noqa: PLC0415 - its libraries would slow every start
-
-    try:
-        return Exports(signals, metrics, product_version(), time.time_ns)
-    except Exception as error:  # noqa: BLE001 - the packages raise many kinds for values that they can't read
-        event(OTEL_FAILED, error=repr(error))
-        return None
-
-
-def _credentials(settings: Settings, operators: Operators | None = None) -> grpc.ServerCredentials | None:
-    """The service's certificate, where it has one; raises CertificateUnusable."""
-    if not settings.tls_cert:
-        return None
-    from metaservice.rpc.tls import Certificates, TlsFiles  # noqa: PLC0415 - its libraries would slow every start
-
-    files = TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-    certificates = Certificates(files, time.time, event)
-    if operators is not None:
-        operators.metrics.readings[CERTIFICATE_LEFT_SECONDS] = lambda: {files.cert: certificates.left_s()}
-    return certificates.credentials()
-
-
-class _NoExporter:
-    """Of a service whose metrics nobody scrapes."""
-
-    def show(self, readings: Readings) -> None:
-        """Nobody looks."""
-
-    def stop(self) -> None:
-        """Nothing runs."""
-
-
-def _serve_metrics(settings: Settings, readings: Readings) -> Exporter | _NoExporter:
-    if not settings.metrics_listen:
-        return _NoExporter()
-    from metaservice.rpc.exporter import Exporter  # noqa: PLC0415 - its library would slow every start
-
-    exporter = Exporter(settings.metrics_listen)
-    exporter.show(readings)
-    exporter.start()
-    event(METRICS_LISTEN, listen=f"{settings.metrics_listen.rpartition(':')[0]}:{exporter.port}")
-    return exporter

@@ -1,6 +1,6 @@
 """Generates deploy/: a Grafana dashboard and Prometheus alert rules, from the metrics that the code defines.
 
-Panels and alerts name metrics as constants of `metaservice.observe`, so none can name one that there isn't. `--check`
+Panels and alerts name metrics as constants of `metaservice.metrics`, so none can name one that there isn't. `--check`
 compares instead of writing.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from metaservice import observe
-from metaservice.observe import METRICS, Metric
+from metaservice import metrics
+from metaservice.metrics import METRICS, Metric
 from tools.generated import wants_check, write_or_check
 from tools.wire import ROOT
 
@@ -22,7 +22,7 @@ PANEL = (8, 7)
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 RANGE = "$__rate_interval"
 RUNBOOKS = "docs/runbooks.md"
-QUOTA_SHARE = f"{observe.QUOTA_USED.name} / {observe.QUOTA_LIMIT.name}"
+QUOTA_SHARE = f"{metrics.QUOTA_USED.name} / {metrics.QUOTA_LIMIT.name}"
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,17 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "Commits",
         (
-            panel("Commits", observe.COMMITS, "operation", "ops"),
-            panel("Transactions that ended", observe.TRANSACTIONS, "state", "ops"),
-            panel("Lost races", observe.CONFLICTS, "rule", "ops"),
+            panel("Commits", metrics.COMMITS, "operation", "ops"),
+            panel("Transactions that ended", metrics.TRANSACTIONS, "state", "ops"),
+            panel("Lost races", metrics.CONFLICTS, "rule", "ops"),
             Panel(
                 "Rebased",
-                ((rate(observe.REBASED), "commits rebased"), (rate(observe.REBASED_OVER), "commits rebased over")),
-                observe.REBASED.says,
+                ((rate(metrics.REBASED), "commits rebased"), (rate(metrics.REBASED_OVER), "commits rebased over")),
+                metrics.REBASED.says,
                 "ops",
             ),
-            panel("Open transactions", observe.OPEN_TRANSACTIONS),
-            panel("Oldest open transaction", observe.OLDEST_TRANSACTION_SECONDS, unit="s"),
+            panel("Open transactions", metrics.OPEN_TRANSACTIONS),
+            panel("Oldest open transaction", metrics.OLDEST_TRANSACTION_SECONDS, unit="s"),
         ),
     ),
     (
@@ -85,32 +85,32 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "From a job to its durable answer",
-                tuple((quantile(share, observe.GROUP_SECONDS), f"p{share * 100:g}") for share in (0.5, 0.99)),
-                observe.GROUP_SECONDS.says,
+                tuple((quantile(share, metrics.GROUP_SECONDS), f"p{share * 100:g}") for share in (0.5, 0.99)),
+                metrics.GROUP_SECONDS.says,
                 "s",
             ),
             Panel(
                 "Jobs made durable by one sync",
-                ((f"{rate(observe.JOBS)} / sum (rate({observe.GROUP_JOBS.name}_count[{RANGE}]))", "jobs a group"),),
-                observe.GROUP_JOBS.says,
+                ((f"{rate(metrics.JOBS)} / sum (rate({metrics.GROUP_JOBS.name}_count[{RANGE}]))", "jobs a group"),),
+                metrics.GROUP_JOBS.says,
             ),
             Panel(
                 "Calls, p99",
-                ((quantile(0.99, observe.CALL_SECONDS, "method"), "{{method}}"),),
-                observe.CALL_SECONDS.says,
+                ((quantile(0.99, metrics.CALL_SECONDS, "method"), "{{method}}"),),
+                metrics.CALL_SECONDS.says,
                 "s",
             ),
-            panel("Calls refused", observe.CALL_ERRORS, "reason", "ops"),
-            panel("Jobs refused", observe.REFUSALS, "reason", "ops"),
-            Panel("Streams", ((observe.STREAMS.name, "{{method}}"),), observe.STREAMS.says),
+            panel("Calls refused", metrics.CALL_ERRORS, "reason", "ops"),
+            panel("Jobs refused", metrics.REFUSALS, "reason", "ops"),
+            Panel("Streams", ((metrics.STREAMS.name, "{{method}}"),), metrics.STREAMS.says),
             Panel(
                 "Quotas",
                 ((QUOTA_SHARE, "{{quota}}, {{by}}"),),
                 "The share of each quota that is used, by all principals and by the one that uses most of it.",
                 "percentunit",
             ),
-            panel("Tables", observe.TABLES),
-            Panel("Uptime", ((f"time() - {observe.START_SECONDS.name}", "uptime"),), observe.START_SECONDS.says, "s"),
+            panel("Tables", metrics.TABLES),
+            Panel("Uptime", ((f"time() - {metrics.START_SECONDS.name}", "uptime"),), metrics.START_SECONDS.says, "s"),
         ),
     ),
     (
@@ -118,18 +118,18 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "Pins, tags, cursors",
-                tuple((one.name, one.name) for one in (observe.PINS, observe.TAGS, observe.CURSORS)),
+                tuple((one.name, one.name) for one in (metrics.PINS, metrics.TAGS, metrics.CURSORS)),
                 "How many hold versions.",
             ),
             Panel(
                 "Oldest holders",
-                tuple((one.name, one.name) for one in (observe.OLDEST_PIN_SECONDS, observe.STALEST_CURSOR_SECONDS)),
+                tuple((one.name, one.name) for one in (metrics.OLDEST_PIN_SECONDS, metrics.STALEST_CURSOR_SECONDS)),
                 "What holds versions for longest.",
                 "s",
             ),
             Panel(
                 "Purge waits",
-                ((observe.PURGE_HELD.name, "for an operator"), (observe.CLOCKS_OFF.name, "for the clocks")),
+                ((metrics.PURGE_HELD.name, "for an operator"), (metrics.CLOCKS_OFF.name, "for the clocks")),
                 "1 while nothing is deleted.",
             ),
         ),
@@ -140,24 +140,24 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Bytes",
                 (
-                    (observe.STORE_BYTES.name, "store"),
-                    (observe.LOG_BYTES.name, "write-ahead log"),
-                    (observe.INLINED_BYTES.name, "inlined rows"),
+                    (metrics.STORE_BYTES.name, "store"),
+                    (metrics.LOG_BYTES.name, "write-ahead log"),
+                    (metrics.INLINED_BYTES.name, "inlined rows"),
                 ),
-                observe.STORE_BYTES.says,
+                metrics.STORE_BYTES.says,
                 "bytes",
             ),
-            panel("Room", observe.ROOM_BYTES, unit="bytes"),
-            panel("Read-only", observe.READ_ONLY),
+            panel("Room", metrics.ROOM_BYTES, unit="bytes"),
+            panel("Read-only", metrics.READ_ONLY),
             Panel(
                 "Age of the backup",
-                ((observe.BACKUP_AGE_SECONDS.name, "made"), (observe.BACKUP_VERIFY_AGE_SECONDS.name, "verified")),
-                observe.BACKUP_AGE_SECONDS.says,
+                ((metrics.BACKUP_AGE_SECONDS.name, "made"), (metrics.BACKUP_VERIFY_AGE_SECONDS.name, "verified")),
+                metrics.BACKUP_AGE_SECONDS.says,
                 "s",
             ),
             Panel(
                 "Audit",
-                ((rate(observe.AUDIT_RECORDS), "written"), (rate(observe.AUDIT_LOST), "lost")),
+                ((rate(metrics.AUDIT_RECORDS), "written"), (rate(metrics.AUDIT_LOST), "lost")),
                 "Records of the audit.",
                 "ops",
             ),
@@ -166,22 +166,22 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "High availability",
         (
-            Panel("Leader", ((observe.LEADER_IS.name, "{{instance}}"),), observe.LEADER_IS.says),
+            Panel("Leader", ((metrics.LEADER_IS.name, "{{instance}}"),), metrics.LEADER_IS.says),
             Panel(
                 "Since the lease was renewed",
-                ((observe.LEASE_AGE_SECONDS.name, "{{instance}}"),),
-                observe.LEASE_AGE_SECONDS.says,
+                ((metrics.LEASE_AGE_SECONDS.name, "{{instance}}"),),
+                metrics.LEASE_AGE_SECONDS.says,
                 "s",
             ),
-            panel("Failed requests for the lease", observe.LEASE_FAILURES, "request", "ops"),
-            Panel("Take-overs", ((f"max ({observe.TAKE_OVERS.name})", "since the start"),), observe.TAKE_OVERS.says),
-            panel("Standbys", observe.STANDBYS_ALIVE),
-            panel("Requests to the bucket", observe.BUCKET_REQUESTS, "request", "ops"),
-            panel("Failed requests to the bucket", observe.BUCKET_ERRORS, "request", "ops"),
+            panel("Failed requests for the lease", metrics.LEASE_FAILURES, "request", "ops"),
+            Panel("Take-overs", ((f"max ({metrics.TAKE_OVERS.name})", "since the start"),), metrics.TAKE_OVERS.says),
+            panel("Standbys", metrics.STANDBYS_ALIVE),
+            panel("Requests to the bucket", metrics.BUCKET_REQUESTS, "request", "ops"),
+            panel("Failed requests to the bucket", metrics.BUCKET_ERRORS, "request", "ops"),
             Panel(
                 "PUT to the bucket",
-                tuple((quantile(share, observe.BUCKET_PUT_SECONDS), f"p{share * 100:g}") for share in (0.5, 0.99)),
-                observe.BUCKET_PUT_SECONDS.says,
+                tuple((quantile(share, metrics.BUCKET_PUT_SECONDS), f"p{share * 100:g}") for share in (0.5, 0.99)),
+                metrics.BUCKET_PUT_SECONDS.says,
                 "s",
             ),
         ),
@@ -191,7 +191,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
 ALERT_RULES: tuple[Alert, ...] = (
     Alert(
         "LakeTXDown",
-        f"absent({observe.START_SECONDS.name} or {observe.LEADER_IS.name})",
+        f"absent({metrics.START_SECONDS.name} or {metrics.LEADER_IS.name})",
         "2m",
         "critical",
         "No MetaService can be scraped.",
@@ -199,7 +199,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXNoLeader",
-        f"max ({observe.LEADER_IS.name}) == 0",
+        f"max ({metrics.LEADER_IS.name}) == 0",
         "30s",
         "critical",
         "Processes stand by and none leads: nothing is committed, planned or read anew.",
@@ -207,7 +207,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXLeaseNotRenewed",
-        f'increase({observe.LEASE_FAILURES.name}{{request="renewal"}}[5m]) > 3',
+        f'increase({metrics.LEASE_FAILURES.name}{{request="renewal"}}[5m]) > 3',
         "0m",
         "critical",
         "The leader can't renew its lease: after 4 seconds it refuses calls, after 10 it ends.",
@@ -215,7 +215,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXNoStandby",
-        f"{observe.STANDBYS_ALIVE.name} == 0",
+        f"{metrics.STANDBYS_ALIVE.name} == 0",
         "5m",
         "warning",
         "No process stands by: when the leader ends, nobody goes on until one is started.",
@@ -223,7 +223,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXTakeOversOften",
-        f"max (increase({observe.TAKE_OVERS.name}[1h])) > 3",
+        f"max (increase({metrics.TAKE_OVERS.name}[1h])) > 3",
         "0m",
         "warning",
         "The lease was taken more than three times within an hour.",
@@ -231,7 +231,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXBucketFails",
-        f'sum (increase({observe.BUCKET_ERRORS.name}{{request!~"get|head"}}[5m])) > 10',
+        f'sum (increase({metrics.BUCKET_ERRORS.name}{{request!~"get|head"}}[5m])) > 10',
         "5m",
         "warning",
         "The bucket refuses requests of the store, which repeats them: commits wait.",
@@ -239,7 +239,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXAuditFails",
-        f"{observe.AUDIT_FAILING.name} == 1 or increase({observe.AUDIT_LOST.name}[15m]) > 0",
+        f"{metrics.AUDIT_FAILING.name} == 1 or increase({metrics.AUDIT_LOST.name}[15m]) > 0",
         "0m",
         "critical",
         "The audit can't be written, or records were lost.",
@@ -247,7 +247,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXReadOnly",
-        f"{observe.READ_ONLY.name} == 1",
+        f"{metrics.READ_ONLY.name} == 1",
         "1m",
         "critical",
         "The disk is nearly full: new work is refused with DISK_FULL, reads go on.",
@@ -255,7 +255,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXRoomEndsSoon",
-        f"predict_linear({observe.ROOM_BYTES.name}[6h], 24 * 3600) < 0",
+        f"predict_linear({metrics.ROOM_BYTES.name}[6h], 24 * 3600) < 0",
         "30m",
         "warning",
         "At this pace the store's disk is full within a day.",
@@ -263,7 +263,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXRestartsOften",
-        f"changes({observe.START_SECONDS.name}[1h]) > 3",
+        f"changes({metrics.START_SECONDS.name}[1h]) > 3",
         "0m",
         "critical",
         "The service was started more than three times within an hour.",
@@ -271,7 +271,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXSlowToDurable",
-        f"histogram_quantile(0.99, sum by (le) (rate({observe.GROUP_SECONDS.name}_bucket[5m]))) > 1",
+        f"histogram_quantile(0.99, sum by (le) (rate({metrics.GROUP_SECONDS.name}_bucket[5m]))) > 1",
         "10m",
         "warning",
         "One commit in a hundred waits for more than a second.",
@@ -279,7 +279,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXRacesLost",
-        f"{rate(observe.CONFLICTS, window='15m')} > 0.5 * {rate(observe.TRANSACTIONS, window='15m')}",
+        f"{rate(metrics.CONFLICTS, window='15m')} > 0.5 * {rate(metrics.TRANSACTIONS, window='15m')}",
         "15m",
         "warning",
         "More than half of the transactions lose a race.",
@@ -287,7 +287,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXTransactionOpenForLong",
-        f"{observe.OLDEST_TRANSACTION_SECONDS.name} > 6 * 3600",
+        f"{metrics.OLDEST_TRANSACTION_SECONDS.name} > 6 * 3600",
         "10m",
         "warning",
         "A transaction has been open for more than six hours; its read version keeps history from being retired.",
@@ -295,7 +295,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXPinHeldForLong",
-        f"{observe.OLDEST_PIN_SECONDS.name} > 24 * 3600",
+        f"{metrics.OLDEST_PIN_SECONDS.name} > 24 * 3600",
         "10m",
         "warning",
         "A reader has pinned a version for more than a day.",
@@ -303,7 +303,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXCursorForgotten",
-        f"{observe.STALEST_CURSOR_SECONDS.name} > 3 * 24 * 3600",
+        f"{metrics.STALEST_CURSOR_SECONDS.name} > 3 * 24 * 3600",
         "1h",
         "warning",
         "A cursor that keeps versions has not been used for three days.",
@@ -319,8 +319,8 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXBackupLate",
-        f"{observe.BACKUP_AGE_SECONDS.name} > 2 * {observe.BACKUP_EVERY_SECONDS.name} + 600 "
-        f"and {observe.BACKUP_EVERY_SECONDS.name} > 0",
+        f"{metrics.BACKUP_AGE_SECONDS.name} > 2 * {metrics.BACKUP_EVERY_SECONDS.name} + 600 "
+        f"and {metrics.BACKUP_EVERY_SECONDS.name} > 0",
         "5m",
         "critical",
         "The newest backup is older than two intervals: what was committed since is only in the store.",
@@ -328,7 +328,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXBackupDamaged",
-        f"{observe.BACKUP_DAMAGED.name} == 1",
+        f"{metrics.BACKUP_DAMAGED.name} == 1",
         "0m",
         "critical",
         "The backup that was verified last can't be restored.",
@@ -336,8 +336,8 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXBackupUnverified",
-        f"{observe.BACKUP_VERIFY_AGE_SECONDS.name} > 2 * {observe.BACKUP_VERIFY_EVERY_SECONDS.name} + 3600 "
-        f"and {observe.BACKUP_VERIFY_EVERY_SECONDS.name} > 0",
+        f"{metrics.BACKUP_VERIFY_AGE_SECONDS.name} > 2 * {metrics.BACKUP_VERIFY_EVERY_SECONDS.name} + 3600 "
+        f"and {metrics.BACKUP_VERIFY_EVERY_SECONDS.name} > 0",
         "5m",
         "warning",
         "No backup has been verified for two intervals.",
@@ -345,7 +345,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXPurgeHeld",
-        f"{observe.PURGE_HELD.name} == 1",
+        f"{metrics.PURGE_HELD.name} == 1",
         "1h",
         "warning",
         "The store was restored from a backup: nothing is purged until an operator releases the purge.",
@@ -353,7 +353,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXClocksDisagree",
-        f"{observe.CLOCKS_OFF.name} == 1",
+        f"{metrics.CLOCKS_OFF.name} == 1",
         "5m",
         "warning",
         "The wall clock jumped: nothing is forgotten, retired or purged.",
@@ -361,7 +361,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXCommitTimesAhead",
-        f"{observe.AHEAD_SECONDS.name} > 60",
+        f"{metrics.AHEAD_SECONDS.name} > 60",
         "5m",
         "warning",
         "Commit times are ahead of the wall clock: it ran ahead, and they never go back.",
@@ -369,7 +369,7 @@ ALERT_RULES: tuple[Alert, ...] = (
     ),
     Alert(
         "LakeTXCertificateExpires",
-        f"{observe.CERTIFICATE_LEFT_SECONDS.name} < 3 * 24 * 3600",
+        f"{metrics.CERTIFICATE_LEFT_SECONDS.name} < 3 * 24 * 3600",
         "10m",
         "critical",
         "The service's certificate expires within three days, or has expired; then clients refuse the service.",

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from metaservice.config import build_parser
-from metaservice.observe import EVENTS, METRICS
+from metaservice.log import EVENTS
+from metaservice.metrics import METRICS
 from metaservice.rpc.rights import RIGHTS
 from tools.wire import ROOT
 

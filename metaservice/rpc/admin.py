@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
-from metaservice.observe import PURGE_RELEASED, event
+from metaservice.log import PURGE_RELEASED, event
 from metaservice.rpc import answers, wire
 from metaservice.rpc.calls import Calls, Servicer
 from metaservice.rpc.handlers import Context

@@ -16,18 +16,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.observe import (
-    AUDIT_FAILED,
-    AUDIT_FAILING,
-    AUDIT_LOST,
-    AUDIT_RECORDS,
-    AUDIT_WAITING,
-    AUDIT_WORKS,
-    Logging,
-    Metrics,
-    RotatingLines,
-    event,
-)
+from metaservice.log import AUDIT_FAILED, AUDIT_WORKS, Logging, RotatingLines, event
+from metaservice.metrics import AUDIT_FAILING, AUDIT_LOST, AUDIT_RECORDS, AUDIT_WAITING, Metrics
 from metaservice.rpc.records import Record, answer_of
 
 # Every call of the wire is in one of these. A renewal keeps what there is; it is no change.

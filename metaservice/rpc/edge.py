@@ -18,7 +18,7 @@ from grpc_status import rpc_status
 from metaservice.core import quotas
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.quotas import Quota
-from metaservice.observe import CallMetrics
+from metaservice.metrics import CallMetrics
 from metaservice.rpc import answers
 from metaservice.rpc.activity import Activity
 from metaservice.rpc.gate import Gate, Visit

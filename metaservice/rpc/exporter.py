@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from metaservice.observe import METRICS, Histogram, Metric, Readings, Value, by_labels
+from metaservice.metrics import METRICS, Histogram, Metric, Readings, Value, by_labels
 from metaservice.service.decider.failures import as_refusal
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

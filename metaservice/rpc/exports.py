@@ -23,7 +23,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from metaservice import telemetry
 from metaservice.core.errors import MetaError
-from metaservice.observe import METRICS, Histogram, Metric, Metrics, by_labels
+from metaservice.metrics import METRICS, Histogram, Metric, Metrics, by_labels
 from metaservice.rpc.records import CONFLICT, OK, Record, answer_of, conflict_rule
 from metaservice.service.decider.stamps import Stamped
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from metaservice.core.errors import MetaError
-from metaservice.observe import CallMetrics
+from metaservice.metrics import CallMetrics
 from metaservice.rpc.handlers import Call, Continuation, Handler, wrapping
 from metaservice.service.decider.failures import as_refusal
 

@@ -11,7 +11,7 @@ from typing import Final
 from cachetools import LRUCache
 
 from metaservice.core.errors import MetaError
-from metaservice.observe import REFUSED
+from metaservice.log import REFUSED
 
 WINDOW_S: Final = 10.0
 LINES_PER_WINDOW: Final = 20

@@ -86,6 +86,17 @@ class ServerSettings:
     owner_socket: Path | None = None  # on which the service's owner needs no token
 
 
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """How callers are known, and who decides what they may do. As it is: everybody may do everything, without TLS."""
+
+    identities: Identities | None = None
+    new_secret: NewSecret = no_secret
+    policy: Policy | None = None  # decides instead of the grants
+    credentials: grpc.ServerCredentials | None = None
+    storage_tokens: StorageTokens | None = None
+
+
 class Server:
     """The listening server."""
 
@@ -96,18 +107,11 @@ class Server:
         settings: ServerSettings,
         next_id: Callable[[], str],
         fail_stop: Callable[[BaseException], None],
-        identities: Identities | None = None,
-        new_secret: NewSecret = no_secret,
+        callers: Callers = Callers(),
         recorder: Recorder | None = None,
-        policy: Policy | None = None,
-        credentials: grpc.ServerCredentials | None = None,
-        storage_tokens: StorageTokens | None = None,
         may_not_answer: Callable[[], MetaError | None] = lambda: None,
     ) -> None:
-        """`identities`: who may call; None: everybody may do everything. Without `credentials` there is no TLS.
-
-        `may_not_answer` is asked before each call: why another process answers it.
-        """
+        """`may_not_answer` is asked before each call: why another process answers it."""
         self.activity = Activity()
         metrics = operators.metrics.calls
         self._lanes = lanes = Lanes.build(settings.threads, settings.quotas)
@@ -115,56 +119,51 @@ class Server:
         operators.quotas.add(
             settings.quotas, {quotas.REQUESTS: rates.use, **{name: lane.use for name, lane in lanes.streams.items()}}
         )
-        gate = Gate(identities, calls.decider, calls.access, policy)
+        gate = Gate(callers.identities, calls.decider, calls.access, callers.policy)
         self._streams = Streams(settings.patience, metrics.count_end)
-        most = settings.message_bytes_max
+        edge = Edge(
+            next_id=next_id,
+            fail_stop=fail_stop,
+            activity=self.activity,
+            lanes=lanes,
+            streams=self._streams,
+            metrics=metrics,
+            rates=rates,
+            gate=gate,
+            recorder=recorder,
+            may_not_answer=may_not_answer,
+        )
         self._server = grpc.server(
             lanes.calls,
-            interceptors=[
-                Edge(
-                    next_id=next_id,
-                    fail_stop=fail_stop,
-                    activity=self.activity,
-                    lanes=lanes,
-                    streams=self._streams,
-                    metrics=metrics,
-                    rates=rates,
-                    gate=gate,
-                    recorder=recorder,
-                    may_not_answer=may_not_answer,
-                ),
-                Measuring(metrics),
-                Epochs(operators.epoch),
-            ],
+            interceptors=[edge, Measuring(metrics), Epochs(operators.epoch)],
             maximum_concurrent_rpcs=lanes.most,
-            options=[
-                ("grpc.max_receive_message_length", most),
-                ("grpc.max_send_message_length", SENT_BYTES_MAX),
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_allowed_incoming_connections", settings.connections_max),
-                ("grpc.keepalive_permit_without_calls", 1),
-                ("grpc.keepalive_time_ms", 30_000),  # a watcher that vanished gives its place back
-                ("grpc.keepalive_timeout_ms", 20_000),
-                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # or clients that are quiet are cut off
-            ],
+            options=_channel_options(settings),
         )
         most = settings.quotas[quotas.SESSIONS].most
-        sessions = Sessions(calls, gate, self._streams, rates, metrics, most, recorder)
+        self._sessions = Sessions(calls, gate, self._streams, rates, metrics, most, recorder)
         self._watches = Watches(calls, self._streams)
-        transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
-            TransactionServicer(calls, sessions), self._server
-        )
-        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), self._server)
-        read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), self._server)
-        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), self._server)
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls, operators), self._server)
-        access_pb2_grpc.add_AccessServiceServicer_to_server(
-            AccessServicer(calls, gate, new_secret, storage_tokens), self._server
-        )
         self._health = Health(SERVICES, Liveness(calls.decider), self._streams)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._add_services(calls, operators, AccessServicer(calls, gate, callers.new_secret, callers.storage_tokens))
         if settings.reflection:
             reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], self._server)
+        self.address = self._listen(settings, callers.credentials)
+        is_socket = settings.listen.startswith("unix:")
+        self.socket = Path(settings.listen.removeprefix("unix:")) if is_socket else None
+
+    def _add_services(self, calls: Calls, operators: Operators, access: AccessServicer) -> None:
+        server = self._server
+        transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
+            TransactionServicer(calls, self._sessions), server
+        )
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), server)
+        read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), server)
+        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), server)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls, operators), server)
+        access_pb2_grpc.add_AccessServiceServicer_to_server(access, server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+
+    def _listen(self, settings: ServerSettings, credentials: grpc.ServerCredentials | None) -> str:
+        """The address, with the port that it got."""
         if credentials is None:
             port = self._server.add_insecure_port(settings.listen)
         else:
@@ -173,9 +172,7 @@ class Server:
             self._server.add_insecure_port(f"unix:{settings.owner_socket}")
             settings.owner_socket.chmod(0o600)
         is_socket = settings.listen.startswith("unix:")
-        self.address = settings.listen if is_socket else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
-        self.socket = Path(settings.listen.removeprefix("unix:")) if is_socket else None
-        self._sessions = sessions
+        return settings.listen if is_socket else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
 
     def start(self) -> None:
         self._streams.start()
@@ -198,3 +195,16 @@ class Server:
         self._streams.stop()
         self._lanes.stop()
         self._sessions.join()
+
+
+def _channel_options(settings: ServerSettings) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", settings.message_bytes_max),
+        ("grpc.max_send_message_length", SENT_BYTES_MAX),
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", settings.connections_max),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.keepalive_time_ms", 30_000),  # a watcher that vanished gives its place back
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # or clients that are quiet are cut off
+    ]

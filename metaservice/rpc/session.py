@@ -19,7 +19,7 @@ from metaservice.core import limits
 from metaservice.core.access import Identity
 from metaservice.core.commit.transaction import Txn
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.observe import CallMetrics
+from metaservice.metrics import CallMetrics
 from metaservice.rpc import answers
 from metaservice.rpc.calls import CONVERTED_IN_TURN_MAX, Calls
 from metaservice.rpc.edge import SESSION, principal_of

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 
 import grpc
 
-from metaservice.observe import CERTIFICATE_REFUSED, CERTIFICATE_TAKEN
+from metaservice.log import CERTIFICATE_REFUSED, CERTIFICATE_TAKEN
 
 ONE_CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 VERSION_TAG: Final = 0xA0

@@ -3,7 +3,7 @@
 import json
 import re
 
-from metaservice.observe import METRICS
+from metaservice.metrics import METRICS
 from tests.house.tree import ROOT
 from tools.gen_dashboards import ALERT_RULES, ALERTS, DASHBOARD, main
 

@@ -4,9 +4,10 @@ import ast
 import re
 from dataclasses import fields
 
-from metaservice import observe
+from metaservice import log, metrics
 from metaservice.config import SET_QUOTAS, Settings, build_parser
-from metaservice.observe import EVENTS, METRICS, Metric
+from metaservice.log import EVENTS
+from metaservice.metrics import METRICS, Metric
 from tests.house.tree import ROOT
 from tools.gen_reference import list_stale
 
@@ -25,7 +26,7 @@ def test_every_setting_is_an_option_that_says_what_it_does() -> None:
 
 
 def test_every_metric_is_listed_once() -> None:
-    defined = [value for value in vars(observe).values() if isinstance(value, Metric)]
+    defined = [value for value in vars(metrics).values() if isinstance(value, Metric)]
     assert sorted(metric.name for metric in defined) == sorted(metric.name for metric in METRICS)
     assert len({metric.name for metric in METRICS}) == len(METRICS)
 
@@ -39,8 +40,8 @@ def test_metrics_are_named_as_prometheus_wants_it() -> None:
 
 
 def test_every_event_is_named_in_one_place() -> None:
-    """Each call of `event`, or of `_report` that stands for it, uses constants of observe's; each is used and said."""
-    constants = {name: value for name, value in vars(observe).items() if name.isupper() and value in list(EVENTS)}
+    """Each call of `event`, or of `_report` that stands for it, uses constants of the log; each is used and said."""
+    constants = {name: value for name, value in vars(log).items() if name.isupper() and value in list(EVENTS)}
     assert sorted(constants.values()) == sorted(EVENTS)
     used: set[str] = set()
     literal = []

@@ -11,7 +11,7 @@ import pytest
 
 from metaservice.client import ConflictError, MetaClient
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.observe import Logging
+from metaservice.log import Logging
 from metaservice.rpc.audit import CHANGES, READS, WAITING_MAX, Audit, AuditSettings
 from metaservice.rpc.records import Caller, Record
 from metaservice.rpc.server import SERVICES

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from metaservice.observe import HIGH_AVAILABILITY, METRICS
+from metaservice.metrics import HIGH_AVAILABILITY, METRICS
 from protos.laketx.v1 import admin_pb2, catalog_pb2, common_pb2, read_pb2, transaction_pb2
 from protos.laketx.v1.admin_pb2_grpc import AdminServiceStub
 from tests.conformance.play import new_uuid7

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from metaservice import telemetry
-from metaservice.observe import METRICS
+from metaservice.metrics import METRICS
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT

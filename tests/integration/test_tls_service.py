@@ -18,7 +18,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from metaservice.config import read_settings
-from metaservice.observe import CERTIFICATE_REFUSED, CERTIFICATE_TAKEN
+from metaservice.log import CERTIFICATE_REFUSED, CERTIFICATE_TAKEN
 from metaservice.rpc.tls import Certificates, CertificateUnusable, TlsFiles, take
 from tests.conformance.server import ROOT
 from tests.integration.certificates import DAY, Authority, Pair

@@ -11,7 +11,7 @@ from metaservice.core.retention.kept import is_held, retain_us
 from metaservice.core.table.meta import Alteration
 from metaservice.core.table.model import Operation
 from metaservice.core.table.properties import check_property
-from metaservice.observe import CLOCKS_AGREE, CLOCKS_DISAGREE
+from metaservice.log import CLOCKS_AGREE, CLOCKS_DISAGREE
 from metaservice.service.commit.requests import Begin, Intent
 from metaservice.service.read.timeline import VersionFilter
 from metaservice.service.retention.housekeeping import Keeping

@@ -9,16 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from metaservice.observe import (
-    BACKUP_AGE_SECONDS,
-    BACKUP_DAMAGED,
-    BACKUP_FAILURES,
-    BACKUP_PRUNED,
-    BACKUP_SCHEDULE_FAILED,
-    BACKUP_VERIFIED,
-    BACKUP_VERIFY_FAILED,
-    BACKUP_VERIFY_FAILURES,
-)
+from metaservice.log import BACKUP_PRUNED, BACKUP_SCHEDULE_FAILED, BACKUP_VERIFIED, BACKUP_VERIFY_FAILED
+from metaservice.metrics import BACKUP_AGE_SECONDS, BACKUP_DAMAGED, BACKUP_FAILURES, BACKUP_VERIFY_FAILURES
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.service.operate.backup import BackupPlace, Backups

@@ -11,7 +11,7 @@ from metaservice.core.compaction.policy import Options
 from metaservice.core.compaction.tasks import Task, TaskState
 from metaservice.core.errors import MetaError
 from metaservice.core.table.model import Change, Operation
-from metaservice.observe import LEASES_RENEWED
+from metaservice.log import LEASES_RENEWED
 from metaservice.service.decider.pauses import Pauses
 from metaservice.service.decider.taskbook import TaskBook
 from metaservice.service.retention.housekeeping import Keeping

@@ -31,7 +31,7 @@ from metaservice.core.compaction.tasks import (
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.model import Change, Conflict, Live, Operation, Principal
 from metaservice.core.table.schedule import is_open
-from metaservice.observe import TASK_ALARM
+from metaservice.log import TASK_ALARM
 from metaservice.service.commit.judging import look_at_compaction
 from metaservice.service.commit.requests import Begin, CommitRequest
 from metaservice.service.commit.transactions import Transactions

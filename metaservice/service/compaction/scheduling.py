@@ -17,7 +17,7 @@ from metaservice.core.compaction.plans import TaskPlan
 from metaservice.core.compaction.policy import WORK, Policy, policy_of
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import TableMeta
-from metaservice.observe import SCHEDULE_FAILED
+from metaservice.log import SCHEDULE_FAILED
 from metaservice.service.compaction.layouts import Layouts, free
 from metaservice.service.compaction.taskqueue import TaskQueue
 from metaservice.service.decider.clocks import Clocks

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from metaservice.core import limits
 from metaservice.core.clock import Instant, clock_jump_ms
-from metaservice.observe import CLOCK_CONFIRMED, CLOCKS_AGREE, CLOCKS_DISAGREE, COMMIT_TIMES_AHEAD
+from metaservice.log import CLOCK_CONFIRMED, CLOCKS_AGREE, CLOCKS_DISAGREE, COMMIT_TIMES_AHEAD
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State

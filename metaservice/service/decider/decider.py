@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.observe import DeciderMetrics
+from metaservice.metrics import DeciderMetrics
 from metaservice.service.decider.gathering import Gathering
 from metaservice.service.decider.stamps import Stamped
 from metaservice.service.decider.state import State

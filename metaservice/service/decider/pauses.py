@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from metaservice.core import limits
-from metaservice.observe import LEASES_RENEWED
+from metaservice.log import LEASES_RENEWED
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 

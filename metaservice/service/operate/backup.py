@@ -17,7 +17,7 @@ from pathlib import Path
 
 from metaservice.core import limits
 from metaservice.core.errors import ErrorKind, MetaError, invalid
-from metaservice.observe import BACKUP_FAILED, BACKUP_MADE, event
+from metaservice.log import BACKUP_FAILED, BACKUP_MADE, event
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.store import folders

@@ -13,20 +13,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from metaservice.core.errors import MetaError
-from metaservice.observe import (
+from metaservice.log import BACKUP_PRUNED, BACKUP_SCHEDULE_FAILED, BACKUP_VERIFIED, BACKUP_VERIFY_FAILED
+from metaservice.metrics import (
     BACKUP_AGE_SECONDS,
     BACKUP_BYTES,
     BACKUP_DAMAGED,
     BACKUP_EVERY_SECONDS,
     BACKUP_FAILURES,
-    BACKUP_PRUNED,
-    BACKUP_SCHEDULE_FAILED,
     BACKUP_SECONDS,
     BACKUP_UPLOADED_BYTES,
-    BACKUP_VERIFIED,
     BACKUP_VERIFY_AGE_SECONDS,
     BACKUP_VERIFY_EVERY_SECONDS,
-    BACKUP_VERIFY_FAILED,
     BACKUP_VERIFY_FAILURES,
     Metric,
     Reading,

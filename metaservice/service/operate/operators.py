@@ -11,7 +11,7 @@ from metaservice.core.commit.transaction import Txn
 from metaservice.core.compaction.tasks import TaskState
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.quotas import Quota
-from metaservice.observe import (
+from metaservice.metrics import (
     AHEAD_SECONDS,
     CLOCK_OFF_SECONDS,
     CLOCKS_OFF,

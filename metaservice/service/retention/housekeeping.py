@@ -26,7 +26,7 @@ from metaservice.core import limits
 from metaservice.core.commit.transaction import TxnState
 from metaservice.core.retention.kept import is_held, retain_us
 from metaservice.core.table.model import Entry
-from metaservice.observe import HOUSEKEEPING_FAILED
+from metaservice.log import HOUSEKEEPING_FAILED
 from metaservice.service.decider.clockguard import ClockGuard, Uptime, unknown_uptime
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider

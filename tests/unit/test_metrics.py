@@ -4,7 +4,7 @@ from prometheus_client import generate_latest
 
 from metaservice.core.commit.transaction import TableOutcome, Txn, TxnState, TxnTable
 from metaservice.core.table.model import Operation, Principal
-from metaservice.observe import METRICS, DeciderMetrics, Histogram, Metrics
+from metaservice.metrics import METRICS, DeciderMetrics, Histogram, Metrics
 from metaservice.rpc.exporter import Collector
 
 
