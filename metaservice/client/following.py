@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import grpc
 
 from metaservice.client.errors import ErrorKind, decode_rpc_error
+from metaservice.client.lost_ends import end_when_lost
 
 NOT_LEADER: Final = "NOT_LEADER"
 
@@ -118,6 +119,7 @@ class _Stream:
         self._channel = channel
         self._target = target
         self._stream = stream
+        end_when_lost(stream)
 
     def __iter__(self) -> Iterator[Any]:
         return self
