@@ -78,6 +78,8 @@ TOKENS = b"k"
 ROW_IDS = b"R"
 OLDEST = b"H"
 INLINED_COUNTS = b"i"
+TIMES = b"W"
+IDLE = b"J"
 
 _Q = struct.Struct(">Q")
 _QQQ = struct.Struct(">QQQ")
@@ -132,11 +134,11 @@ def chunk_key(table: bytes, version: int, chunk: int) -> bytes:
 
 
 def times_prefix(table: bytes) -> bytes:
-    return b"W" + table
+    return TIMES + table
 
 
 def time_key(table: bytes, time_us: int) -> bytes:
-    return b"W" + table + _Q.pack(time_us)
+    return TIMES + table + _Q.pack(time_us)
 
 
 def encode_version(version: int) -> bytes:
@@ -246,7 +248,7 @@ def partition_of(key: bytes) -> str:
 
 
 def idle_key(table: bytes, version: int) -> bytes:
-    return b"J" + table + _Q.pack(version)
+    return IDLE + table + _Q.pack(version)
 
 
 def upkeep_key(name: str) -> bytes:

@@ -26,6 +26,7 @@ from metaservice.core.compaction.quiet import NEVER, Counts, likely_score, quiet
 from metaservice.core.errors import MetaError
 from metaservice.core.table.meta import TableMeta
 from metaservice.service.decider.decider import Decider
+from metaservice.service.decider.loading import first_commit
 from metaservice.service.decider.state import load_commit_footprint
 from metaservice.service.decider.views import TableView
 from metaservice.store import keys
@@ -359,5 +360,9 @@ def ages_at(cursor: StoreCursor, table: TableView, policy: Policy, now_us: int) 
             continue
         end = keys.time_key(table.raw_id, max(now_us - age_us, 0) + 1)
         last = next(iter(islice(cursor.scan_back(times, min(end, prefix_end(times))), 1)), None)
-        found.append(keys.decode_version(last[1]) if last is not None else table.trimmed - 1)
+        if last is not None:
+            found.append(keys.decode_version(last[1]))
+            continue
+        trimmed = table.trimmed if table.trimmed is not None else first_commit(cursor, table.raw_id)
+        found.append(trimmed - 1)
     return Ages(*found)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+from typing import Final, TypeVar
 
 from metaservice.core.table.inlined import Inlined
 from metaservice.core.table.model import Idle
@@ -12,65 +15,90 @@ from metaservice.store import keys
 from metaservice.store.port import Store, StoreCursor, prefix_end
 from metaservice.store.records import decode_table
 
-Get = Callable[[bytes], bytes | None]
+V = TypeVar("V")
+Found = tuple[bytes, bytes]  # a key and its value
+
+ONE_EACH: Final = (keys.ROW_IDS, keys.OLDEST, keys.INLINED_COUNTS)  # a table has one record of these at most
+NEWEST_EACH: Final = (keys.TABLES, keys.TIMES, keys.IDLE)  # only the newest of a table counts
+PASSED_MIN, PASSED_MAX = 8, 64
 
 
 def load_tables(store: Store, raw_ids: Sequence[bytes]) -> list[TableState]:
     """The tables in this order. Nothing is written meanwhile.
 
-    Metadata, and what has one record a table at most, is read in one pass. The rest is looked up, by several threads
-    where a look-up waits for more than this machine; neighbours by id, whose records lie side by side, by the same one.
+    Records of a family lie side by side, so they are read in passes: one over each part of the tables, by several
+    threads where a read waits for more than this machine.
     """
-    cursor = store.cursor()
-    known = {
-        key: raw
-        for prefix in (keys.ROW_IDS, keys.OLDEST, keys.INLINED_COUNTS)
-        for key, raw in cursor.scan(prefix, prefix_end(prefix))
-    }
-    metadata = {key[1:-8]: raw for key, raw in cursor.scan(keys.TABLES, prefix_end(keys.TABLES))}  # the newest remains
     ordered = sorted(raw_ids)
     size = -(-len(ordered) // store.reads_at_once) or 1
-    slices = [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
-
-    def load(some: Sequence[bytes]) -> list[TableState]:
-        own = store.cursor()
-        return [_load(own, raw_id, metadata[raw_id], known.get) for raw_id in some]
-
-    if len(slices) <= 1:
-        loaded = list(map(load, slices))
-    else:
-        with ThreadPoolExecutor(len(slices), thread_name_prefix="load") as pool:
-            loaded = list(pool.map(load, slices))
-    found = {table.raw_id: table for tables in loaded for table in tables}
-    return [found[raw_id] for raw_id in raw_ids]
+    parts = [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
+    newest = [partial(newest_of_each, store, family, part[0], part[-1]) for family in NEWEST_EACH for part in parts]
+    one = [partial(_all_of, store, family) for family in ONE_EACH]
+    known, found = _at_once(one, store.reads_at_once), _at_once(newest, store.reads_at_once)
+    return [_load(raw_id, found.get, known.get) for raw_id in raw_ids]
 
 
 def load_table(cursor: StoreCursor, raw_id: bytes) -> TableState:
     """A table, live or dropped."""
-    prefix = keys.table_prefix(raw_id)
-    _, raw = next(iter(cursor.scan_back(prefix, prefix_end(prefix))))
-    return _load(cursor, raw_id, raw, cursor.get)
+    return _load(raw_id, lambda prefix: next(iter(cursor.scan_back(prefix, prefix_end(prefix))), None), cursor.get)
 
 
-def _load(cursor: StoreCursor, raw_id: bytes, metadata: bytes, get: Get) -> TableState:
-    """`get` finds the records of which a table has one at most."""
-    times = keys.times_prefix(raw_id)
-    key, raw_version = next(iter(cursor.scan_back(times, prefix_end(times))))
-    head, time_us = keys.decode_version(raw_version), keys.decode_version(key[-8:])
+def newest_of_each(store: Store, family: bytes, first: bytes, last: bytes) -> Iterator[tuple[bytes, Found]]:
+    """The newest record of each table, by its prefix.
+
+    A table's older records are passed while they are few; beyond some, the next table is looked up.
+    """
+    cursor = store.cursor()
+    start, end, passed_max, is_done = family + first, prefix_end(family + last), PASSED_MAX, False
+    while not is_done:
+        prefix, passed, is_done = b"", 0, True
+        for key, raw in cursor.scan_back(start, end):
+            if not key.startswith(prefix) or not prefix:
+                passed_max = min(2 * passed_max, PASSED_MAX) if prefix else passed_max
+                prefix, passed = key[:17], 0
+                yield prefix, (key, raw)
+            elif passed < passed_max:
+                passed += 1
+            else:
+                end, passed_max, is_done = prefix, max(passed_max // 4, PASSED_MIN), False
+                break
+
+
+def first_commit(cursor: StoreCursor, raw_id: bytes) -> int:
+    """The first version whose commit is kept."""
+    commits = keys.commits_prefix(raw_id)
+    key, _ = next(iter(cursor.scan(commits, prefix_end(commits))))
+    return keys.decode_version(key[-8:])
+
+
+def _load(raw_id: bytes, newest: Callable[[bytes], Found | None], get: Callable[[bytes], bytes | None]) -> TableState:
+    """`newest` finds the last record of the table with a prefix, `get` records of which a table has one at most."""
+    metadata, timed, idle = (newest(family + raw_id) for family in NEWEST_EACH)
+    assert metadata is not None
+    assert timed is not None
+    head, time_us = keys.decode_version(timed[1]), keys.decode_version(timed[0][-8:])
     raw_row = get(keys.row_id_key(raw_id))
-    table = TableState(raw_id, decode_table(metadata), head, time_us)
+    table = TableState(raw_id, decode_table(metadata[1]), head, time_us)
     table.next_row_id = keys.decode_version(raw_row) if raw_row is not None else 1
     table.last_metadata_version = head
     raw_oldest = get(keys.oldest_key(raw_id))
     if raw_oldest is not None:
-        table.oldest = keys.decode_version(raw_oldest)
-        commits = keys.commits_prefix(raw_id)
-        first, _ = next(iter(cursor.scan(commits, prefix_end(commits))))
-        table.trimmed = keys.decode_version(first[-8:])
-    raw_idle = cursor.get(keys.idle_key(raw_id, head))
-    if raw_idle is not None:
-        table.idle = Idle(head, keys.decode_version(raw_idle))
+        table.oldest, table.trimmed = keys.decode_version(raw_oldest), None
+    if idle is not None and keys.decode_version(idle[0][-8:]) == head:
+        table.idle = Idle(head, keys.decode_version(idle[1]))
     raw_inlined = get(keys.inlined_count_key(raw_id))
     if raw_inlined is not None:
         table.inlined = Inlined(*keys.decode_counts(raw_inlined))
     return table
+
+
+def _all_of(store: Store, family: bytes) -> Iterator[Found]:
+    return store.cursor().scan(family, prefix_end(family))
+
+
+def _at_once(passes: Sequence[Callable[[], Iterator[tuple[bytes, V]]]], threads: int) -> Mapping[bytes, V]:
+    """What the passes find."""
+    if threads == 1:
+        return dict(chain.from_iterable(each() for each in passes))
+    with ThreadPoolExecutor(threads, thread_name_prefix="load") as pool:
+        return dict(chain.from_iterable(pool.map(lambda each: list(each()), passes)))

@@ -21,7 +21,8 @@ from metaservice.store.records import decode_live
 class TableState:
     """A table as the decider sees it; readers have a `TableView`.
 
-    `oldest` is the horizon: lower versions are kept only if something holds them. There are no commits below `trimmed`.
+    `oldest` is the horizon: lower versions are kept only if something holds them. There are no commits below `trimmed`;
+    None: that has not been looked up since the start.
     """
 
     raw_id: bytes
@@ -33,7 +34,7 @@ class TableState:
     footprints: OrderedDict[int, Footprint] = field(default_factory=OrderedDict)
     last_metadata_version: int = 0
     oldest: int = 0
-    trimmed: int = 0
+    trimmed: int | None = 0
     idle: Idle = field(default_factory=Idle)
     inlined: Inlined = field(default_factory=Inlined)
 

@@ -18,7 +18,7 @@ from metaservice.core.table.model import Entry, Footprint, Live
 from metaservice.core.table.rows import NOTHING_KNOWN, Payloads
 from metaservice.core.table.unborn import is_unborn
 from metaservice.service.decider.accessbook import AccessBook
-from metaservice.service.decider.loading import load_table, load_tables
+from metaservice.service.decider.loading import first_commit, load_table, load_tables
 from metaservice.service.decider.markbook import MarkBook
 from metaservice.service.decider.names import AnyCase
 from metaservice.service.decider.pinbook import PinBook
@@ -136,9 +136,10 @@ class State:
         """Unreleased versions used features of the second format in stores of the first."""
         if self.format > formats.FIRST:
             return
-        used = bool(self.queries) or any(
-            table.meta.has_defaults or cursor.get(keys.inlined_count_key(table.raw_id)) is not None
-            for table in self.tables.values()
+        used = (
+            bool(self.queries)
+            or any(table.meta.has_defaults for table in self.tables.values())
+            or next(iter(cursor.scan(keys.INLINED_COUNTS, prefix_end(keys.INLINED_COUNTS))), None) is not None
         )
         if used:
             self.format = formats.NEEDED["views"]
@@ -417,9 +418,15 @@ class State:
 
     def winner(self, table: TableState, version: int) -> Footprint:
         """One commit, in the form that judging needs."""
-        if version < table.trimmed:
+        if version < self.trimmed(table):
             raise MetaError(ErrorKind.GONE, "VERSION_RETIRED", version=version, oldest=table.oldest)
         return table.footprints.get(version) or self._footprint(table, version)
+
+    def trimmed(self, table: TableState) -> int:
+        """The version below which the table has no commits."""
+        if table.trimmed is None:
+            table.trimmed = first_commit(self.store.cursor(), table.raw_id)
+        return table.trimmed
 
     def find_footprint(self, table_id: str, version: int) -> Footprint | None:
         """A footprint in memory, if there is one. Any thread."""

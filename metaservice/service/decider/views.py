@@ -15,7 +15,8 @@ from metaservice.service.decider.names import AnyCase
 class TableView(NamedTuple):
     """A table as of its newest durable version.
 
-    `oldest` is the horizon: lower versions are kept only if something holds them. There are no commits below `trimmed`.
+    `oldest` is the horizon: lower versions are kept only if something holds them. There are no commits below `trimmed`;
+    None: look up the first one.
     The horizon advances while a reader works: `Views.oldest` has the current one.
     """
 
@@ -24,7 +25,7 @@ class TableView(NamedTuple):
     head: int
     time_us: int
     oldest: int
-    trimmed: int
+    trimmed: int | None
 
 
 class Views:

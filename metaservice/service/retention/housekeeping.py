@@ -395,7 +395,7 @@ class Housekeeping:
         if first is None:
             return
         floor_us = decode_commit(first).footprint.time_us
-        table.trimmed = max(table.trimmed, floor)
+        table.trimmed = max(self._state.trimmed(table), floor)
         self._state.changed.add(table_id)
         table.last_metadata_version = max(table.last_metadata_version, floor)
         yield from self._delete(keys.commit_key(raw, progress.trimmed), keys.commit_key(raw, floor))
