@@ -22,8 +22,9 @@ from metaservice.service.operate.backup_schedule import BackupRhythm
 from metaservice.service.retention.housekeeping import Keeping
 from metaservice.store.backup_objects import folder_of
 from metaservice.store.formats import FIRST, NEWEST
-from metaservice.store.object_place import ObjectPlace
+from metaservice.store.object_place import CACHE_BYTES, ObjectPlace
 
+CACHE_BYTES_MIN = 64 << 20
 STORAGE_VALID_S_MIN, STORAGE_VALID_S_MAX = 900, 43_200  # what STS takes
 SET_QUOTAS: Final = tuple(name for name in quotas.DEFAULTS if name != quotas.CHECKS)
 
@@ -39,6 +40,7 @@ class Settings:
     lease_ms: int
     outcome_keep_ms: int
     store_bytes_max: int
+    store_cache_bytes: int
     store_format: int
     reserve_bytes: int
     inlined_bytes_max: int
@@ -162,6 +164,8 @@ def _check_store(parser: argparse.ArgumentParser, settings: Settings) -> None:
         parser.error(f"--store {settings.store} is no s3://bucket/path")
     if settings.store and settings.listen.startswith("unix:"):
         parser.error("--store needs --listen host:port, where others find the leader")
+    if settings.store_cache_bytes < CACHE_BYTES_MIN:
+        parser.error(f"--store-cache-bytes must be at least {CACHE_BYTES_MIN}")
     if settings.advertise and not settings.store:
         parser.error("--advertise is for a service with --store")
 
@@ -264,6 +268,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--lease-ms", limits.LEASE_MS, int, "how long a transaction lives without renewal")
     add("--outcome-keep-ms", limits.OUTCOME_KEEP_MS, int, "how long outcomes are kept")
     add("--store-bytes-max", 0, int, "maximum size of the store in bytes; 0: limited only by the disk")
+    add("--store-cache-bytes", CACHE_BYTES, int, "memory for what is read from a store in a bucket, in bytes")
     add(
         "--store-format",
         NEWEST,

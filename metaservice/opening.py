@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from metaservice.config import Settings
@@ -13,7 +14,7 @@ from metaservice.rpc.payloads import WirePayloads
 from metaservice.service.decider.state import State
 from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
-from metaservice.store.object_place import ObjectPlace
+from metaservice.store.object_place import CACHE_BYTES, ObjectPlace
 from metaservice.store.port import STORE_IS_BACKUP, Store, StoreFailed, StoreFenced, StoreUnusable
 from metaservice.store.rocks import RocksStore
 
@@ -33,7 +34,7 @@ class OpenState:
     ) -> None:
         """`open_placed` opens a store in a bucket."""
         self._settings = settings
-        self._open_placed = open_placed or open_in_bucket
+        self._open_placed = open_placed or partial(open_in_bucket, cache_bytes=settings.store_cache_bytes)
         self._store: RocksStore | None = None
         self._is_opened = False
         self._opening_since_s = 0.0
@@ -88,11 +89,11 @@ class OpenState:
             raise
 
 
-def open_in_bucket(place: ObjectPlace, bytes_max: int | None = None) -> Store:
+def open_in_bucket(place: ObjectPlace, bytes_max: int | None = None, cache_bytes: int = CACHE_BYTES) -> Store:
     """Opens the store, which fences whoever has it."""
     from metaservice.store.slate import SlateStore  # noqa: PLC0415 - its library is optional
 
-    return SlateStore(place, bytes_max=bytes_max)
+    return SlateStore(place, bytes_max=bytes_max, cache_bytes=cache_bytes)
 
 
 def refuse_unfinished(data: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 S3: Final = "s3://"
+CACHE_BYTES: Final = 256 << 20  # of memory, for what is read from a store there
 _PLACE: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/([\w!.*'()/=-]*[\w!.*'()=-])/?")
 
 

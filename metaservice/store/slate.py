@@ -30,7 +30,7 @@ from metaservice.store.formats import (
     decode_format,
     encode_format,
 )
-from metaservice.store.object_place import ObjectPlace
+from metaservice.store.object_place import CACHE_BYTES, ObjectPlace
 from metaservice.store.port import (
     FORMAT_TOO_NEW,
     STORE_DAMAGED,
@@ -54,9 +54,14 @@ class SlateStore(Store):
     reads_at_once = 32  # each may wait for the bucket
 
     def __init__(
-        self, place: ObjectPlace, *, bytes_max: int | None = None, bucket: slatedb.ObjectStore | None = None
+        self,
+        place: ObjectPlace,
+        *,
+        bytes_max: int | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        bucket: slatedb.ObjectStore | None = None,
     ) -> None:
-        """`bucket`: another one than the place names, such as one in memory."""
+        """`cache_bytes`: for what was read; `bucket`: another one than the place names, such as one in memory."""
         bucket = bucket if bucket is not None else _bucket(place)
         self._place = place
         self._bytes_max = bytes_max
@@ -67,7 +72,7 @@ class SlateStore(Store):
         self._log_bytes = 0
         self._sizes = _Sizes(place, bucket)
         self.requests = SlateRequests()
-        self._db = _open(place, bucket, self.requests)
+        self._db = _open(place, bucket, self.requests, cache_bytes)
 
     def get(self, key: bytes) -> bytes | None:
         value: bytes | None = self.ask(lambda: self._db.get(key))
@@ -234,10 +239,13 @@ _LOG: Final = slatedb.FlushOptions(flush_type=slatedb.FlushType.WAL)
 _ENTRIES_FIRST: Final = 4
 _ENTRIES_MAX: Final = 1024
 _SIZES_S: Final = 60.0
+_CACHE_SHARDS: Final = 4  # an entry is at most as large as one of them
+_CACHE_ID: Final = 1  # no other database shares it
 _TABLE_BYTES: Final = 16 << 20  # an opening reads as much of the log
 _SETTINGS: Final = {
     "flush_interval": None,  # the log is written when it is synced
     "l0_sst_size_bytes": _TABLE_BYTES,
+    "max_unflushed_bytes": 8 * _TABLE_BYTES,  # more waits until tables are written
 }
 
 
@@ -272,7 +280,7 @@ def _bucket(place: ObjectPlace) -> slatedb.ObjectStore:
         raise _unusable(place, error) from error
 
 
-def _open(place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateRequests) -> slatedb.Db:
+def _open(place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateRequests, cache_bytes: int) -> slatedb.Db:
     try:
         settings = slatedb.Settings.default()
         for name, value in _SETTINGS.items():
@@ -280,6 +288,7 @@ def _open(place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateReques
         builder = slatedb.DbBuilder(place.path, bucket)
         builder.with_settings(settings)
         builder.with_metrics_recorder(requests.recorder)
+        builder.with_db_cache(_cache(cache_bytes), _CACHE_ID)
         db = run(builder.build())
     except slatedb.Error as error:
         raise _unusable(place, error) from error
@@ -292,6 +301,15 @@ def _open(place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateReques
             run(db.shutdown())
         raise
     return db
+
+
+def _cache(size: int) -> slatedb.DbCache:
+    """One half for rows; one for indexes and filters of tables, of which a look-up needs a whole one."""
+    rows, indexes = (
+        slatedb.DbCache.new_foyer_cache(slatedb.FoyerCacheOptions(max_capacity=size // 2, shards=_CACHE_SHARDS))
+        for _ in range(2)
+    )
+    return slatedb.DbCache.new_split_cache(rows, indexes)
 
 
 def _check_format(place: ObjectPlace, db: slatedb.Db) -> None:

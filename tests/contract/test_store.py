@@ -1,5 +1,6 @@
 """What every store promises, asked of each of them in the same words."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from metaservice.store.slate import SlateStore
 Ops = list[tuple[bytes, bytes | None]]
 
 ROOT = Path(__file__).parents[2]
+CACHED, CACHED_BYTES = 768, 64 << 10
 FIRST, LAST = b"\x01", b"\xff" * 9  # around every key that a user of a store may choose
 
 
@@ -623,3 +625,24 @@ def test_a_sync_that_failed_promises_nothing() -> None:
     store.close()
     assert everything(store.crash()) == []
     assert everything(store.crash(survivors=1)) == [(b"a", b"1")]
+
+
+@pytest.mark.parametrize(("cache_bytes", "asks_again"), [(8 << 20, True), (256 << 20, False)])
+def test_a_cache_bounds_what_is_remembered_of_a_bucket(tmp_path: Path, cache_bytes: int, asks_again: bool) -> None:
+    place = ObjectPlace.in_folder(tmp_path / "db")
+    store = SlateStore(place)
+    for number in range(CACHED):
+        batch = Batch()
+        batch.put(b"k%06d" % number, os.urandom(CACHED_BYTES))
+        store.write(batch)
+    store.sync()
+    store.close()
+    store = SlateStore(place, cache_bytes=cache_bytes)
+    read = []
+    for _ in range(2):
+        before = store.requests.counts()["get_range"]
+        assert sum(1 for _ in store.cursor().scan(FIRST, LAST)) == CACHED
+        read.append(store.requests.counts()["get_range"] - before)
+    store.close()
+    assert read[0] > 0
+    assert (read[1] > 0) == asks_again

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +17,7 @@ import pytest
 from metaservice.client import MetaClient
 from metaservice.own_process import EXIT_UNUSABLE
 from tests.conformance.play import new_uuid7
+from tests.conformance.server import ROOT
 from tests.integration.broken_network import Network
 from tests.integration.bucket import bucket, known_to
 from tests.integration.high_availability import (
@@ -120,3 +125,24 @@ def test_a_stop_ends_a_process_that_waits_for_its_store_to_open(both: Pair) -> N
     assert "lease_released" in standby.said()
     assert both.leader() is leader
     assert list_committed(leader.address, table_id) == {}
+
+
+def test_a_request_without_an_answer_is_repeated_after_the_time_that_is_set() -> None:
+    """AWS_TIMEOUT: without it the second connection comes after half a minute."""
+    opening = "from metaservice.store.slate import ObjectPlace, SlateStore; SlateStore(ObjectPlace('lake', 'meta'))"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(PATIENCE_S / 4)
+        variables = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": "nobody",
+            "AWS_SECRET_ACCESS_KEY": "nothing",
+            "AWS_TIMEOUT": "500ms",
+        }
+        with subprocess.Popen([sys.executable, "-c", opening], cwd=ROOT, env=os.environ | variables) as process:
+            try:
+                connections = [silent.accept()[0] for _ in range(3)]
+            finally:
+                process.kill()
+        assert len({each.getpeername() for each in connections}) == 3
+        for each in connections:
+            each.close()

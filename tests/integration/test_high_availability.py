@@ -183,6 +183,12 @@ def test_a_backup_of_a_bucket_is_restored_to_a_folder(both: Pair, tmp_path: Path
     assert "1 tables" in laketx(both, "check", "--data", str(tmp_path / "restored")).stdout
 
 
+def test_a_cache_that_holds_no_index_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_settings(["--store", STORE, "--store-cache-bytes", "1000000"])
+    assert "--store-cache-bytes must be at least 67108864" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("store", ["file:///tmp/store", "s3://bucket", "gs://bucket/path", "s3://bucket/a/../b"])
 def test_a_place_that_keeps_nothing_is_refused(store: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "metaservice", "--store", store, "--data", str(tmp_path)]
