@@ -231,7 +231,7 @@ bench-s3: $(VENV)/.ready-bench ## measure small reads and writes on S3 that is 3
 	@$(PY) -m benchmarks.s3
 
 .PHONY: bench-sizing
-bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory, disk, start; ARGS="files lake" chooses, JSON and SCALE as above
+bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory, disk, start; ARGS="files lake bucket" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.sizing $(ARGS)
 
 .PHONY: clean

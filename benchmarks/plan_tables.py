@@ -3,6 +3,7 @@
 wide      partitions of 100 files, one commit each
 deep      one partition, its files in commits of 10,000
 history   one partition of 100 files; each later commit replaces one of them, as a compaction does
+lake      ten thousand tables of 1,000 files, one commit each
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.frame import scaled
 from metaservice.client import uuid7
 from metaservice.config import read_settings
 from metaservice.core.commit.transaction import Txn
@@ -29,6 +31,7 @@ PROFILE = "delta_write_serializable"
 FILES_A_PARTITION = 100
 ROWS = 1_000
 GROUP = 1_000
+LAKE_TABLES, LAKE_FILES = 10_000, 1_000  # files of each table
 COLUMNS = (("id", "bigint"), ("day", "int"), ("price", "double"), ("name", "string"), ("at", "timestamp"))
 
 
@@ -132,3 +135,12 @@ def load_history(load: Loader, commits: int) -> str:
     load.append(table_id, [[data_file(0, n) for n in range(FILES_A_PARTITION)]])
     load.replace(table_id, commits - 1)
     return table_id
+
+
+def load_lake(folder: Path) -> list[str]:
+    """A data folder with ten million files; the ids of its tables."""
+    with loader(folder) as loaded:
+        ids = [loaded.create(f"t{number}") for number in range(scaled(LAKE_TABLES))]
+        for table_id in ids:
+            loaded.append(table_id, [[data_file(0, number) for number in range(LAKE_FILES)]])
+    return ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.frame import ROOT
+
+PEAK = "VmHWM"
 
 
 class Served(NamedTuple):
@@ -33,3 +36,11 @@ def server(folder: Path, *flags: str) -> Iterator[Served]:
         finally:
             running.terminate()
             running.wait(60)
+
+
+def memory(service: Served, kind: str = "VmRSS") -> float:
+    """MiB of the service's process: now, or at most until now."""
+    text = Path(f"/proc/{service.pid}/status").read_text(encoding="utf-8")
+    found = re.search(rf"^{kind}:\s+(\d+) kB$", text, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / 1024

@@ -7,7 +7,6 @@ docs/production.md turns them into a size.
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,8 +14,9 @@ from pathlib import Path
 
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.load import data_file as small_file
-from benchmarks.plan_tables import data_file, load_deep, load_wide, loader
-from benchmarks.serving import Served, server
+from benchmarks.plan_tables import LAKE_FILES, load_deep, load_lake, load_wide, loader
+from benchmarks.serving import PEAK, memory, server
+from benchmarks.sizing_bucket import add_lake_in_bucket
 from metaservice.client import MetaClient, Transaction, uuid7
 from metaservice.client.conditions import parse_condition
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
@@ -24,7 +24,6 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 FILES = 1_000_000
 PARTITIONS = 2_000  # of 100 files, each in a commit of its own
 TABLES = 2_000
-LAKE_TABLES, LAKE_FILES = 10_000, 1_000  # files of each table
 LAKE_PLANNED = 1_000  # tables
 LAKE_STARTS = 3
 TRANSACTIONS = 5_000
@@ -32,16 +31,7 @@ STAGED = 500_000
 STAGED_A_CALL = 10_000
 COMMITS = 20_000
 COMMITS_A_BATCH = 500
-PEAK = "VmHWM"
 HISTORY_FLAGS = ("--schedule-ms", "0", "--purge-delay-ms", "3600000")  # nothing else grows meanwhile
-
-
-def memory(service: Served, kind: str = "VmRSS") -> float:
-    """MiB of the service's process: now, or at most until now."""
-    text = Path(f"/proc/{service.pid}/status").read_text(encoding="utf-8")
-    found = re.search(rf"^{kind}:\s+(\d+) kB$", text, re.MULTILINE)
-    assert found is not None
-    return int(found[1]) / 1024
 
 
 def disk(folder: Path) -> int:
@@ -92,11 +82,9 @@ def add_files(bench: Benchmark, folder: Path) -> None:
 
 def add_lake(bench: Benchmark, folder: Path) -> None:
     """Ten thousand tables with ten million files: what a start takes, and the memory that it and plans leave."""
-    tables, data = scaled(LAKE_TABLES), folder / "lake"
-    with loader(data) as loaded:
-        ids = [loaded.create(f"t{number}") for number in range(tables)]
-        for table_id in ids:
-            loaded.append(table_id, [[data_file(0, number) for number in range(LAKE_FILES)]])
+    data = folder / "lake"
+    ids = load_lake(data)
+    tables = len(ids)
     told = f"{tables * LAKE_FILES:,} files in {tables:,} tables"
     bench.add(f"disk, {told}", [disk(data) / (1 << 20)], unit="MiB")
     starts, memories, peaks = [], [], []
@@ -175,11 +163,12 @@ PARTS: Mapping[str, Callable[[Benchmark, Path], None]] = {
     "transactions": add_transactions,
     "commits": add_commits,
     "lake": add_lake,
+    "bucket": add_lake_in_bucket,
 }
 
 
 def main(chosen: Sequence[str]) -> int:
-    bench = Benchmark("sizing", "What a service needs", ["grpcio", "rocksdict", "protobuf"])
+    bench = Benchmark("sizing", "What a service needs", ["grpcio", "rocksdict", "protobuf", "slatedb"])
     for part in [PARTS[name] for name in chosen] or PARTS.values():
         with scratch() as folder:
             part(bench, folder)

@@ -222,10 +222,10 @@ class Load:
         time.sleep(0.005)
 
 
-def create_table(both: Pair, profile: str = "maxcompute") -> str:
+def create_table(both: Pair, profile: str = "maxcompute", name: str = "t") -> str:
     stubs = Stubs(both.leader().address)
     try:
-        return stubs.create("t", profile=profile)
+        return stubs.create(name, profile=profile)
     finally:
         stubs.channel.close()
 
