@@ -14,6 +14,7 @@ import uvicorn
 
 from iceberg.rest.app import build_app
 from iceberg.rest.callers import Callers, Connect
+from iceberg.rest.certificate import Certificate
 from iceberg.rest.listing import Listings
 from iceberg.rest.plans import Plans
 from iceberg.rest.tables import Showing, Tables
@@ -45,6 +46,7 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
     """Serves until a signal ends it. `say` is told the address once it listens, and what to know about it."""
     if bool(served.tls_cert) != bool(served.tls_key):
         raise InputError("ICEBERG_LISTEN", "a certificate and its key belong together: set --tls-cert and --tls-key")
+    certificate = Certificate(served.tls_cert, served.tls_key) if served.tls_cert else None
     secret = _secret(served.token_file)
     host, port = _address(served.listen)
     connect = connect_by(server, folder, uses_own=bool(secret))
@@ -61,7 +63,7 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
     callers = Callers(connect, served.warehouse, secret)
     tables, plans = Tables(served.showing, time.monotonic), Plans(served.showing.hold_s, time.monotonic)
     app = build_app(callers, tables, Listings(tables, time.monotonic), plans, served.config)
-    bound = _bind(host, port)
+    bound = bind(host, port)
     scheme = "https" if served.tls_cert else "http"
     config = uvicorn.Config(
         app,
@@ -72,6 +74,9 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
         timeout_graceful_shutdown=STOP_S,
         server_header=False,
     )
+    config.load()
+    if certificate is not None and config.ssl is not None:
+        certificate.show_in(config.ssl)
     shown = f"[{host}]" if ":" in host else host
     say(f"the catalog is ready at {scheme}://{shown}:{bound.getsockname()[1]}")
     if not asks:
@@ -130,7 +135,7 @@ def _address(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
             0

@@ -1,0 +1,70 @@
+"""The catalog's certificate. Its files are looked at in each handshake, and read anew if they changed.
+
+A pair that can't be used is logged once, and the one before it stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from pathlib import Path
+
+from worker.base.errors import InputError
+
+Marks = tuple[tuple[int, int, int], ...]  # of each file: when it was written, which one it is, its size
+
+_log = logging.getLogger("laketx.iceberg")
+
+
+class Certificate:
+    """A certificate and its key, as PEM files. Threads can share it."""
+
+    def __init__(self, cert: str, key: str) -> None:
+        self._cert, self._key = cert, key
+        self._lock = threading.Lock()
+        self._seen = self._marks()
+        self._newest = self._read()
+
+    def show_in(self, listening: ssl.SSLContext) -> None:
+        """From now on connections of the context get the newest certificate."""
+        listening.sni_callback = self._at_handshake
+
+    def _at_handshake(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        with self._lock:
+            marks = self._marks()
+            if marks != self._seen:
+                self._seen = marks
+                try:
+                    self._newest = self._read()
+                    _log.info("certificate_taken: %s", self._cert)
+                except InputError as error:
+                    _log.warning("certificate_refused: %s", error)
+            connection.context = self._newest
+
+    def _read(self) -> ssl.SSLContext:
+        found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            found.load_cert_chain(self._cert, self._key, password=_no_password)
+        except (OSError, ValueError) as error:  # what is wrong with a pair is an SSLError, an OSError
+            raise InputError(
+                "ICEBERG_LISTEN",
+                f"the certificate {self._cert} with the key {self._key} can't be used: {error}; name PEM files that "
+                "belong together, the key without a password",
+            ) from error
+        return found
+
+    def _marks(self) -> Marks:
+        return tuple(_mark(path) for path in (self._cert, self._key))
+
+
+def _mark(path: str) -> tuple[int, int, int]:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted")
