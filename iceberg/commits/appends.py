@@ -21,8 +21,14 @@ from metaservice.client import (
 )
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
-from worker.base.errors import conflict_text
+from worker.base.errors import NextSteps, conflict_text
 
+NEXT_STEP: Final[NextSteps] = {
+    common_pb2.ADVICE_RELOAD: (
+        "the table's schema or settings changed: load the table and append the same rows again, as clients of "
+        "Iceberg do by themselves"
+    )
+}
 USED: Final = "TRANSACTION_ID_REUSED"
 
 
@@ -97,7 +103,7 @@ def _append(
 
 def explained(lost: ConflictError, name: str) -> ConflictError:
     """With the winner, the rule and the next step in its text."""
-    return ConflictError(lost.conflict, conflict_text(lost.conflict, name, 1), table=name)
+    return ConflictError(lost.conflict, conflict_text(lost.conflict, name, 1, NEXT_STEP), table=name)
 
 
 # -- repeats -----------------------------------------------------------------------------------------------------------

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from iceberg.rest.catalog import Catalog
-from iceberg.rest.tables import Loaded, answer_of
+from iceberg.rest.tables import Loaded, StagedTable, answer_of, staged_body
 from worker.base.table_view import TableView
 
 Answer = Callable[[Catalog, Request], Response]
@@ -29,8 +29,22 @@ def as_json(body: Mapping[str, Any], status: int = 200) -> Response:
 
 def table_answer(catalog: Catalog, request: Request, view: TableView, loaded: Loaded) -> Response:
     """A table, with keys for its files if they are asked for."""
-    wants_keys = "vended-credentials" in request.headers.get(DELEGATION, "")
-    keys = catalog.credentials(view) if wants_keys else []
-    config = catalog.config() | (keys[0]["config"] if keys else {})
-    body = answer_of(loaded, config, keys)
+    keys = catalog.credentials(view) if wants_keys(request) else []
+    body = answer_of(loaded, catalog.config() | config_of(keys), keys)
     return Response(body, media_type="application/json", headers={"etag": f'"{loaded.etag}"'})
+
+
+def staged_answer(catalog: Catalog, request: Request, staged: StagedTable) -> Response:
+    """A table that a commit makes, likewise."""
+    keys = catalog.new_credentials(staged.table_id, staged.name) if wants_keys(request) else []
+    body = staged_body(staged.metadata, catalog.config() | config_of(keys), keys)
+    return Response(body, media_type="application/json")
+
+
+def wants_keys(request: Request) -> bool:
+    return "vended-credentials" in request.headers.get(DELEGATION, "")
+
+
+def config_of(keys: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """For clients that look there alone."""
+    return dict(keys[0]["config"]) if keys else {}

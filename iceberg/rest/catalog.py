@@ -16,6 +16,7 @@ from metaservice.client import GoneError, MetaServiceError, NotFoundError
 from protos.laketx.v1 import access_pb2, catalog_pb2
 from worker.base.connection import Connection
 from worker.base.table_view import TableView
+from worker.files.generated import FOLDER
 
 NO_NAMESPACE_NAME: Final = "default"  # shows the tables that are in no namespace
 FORMATS: Final[Mapping[str, int]] = {"v3": 3, "v2": 2}  # by the prefix of paths
@@ -108,24 +109,38 @@ class Catalog:
 
         They can write if the caller may write the table.
         """
-        key = self._key(table.table_id, write=True) or self._key(table.table_id, write=False)
-        if key is None:
-            return []
-        config = {
-            "s3.access-key-id": key.access_key_id,
-            "s3.secret-access-key": key.secret_access_key,
-            "s3.session-token": key.session_token,
-            "s3.session-token-expires-at-ms": str(key.expire_time_us // 1000),
-            "s3.endpoint": key.endpoint,
-            "client.region": key.region,
-        }
-        return [{"prefix": location_of(key.location), "config": {name: text for name, text in config.items() if text}}]
+        return _shown(self._key(table.table_id, write=True) or self._key(table.table_id, write=False))
 
-    def _key(self, table_id: str, *, write: bool) -> access_pb2.GetStorageCredentialsResponse | None:
+    def new_credentials(self, table_id: str, name: str) -> list[dict[str, Any]]:
+        """Keys for the files of a table that the caller will make."""
+        return _shown(self._key(table_id, write=True, new_table=name))
+
+    def _key(
+        self, table_id: str, *, write: bool, new_table: str = ""
+    ) -> access_pb2.GetStorageCredentialsResponse | None:
         try:
-            return self._lake.client.storage_credentials(table_id, write=write)
+            return self._lake.client.storage_credentials(table_id, write=write, new_table=new_table)
         except MetaServiceError:
             return None
+
+
+def _shown(key: access_pb2.GetStorageCredentialsResponse | None) -> list[dict[str, Any]]:
+    """The key for the table's folder, and once more for the part with the metadata.
+
+    DuckDB takes a single key to be for the table's location, where the metadata lies: then it has none for data.
+    """
+    if key is None:
+        return []
+    config = {
+        "s3.access-key-id": key.access_key_id,
+        "s3.secret-access-key": key.secret_access_key,
+        "s3.session-token": key.session_token,
+        "s3.session-token-expires-at-ms": str(key.expire_time_us // 1000),
+        "s3.endpoint": key.endpoint,
+        "client.region": key.region,
+    }
+    folder, given = location_of(key.location), {name: text for name, text in config.items() if text}
+    return [{"prefix": one, "config": given} for one in (folder, f"{folder}/{FOLDER}")]
 
 
 def namespace_of(text: str) -> str:

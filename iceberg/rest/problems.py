@@ -19,7 +19,7 @@ KINDS: Final[Mapping[ErrorKind, tuple[int, str]]] = {
     ErrorKind.NOT_FOUND: (404, NO_TABLE),
     ErrorKind.ALREADY_EXISTS: (409, "AlreadyExistsException"),
     ErrorKind.BLOCKED: (400, "BadRequestException"),
-    ErrorKind.GONE: (404, NO_TABLE),
+    ErrorKind.GONE: (503, "ServiceUnavailableException"),  # the table is there: its newest version ended meanwhile
     ErrorKind.STALE: (409, "CommitFailedException"),
     ErrorKind.EXHAUSTED: (503, "SlowDownException"),
     ErrorKind.DENIED: (403, "ForbiddenException"),

@@ -50,6 +50,15 @@ class Loaded:
     snapshots: Sequence[MadeSnapshot]
 
 
+@dataclass(frozen=True, slots=True)
+class StagedTable:
+    """A table that a commit makes: its id and name by then, and its metadata as JSON."""
+
+    table_id: str
+    name: str
+    metadata: bytes
+
+
 @dataclass(slots=True)
 class _Memory:
     """What is remembered of a table."""
@@ -233,6 +242,14 @@ def answer_of(loaded: Loaded, config: dict[str, str], credentials: Sequence[dict
     if credentials:
         head["storage-credentials"] = credentials
     return json.dumps(head).encode()[:-1] + b', "metadata": ' + with_fresh_folder(loaded.metadata) + b"}"
+
+
+def staged_body(metadata: bytes, config: dict[str, str], credentials: Sequence[dict[str, Any]]) -> bytes:
+    """The answer of createTable for a table that a commit makes."""
+    head: dict[str, Any] = {"config": config}
+    if credentials:
+        head["storage-credentials"] = credentials
+    return json.dumps(head).encode()[:-1] + b', "metadata": ' + with_fresh_folder(metadata) + b"}"
 
 
 def commit_answer(loaded: Loaded) -> bytes:

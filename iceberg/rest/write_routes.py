@@ -10,10 +10,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from iceberg.commits.requests import Wanted, read_commit
-from iceberg.rest.answers import NAMESPACE, NAMESPACES, RENAME, TABLE, TABLES, Answer, as_json, table_answer
+from iceberg.rest.answers import (
+    NAMESPACE,
+    NAMESPACES,
+    RENAME,
+    TABLE,
+    TABLES,
+    Answer,
+    as_json,
+    staged_answer,
+    table_answer,
+)
 from iceberg.rest.catalog import SEPARATOR, Catalog, namespace_of
 from iceberg.rest.problems import RestError
-from iceberg.rest.tables import commit_answer, with_fresh_folder
+from iceberg.rest.tables import commit_answer
 from iceberg.rest.writes import Writes
 
 
@@ -47,9 +57,7 @@ def create_table(catalog: Catalog, request: Request) -> Response:
         raise RestError(400, "BadRequestException", f"the request lacks {error}") from error
     if not staged:
         return table_answer(catalog, request, *Writes(catalog).create_table(namespace, name, wanted))
-    made = json.dumps(Writes(catalog).stage_table(namespace, name, wanted)).encode()
-    head = json.dumps({"config": catalog.config()}).encode()
-    return Response(head[:-1] + b', "metadata": ' + with_fresh_folder(made) + b"}", media_type="application/json")
+    return staged_answer(catalog, request, Writes(catalog).stage_table(namespace, name, wanted))
 
 
 def commit_table(catalog: Catalog, request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -19,13 +20,14 @@ from iceberg.metadata.schemas import iceberg_schema, last_column_id
 from iceberg.metadata.table_metadata import empty_metadata
 from iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog
 from iceberg.rest.problems import RestError, problem_of
-from iceberg.rest.tables import Loaded, data_path
+from iceberg.rest.tables import Loaded, StagedTable, data_path
 from metaservice.client import (
     CommitOutcomeUnknownError,
-    ErrorKind,
+    ExhaustedError,
     LakeTXError,
     MetaServiceError,
     NotFoundError,
+    UnavailableError,
     uuid7,
 )
 from protos.laketx.v1 import catalog_pb2, common_pb2
@@ -38,7 +40,6 @@ from worker.files.staged import StagedTables
 COMMIT_FAILED: Final = "CommitFailedException"
 UNKNOWN: Final = "CommitStateUnknownException"
 OWN_PLACE: Final = "a table lies in a folder of the warehouse that it gets: leave out the location"
-COMES_AGAIN: Final = (ErrorKind.UNAVAILABLE, ErrorKind.EXHAUSTED)  # the client sends the same again
 Answer = TypeVar("Answer")
 _log = logging.getLogger("laketx.iceberg")
 
@@ -77,8 +78,8 @@ class Writes:
         self._client.create_table(table)
         return self._catalog.load(namespace, name)
 
-    def stage_table(self, namespace: str, name: str, wanted: Wanted) -> dict[str, Any]:
-        """The metadata of a table that a commit makes, which has its id and its place by then."""
+    def stage_table(self, namespace: str, name: str, wanted: Wanted) -> StagedTable:
+        """A table that a commit makes, which has its id and its place by then."""
         if wanted.location:
             raise refused(OWN_PLACE)
         table_id = uuid7()
@@ -91,7 +92,8 @@ class Writes:
         files, path = storage(f"{folder}/{FOLDER}/{METADATA}")
         make_folder(files, path)  # as in a table that is there
         facts = TableFacts(would_be, location_of(f"{folder}/{FOLDER}").rstrip("/"), self._catalog.form)
-        return empty_metadata(facts, shown_properties(would_be.properties) | data_path(location_of(folder)))
+        metadata = empty_metadata(facts, shown_properties(would_be.properties) | data_path(location_of(folder)))
+        return StagedTable(table_id, would_be.name, json.dumps(metadata).encode())
 
     def drop_table(self, namespace: str, name: str) -> None:
         self._client.drop_table(self._catalog.view(namespace, name).table_id)
@@ -173,10 +175,11 @@ class Writes:
                 found = read_append(table.folder, table.table_id, wanted.snapshots)
             self._apply(table, wanted, found)
         except (UnmetError, InputError, MetaServiceError) as error:
+            if isinstance(error, UnavailableError):
+                raise
             if found is not None and find_version(self._client, found) is not None:
                 return
-            comes_again = isinstance(error, MetaServiceError) and error.kind in COMES_AGAIN
-            if wanted.snapshots and not comes_again:
+            if wanted.snapshots and not isinstance(error, ExhaustedError):  # then the client sends the same again
                 abandon(self._client, table.folder, table.table_id, wanted.snapshots)
             raise
 
@@ -239,10 +242,13 @@ class Writes:
 
 
 def known_outcome(work: Callable[[], Answer]) -> Answer:
-    """Runs a commit. What clients may take for a failure did not happen: a doubt is a state that is unknown."""
+    """Runs a commit. What clients may take for a failure did not happen: a doubt is a state that is unknown.
+
+    Where the service does not answer, nothing is known: the same commit may have been sent before, and taken place.
+    """
     try:
         return work()
-    except CommitOutcomeUnknownError as error:
+    except (CommitOutcomeUnknownError, UnavailableError) as error:
         raise RestError(500, UNKNOWN, str(error)) from error
     except UnmetError as error:
         raise RestError(409, COMMIT_FAILED, str(error)) from error

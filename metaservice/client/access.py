@@ -52,9 +52,14 @@ class AccessCalls(Caller):
         request = access_pb2.CreateTokenRequest(principal=principal, groups=groups, valid_ms=valid_ms)
         return self._call(self._access.CreateToken, request)
 
-    def storage_credentials(self, table_id: str, *, write: bool = False) -> access_pb2.GetStorageCredentialsResponse:
-        """A temporary key for the files of a table on S3, if the service gives such."""
-        request = access_pb2.GetStorageCredentialsRequest(table_id=table_id, write=write)
+    def storage_credentials(
+        self, table_id: str, *, write: bool = False, new_table: str = ""
+    ) -> access_pb2.GetStorageCredentialsResponse:
+        """A temporary key for the files of a table on S3, if the service gives such.
+
+        `new_table`: the name of a table that the caller will make with the id, which is a new one.
+        """
+        request = access_pb2.GetStorageCredentialsRequest(table_id=table_id, write=write, new_table=new_table)
         return self._call(self._access.GetStorageCredentials, request)
 
     def list_tokens(self, *, page_size: int = PAGE_SIZE) -> Iterator[access_pb2.Token]:

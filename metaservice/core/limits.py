@@ -59,6 +59,7 @@ OPEN_TRANSACTIONS_MAX: Final = 10_000
 LIVENESS_MS: Final = 5_000  # within which the decider answers a probe
 LEASE_MS: Final = 60_000
 OUTCOME_KEEP_MS: Final = 7 * 24 * 3_600_000
+NEW_TABLE_MS_MAX: Final = 3_600_000  # how far the time in the id of a table to be made may be away
 FUTURE_TXN_MS_MAX: Final = 24 * 3_600_000
 TICK_ITEMS_MAX: Final = 200
 FOOTPRINTS_KEPT: Final = 4_096

@@ -140,6 +140,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "TABLE_DROPPED": "the table is dropped: undrop it, or use another table",
     "TABLE_EXISTS": "the name is used, in the same or another case: choose another name",
     "TABLE_ID_INVALID": "a table's id is a UUID: look the table up by its name",
+    "TABLE_ID_NOT_NEW": "the id is not one of a table to be made: use a new id, and ask again",
     "TABLE_ID_REUSED": "the request id created another table: use a new id for each table",
     "TABLE_NOT_IN_TRANSACTION": "the transaction wasn't begun with that table: begin one that names it",
     "TABLE_TOO_LARGE": "the table's definition is too large: shorten comments, types or properties",

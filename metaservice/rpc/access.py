@@ -127,9 +127,14 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
     ) -> pb.GetStorageCredentialsResponse:
         if self._storage_tokens is None:
             raise invalid("STORAGE_TOKENS_OFF")
-        table = self._calls.decider.state.get_table(wire.table_id(request.table_id))
+        table_id = wire.table_id(request.table_id)
+        if request.new_table:
+            wire.txn_id(table_id)  # it has a time
+            self._ask(lambda: self._calls.catalog.check_new_id(table_id))
+        else:
+            self._calls.decider.state.get_table(table_id)
         warehouse = self._ask(self._calls.warehouses.location)
-        folder = folder_of(warehouse, table.meta.table_id)
+        folder = folder_of(warehouse, table_id)
         if folder is None:
             raise MetaError(ErrorKind.BLOCKED, "STORAGE_WITHOUT_TOKENS", warehouse=warehouse)
         made = self._storage_tokens.credentials(self._who(context).principal, folder, write=request.write)

@@ -250,6 +250,9 @@ def _commit(caller: Caller, request: Any) -> None:
 
 
 def _storage(caller: Caller, request: Any) -> None:
+    if request.new_table:
+        caller.need_namespace(namespace_of(request.new_table), WRITER)
+        return
     caller.need_table(request.table_id, WRITER if request.write else READER)
 
 
@@ -530,7 +533,9 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_ACCESS}CreateToken": _on_service(ADMIN),
     f"{_ACCESS}ListTokens": _on_service(ADMIN),
     f"{_ACCESS}RevokeToken": _on_service(ADMIN),
-    f"{_ACCESS}GetStorageCredentials": Right("reader on the table; writer to write its files", _storage),
+    f"{_ACCESS}GetStorageCredentials": Right(
+        "reader on the table; writer to write its files, or on the namespace of a table to be made", _storage
+    ),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Right("any identity", _anyone),
 }
 OPEN_TO_ALL: Final = ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch")  # probes have no identity

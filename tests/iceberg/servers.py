@@ -28,7 +28,7 @@ DEFAULT: Final = "default"
 class Server:
     """A process that serves a lake, and where."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str, notes: str) -> None:
+    def __init__(self, process: subprocess.Popen[str] | None, url: str, notes: str) -> None:
         self.process = process
         self.url = url
         self.notes = notes
@@ -49,6 +49,7 @@ class Server:
         return self.ask("DELETE", path, **options)
 
     def kill(self) -> None:
+        assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(STOP_S)
 

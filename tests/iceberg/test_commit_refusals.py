@@ -89,6 +89,8 @@ def test_a_lost_race_is_explained(lake: Lake, server: Server) -> None:
     assert (status, kind) == (409, "CommitFailedException")
     for word in ("lost a race", "winner: alter", "version 1", "metadata changed"):
         assert word in said.lower(), said
+    assert "load the table and append the same rows again" in said
+    assert "refresh()" not in said, "which is LakeTX's"
     assert request.send(server).status_code == 409, "the outcome stays"
     theirs.append(numbers([2]))  # its client loads the table anew, and appends once more
     assert ids(ours.refresh()) == [2]

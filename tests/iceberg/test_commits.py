@@ -27,6 +27,7 @@ from tests.iceberg.writers import (
     appended,
     attached,
     by_duckdb_shop,
+    created,
     head,
     ids,
     made,
@@ -218,11 +219,7 @@ def test_a_new_table_is_made_once(lake: Lake, server: Server, folder: Path) -> N
     catalog = catalog_of(server, 2)
     transaction = catalog.create_table_transaction("shop.once", SCHEMA)
     transaction.append(numbers([1]))
-    body = {
-        "requirements": [{"type": "assert-create"}],
-        "updates": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in transaction._updates],
-    }
-    request = Request("/v1/v2/namespaces/shop/tables/once", body)
+    request = created(transaction, "shop.once")
     with served_folder(folder) as other:
         answers = [request.send(each) for each in (server, other, server)]
     assert [one.status_code for one in answers] == [200, 200, 200]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from laketx import Lake
-from tests.iceberg.engines.environment import SPARK_SETTINGS, spark_catalog, spark_or_skip
+from tests.iceberg.engines.environment import run_statements
 from tests.iceberg.servers import Server
 from tests.iceberg.writers import head, ids
 
 pytestmark = pytest.mark.long
-STATEMENTS = Path(__file__).parent / "engines" / "statements.py"
 WRITES = (
     "CREATE NAMESPACE lake.{0}",
     "CREATE TABLE lake.{0}.a (id BIGINT, note STRING, day DATE) USING iceberg PARTITIONED BY (day)",
@@ -35,7 +31,7 @@ READS = ("SELECT id FROM lake.{0}.a ORDER BY id", "SELECT id FROM lake.{0}.b ORD
 
 @pytest.mark.parametrize("form", ["v2", "v3"])
 def test_spark_creates_inserts_and_adds_columns(lake: Lake, server: Server, tmp_path: Path, form: str) -> None:
-    answers = run(server, tmp_path, form, [one.format(form) for one in (*WRITES, *REFUSED, *READS)])
+    answers = run_statements(server.url, tmp_path, form, [one.format(form) for one in (*WRITES, *REFUSED, *READS)])
     done, refused, read = answers[: len(WRITES)], answers[len(WRITES) : -len(READS)], answers[-len(READS) :]
     assert [one.get("error", "") for one in done] == [""] * len(WRITES)
     assert ["ICEBERG_WRITE" in one.get("error", "") for one in refused] == [True] * len(REFUSED)
@@ -45,11 +41,3 @@ def test_spark_creates_inserts_and_adds_columns(lake: Lake, server: Server, tmp_
     assert (head(first), head(second)) == (4, 1)
     assert list(first.meta.partition_columns) == ["day"]
     assert first.to_arrow(where="w = 1.5").column("id").to_pylist() == [20]
-
-
-def run(server: Server, folder: Path, form: str, statements: list[str]) -> list[dict[str, Any]]:
-    interpreter, asked = spark_or_skip(), folder / "asked.json"
-    settings = SPARK_SETTINGS | spark_catalog("lake", server.url, form)
-    asked.write_text(json.dumps({"settings": settings, "statements": statements}))
-    answer = subprocess.run([str(interpreter), str(STATEMENTS), str(asked)], capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in answer.stdout.splitlines()]

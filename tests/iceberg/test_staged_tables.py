@@ -12,7 +12,7 @@ import pytest
 from metaservice.client import NotFoundError
 from protos.laketx.v1 import transaction_pb2
 from tests.iceberg.servers import Server, catalog_of, served, served_folder
-from tests.iceberg.writers import SCHEMA, Request, error_of, numbers
+from tests.iceberg.writers import SCHEMA, Request, created, error_of, numbers
 from tests.integration.warehouse import GRACE_MS, Warehouse, warehouse
 from worker.files.purge import Report
 from worker.files.staged import KEEP_S, StagedTables
@@ -42,13 +42,7 @@ class Staged:
         self.table_id = str(self._transaction.table_metadata.table_uuid)
         if rows:
             self._transaction.append(numbers([1, 2]))
-        body = {
-            "requirements": [{"type": "assert-create"}],
-            "updates": [
-                one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in self._transaction._updates
-            ],
-        }
-        self.commit = Request(f"/v1/v2/namespaces/default/tables/{name}", body)
+        self.commit = created(self._transaction, f"default.{name}")
 
 
 def files_of(place: Warehouse, table_id: str) -> list[Path]:

@@ -55,15 +55,26 @@ def numbers(ids: list[int], **columns: list[Any]) -> Any:
     return pa.table({"id": pa.array(ids, pa.int64()), "note": [f"n{one}" for one in ids]} | columns)
 
 
+NO_TOKEN: Final = "AUTHORIZATION_TYPE 'none'"
 SCHEMA: Final = numbers([0]).schema
 
 
-def attached(server: Server, form: int = 3) -> duckdb.DuckDBPyConnection:
+def attached(server: Server, form: int = 3, *before: str, options: str = NO_TOKEN) -> duckdb.DuckDBPyConnection:
+    """DuckDB with the catalog as `lake`; `before`: statements that come first, such as a secret."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     load_extensions(connection)
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.url}', AUTHORIZATION_TYPE 'none')")
+    for statement in ("SET TimeZone = 'UTC'", *before):
+        connection.execute(statement)
+    connection.execute(f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.url}', {options})")
     return connection
+
+
+def created(transaction: Any, name: str) -> Request:
+    """The commit of a table that pyiceberg has staged as `namespace.name`."""
+    namespace, _, table = name.partition(".")
+    updates = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in transaction._updates]
+    body = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    return Request(f"/v1/v2/namespaces/{namespace}/tables/{table}", body)
 
 
 def made(server: Server, name: str, schema: pa.Schema = SCHEMA, **options: Any) -> Any:

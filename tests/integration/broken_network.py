@@ -52,6 +52,8 @@ class Way:
         self.lost = 0
         self.holds = b""  # likewise: PUTs whose path has it wait
         self.has_held = False
+        self.mutes = b""  # a request with it goes through, and from then on no answer comes
+        self.is_muted = False
         self._target = target
         server = network.run(asyncio.start_server(self._accept, "127.0.0.1", 0))
         host, port = server.sockets[0].getsockname()
@@ -60,10 +62,12 @@ class Way:
     def mend(self) -> None:
         self.is_cut = self.is_busy = self.loses = False
         self.holds, self.has_held = b"", False
+        self.mutes, self.is_muted = b"", False
         self.delay_s = 0.0
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._while_cut()
+        await self._while_muted()
         host, _, port = self._target.rpartition(":")
         try:
             there, back = await asyncio.open_connection(host, int(port))
@@ -101,6 +105,7 @@ class Way:
                     await asyncio.sleep(_LOOK_S)
                 if data[:4] in (b"PUT ", b"GET ", b"HEAD", b"POST", b"DELE"):
                     last[0] = data[:3]
+                self.is_muted = self.is_muted or bool(self.mutes and self.mutes in data)
                 to.write(data)
                 await to.drain()
 
@@ -112,8 +117,15 @@ class Way:
                 if self.loses and last[0] == b"PUT" and random.random() < _LOST:
                     self.lost += 1
                     return
+                if self.is_muted:
+                    await self._while_muted()
+                    return
                 to.write(data)
                 await to.drain()
+
+    async def _while_muted(self) -> None:
+        while self.is_muted:  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(_LOOK_S)
 
     async def _while_cut(self) -> None:
         while self.is_cut:  # noqa: ASYNC110 - another thread mends it

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import grpc
 import pyarrow as pa
@@ -157,6 +158,35 @@ def test_a_token_service_that_is_away_and_a_warehouse_elsewhere_are_told(tmp_pat
             lake.owner.call(KEY, table_id=table_id)
         assert reason_of(caught.value) == "STORAGE_WITHOUT_TOKENS"
         assert facts_of(caught.value)["warehouse"] == "/srv/lake"
+
+
+def test_a_key_for_a_table_to_be_made_needs_a_new_id_and_the_right_to_make_it(tmp_path: Path) -> None:
+    with lake_on(tmp_path, "http://127.0.0.1:1") as lake:
+        lake.owner.call("CatalogService/CreateNamespace", name="shop", request_id=laketx.uuid7())
+        lake.grant("user:wanda", "writer", namespace="shop")
+        lake.grant("user:rita", "reader", namespace="shop")
+        writer, reader, stranger = (lake.named(name) for name in ("wanda", "rita", "sam"))
+        new = laketx.uuid7()
+        asked = {"table_id": new, "write": True, "new_table": "shop.new"}
+        goes = "STORAGE_TOKENS_UNREACHABLE"  # all but the token service agree
+        assert writer.outcome(KEY, **asked) == goes
+        assert writer.outcome(KEY, **asked | {"new_table": "new"}) == "ROLE_MISSING", "in no namespace"
+        assert writer.outcome(KEY, **asked | {"new_table": "other.new"}) == "NAMESPACE_UNKNOWN"
+        assert reader.outcome(KEY, **asked) == "ROLE_MISSING"
+        assert stranger.outcome(KEY, **asked) == "NAMESPACE_UNKNOWN"
+        there, gone = create(writer, "shop.there"), create(writer, "shop.gone")
+        lake.owner.call("CatalogService/DropTable", table_id=gone)
+        hour_ms = 3_600_000
+        old, ahead = (aged(new, by_ms) for by_ms in (-2 * hour_ms, 2 * hour_ms))
+        for known in (there, gone, old, ahead):
+            assert writer.outcome(KEY, **asked | {"table_id": known}) == "TABLE_ID_NOT_NEW"
+        assert writer.outcome(KEY, **asked | {"table_id": str(uuid4())}) == "TRANSACTION_ID_INVALID"
+        assert writer.outcome(KEY, **asked | {"table_id": "*"}) == "TABLE_ID_INVALID"
+
+
+def aged(table_id: str, by_ms: int) -> str:
+    time_ms = int(table_id[:8] + table_id[9:13], 16) + by_ms
+    return f"{time_ms >> 16:08x}-{time_ms & 0xFFFF:04x}{table_id[13:]}"
 
 
 def test_keys_are_for_warehouses_on_s3(tmp_path: Path) -> None:

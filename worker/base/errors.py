@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2
 
-NEXT_STEP: Final = {
+NextSteps = Mapping["common_pb2.Advice.ValueType", str]
+NEXT_STEP: Final[NextSteps] = {
     common_pb2.ADVICE_RESUBMIT: "the staged files can be reused: on_conflict='resubmit' commits them at the new head",
     common_pb2.ADVICE_RERUN: "run it again: on_conflict='rerun' does so against the new head",
     common_pb2.ADVICE_RELOAD: "the table's schema or settings changed: refresh() the table and run it again",
@@ -28,7 +30,7 @@ def lost_race(conflict: common_pb2.Conflict, table: str, attempts: int = 1) -> C
     return ConflictError(conflict, conflict_text(conflict, table, attempts), table=table, attempts=attempts)
 
 
-def conflict_text(conflict: common_pb2.Conflict, table: str, attempts: int) -> str:
+def conflict_text(conflict: common_pb2.Conflict, table: str, attempts: int, next_step: NextSteps = NEXT_STEP) -> str:
     winner = word(common_pb2.Operation.Name(conflict.winner_operation), "OPERATION_")
     who = f" by {conflict.winner_principal.name}" if conflict.winner_principal.name else ""
     where = f", partition {conflict.partition}" if conflict.partition else ""
@@ -39,7 +41,7 @@ def conflict_text(conflict: common_pb2.Conflict, table: str, attempts: int) -> s
         f"{mine} on {table}{where} lost a race{tried}: {conflict.message}".rstrip(": "),
         f"  winner: {winner}{who}, version {conflict.winner_version}, transaction {conflict.winner_txn_id}",
         f"  rule:   {rule}, read version {conflict.read_version}",
-        f"  advice: {NEXT_STEP.get(conflict.advice, 'run it again')}",
+        f"  advice: {next_step.get(conflict.advice, 'run it again')}",
     ]
     return "\n".join(lines)
 

@@ -7,8 +7,8 @@ from enum import Enum
 
 from metaservice.core import limits
 from metaservice.core.clock import next_commit_time
-from metaservice.core.commit.transaction import Txn
-from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.commit.transaction import Txn, txn_time_ms
+from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.key_scope import check_key_scope
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Footprint, Operation, Principal, Scope, TableCommit
@@ -105,6 +105,14 @@ class Catalog:
         state.put_meta(table, meta, 0)
         self._outcomes.write(txn, commit)
         return table
+
+    def check_new_id(self, table_id: str) -> None:
+        """Refuses an id that a table has or had, and one that a table could have had: it is not of now."""
+        state = self._decider.state
+        state.flush()
+        is_known = table_id in state.tables or state.store.get(keys.dropped_key(keys.uuid_bytes(table_id))) is not None
+        if is_known or abs(self._clocks.now_us() // 1000 - txn_time_ms(table_id)) > limits.NEW_TABLE_MS_MAX:
+            raise invalid("TABLE_ID_NOT_NEW", table_id=table_id)
 
     def would_create(self, meta: TableMeta, mode: Mode) -> tuple[TableView, bool]:
         """The answer that `create_table` would give; changes nothing."""

@@ -614,19 +614,23 @@ class GetStorageCredentialsRequest(_message.Message):
 
     TABLE_ID_FIELD_NUMBER: _builtins.int
     WRITE_FIELD_NUMBER: _builtins.int
+    NEW_TABLE_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     write: _builtins.bool
     """Whether files are written or deleted, too."""
+    new_table: _builtins.str
+    """The name of a table that is not there yet: the caller will make it with the id, which no table has had."""
     def __init__(
         self,
         *,
         table_id: _builtins.str = ...,
         write: _builtins.bool = ...,
+        new_table: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["table_id", b"table_id", "write", b"write"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["new_table", b"new_table", "table_id", b"table_id", "write", b"write"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

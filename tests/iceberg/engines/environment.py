@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -24,6 +25,8 @@ PYICEBERG_TESTS: Final = (
 )
 ICEBERG: Final = "1.12.0"
 ICEBERG_JAR: Final = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG}"  # by Spark's and Scala's version
+ICEBERG_AWS_JAR: Final = f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG}"
+STATEMENTS: Final = PINS / "statements.py"
 SPARK_SETTINGS: Final = {
     "spark.jars.packages": ICEBERG_JAR,
     "spark.jars.ivy": str(FOLDER / "ivy-iceberg"),
@@ -60,6 +63,18 @@ def spark_catalog(name: str, url: str, warehouse: str = "v3", **properties: str)
     known.setdefault("io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{one}": text for one, text in known.items()}
+
+
+def run_statements(
+    url: str, folder: Path, form: str, statements: Sequence[str], *jars: str, **properties: str
+) -> list[dict[str, Any]]:
+    """What Spark with Iceberg says of each statement, whose catalog `lake` is at `url`: its error, or its rows."""
+    interpreter, asked = spark_or_skip(), folder / "asked.json"
+    settings = SPARK_SETTINGS | spark_catalog("lake", url, form, **properties)
+    settings["spark.jars.packages"] = ",".join([ICEBERG_JAR, *jars])
+    asked.write_text(json.dumps({"settings": settings, "statements": list(statements)}))
+    answer = subprocess.run([str(interpreter), str(STATEMENTS), str(asked)], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in answer.stdout.splitlines()]
 
 
 def spark_or_skip() -> Path:
