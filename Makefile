@@ -230,6 +230,10 @@ bench-ha: $(VENV)/.ready-bench ## measure take-overs and commits of a store in a
 bench-s3: $(VENV)/.ready-bench ## measure small reads and writes on S3 that is 30 ms away, beside deltalake; JSON and SCALE as above
 	@$(PY) -m benchmarks.s3
 
+.PHONY: bench-s3-spark
+bench-s3-spark: $(VENV)/.ready-bench ## measure small reads and writes by Spark on S3 that is 30 ms away, beside Delta on Spark; JSON and SCALE as above
+	@$(PY) -m benchmarks.s3_spark
+
 .PHONY: bench-sizing
 bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory, disk, start; ARGS="files lake bucket" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.sizing $(ARGS)

@@ -1,6 +1,6 @@
 """Small writes and reads on an S3 server that is 30 ms away, beside deltalake on the same server. `make bench-s3`.
 
-What is measured is without Spark; `tests/spark/s3_requests.py` counts what Spark SQL asks.
+What is measured is without Spark; `benchmarks/s3_spark.py` measures Spark.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
@@ -50,7 +51,7 @@ def main() -> int:
         inlined = lake.create_table("inlined", "id bigint, v string")
         tables = [lake.create_table(f"t{number}", "id bigint, v string", properties=AS_FILES) for number in range(2)]
         ways: dict[str, Do] = {"LakeTX": lambda name: of_laketx(name, *tables)}
-        ways["deltalake"] = ends.enter_context(deltalake())
+        ways["deltalake"] = ends.enter_context(peer(ensure_python(), "s3_delta_rs", f"s3://{BUCKET}/delta"))
         for name in WORKS:
             times = {way: measured(bench, there, f"{SAYS[name]}, {way}", name, do) for way, do in ways.items()}
             ratios = [one / statistics.median(times["LakeTX"]) for one in times["deltalake"]]
@@ -101,21 +102,14 @@ def timed(table: Table) -> float:
 
 
 @contextmanager
-def deltalake() -> Iterator[Do]:
-    """A process in the peers' environment, which does what it is told."""
-    command = [
-        str(ensure_python()),
-        "-m",
-        "benchmarks.peers.s3_delta_rs",
-        f"s3://{BUCKET}/delta",
-        str(FILES),
-        str(ROWS),
-    ]
+def peer(python: Path, module: str, uri: str, *more: str) -> Iterator[Do]:
+    """A process in an environment of its own, which does what it is told."""
+    command = [str(python), "-m", f"benchmarks.peers.{module}", uri, str(FILES), str(ROWS), *more]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdin is not None
         assert running.stdout is not None
         told, said = running.stdin, running.stdout
-        said.readline()  # its tables are there
+        assert said.readline(), "it ended before its tables were there"
 
         def do(name: str) -> float:
             told.write(f"{name}\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from metaservice.config import read_settings
 from tests.deploy.programs import or_skip
 from tools import deploy_check
 from tools.deploy_tools import schemas_of
@@ -162,3 +163,12 @@ def test_an_alarm_that_does_not_fire_is_found(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(deploy_check, "ALERTS", rules)
     found = or_skip(lambda: deploy_check.check_rules(build=False))
     assert any("LakeTXNoLeader" in line for line in found)
+
+
+@pytest.mark.parametrize("more", [(), (deploy_check.COMPOSE_PAIR,)], ids=["alone", "pair"])
+def test_services_of_the_compose_file_take_their_variables(more: tuple[Path, ...]) -> None:
+    services = or_skip(lambda: deploy_check.compose_model(*more, build=False))["services"]
+    served = [one for one in services.values() if one.get("command") == ["serve"]]
+    assert len(served) == 1 + len(more)
+    for one in served:
+        assert read_settings([], deploy_check.variables_of(one)).exposed == ""

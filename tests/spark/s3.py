@@ -55,6 +55,11 @@ def server(log: Path) -> Iterator[str]:
 
 
 def session(url: str, user: str = USER, secret: str = SECRET) -> SparkSession:
+    return small_session(more=session_settings(url, user, secret))
+
+
+def session_settings(url: str, user: str, secret: str) -> dict[str, str]:
+    """What Spark is told of the server; what pyarrow is told gets into this process' environment."""
     known = {"AWS_ENDPOINT_URL": url, "AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret}
     os.environ.update(known)
     s3a = {
@@ -67,7 +72,7 @@ def session(url: str, user: str = USER, secret: str = SECRET) -> SparkSession:
     }
     more = {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
     more |= {"spark.jars.packages": HADOOP_AWS, "spark.jars.ivy": str(FOLDER / "ivy")}
-    return small_session(more=more | {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"})
+    return more | {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 
 
 def moved(lake: Lake) -> None:
