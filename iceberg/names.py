@@ -46,7 +46,7 @@ def doubtful(by_version: ByVersion, used: Counter[int], marked: Counter[int]) ->
     """The versions of the schema under which files were written that readers may need names for.
 
     pyiceberg uses the ids of a file only if each of its columns and fields has one. Those of ours have, but not the
-    older ones, and not those that Spark wrote with arrays or maps.
+    older ones, and not those with arrays or maps that Spark wrote without the jar.
     """
     found = {version for version, count in marked.items() if count}
     return found | {version for version, count in used.items() if count and has_lists(by_version[version].columns)}

@@ -157,7 +157,7 @@ def _promotes(before: str, after: str) -> bool:
 
 
 def has_lists(columns: Columns) -> bool:
-    """Whether a column has arrays or maps, whose parts have no field ids in our files."""
+    """Whether a column has arrays or maps, whose parts have no field ids in files of sessions without the jar."""
 
     def inside(kind: Type) -> bool:
         match kind:

@@ -101,23 +101,21 @@ def test_parts_of_columns_keep_their_values(lab: LabLake, read: Read, keyed: boo
 
 
 @pytest.fixture
-def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are as Spark writes them."""
+def without_jar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are as Spark writes them without the jar of the catalog, and as it wrote them in releases before."""
     monkeypatch.setattr(LabTable, "marks_parts", False)
 
 
 @BOTH
 @KINDS
-@pytest.mark.usefixtures("by_spark")
-def test_parts_of_columns_in_files_of_spark_keep_their_values(
-    lab: LabLake, keyed: bool, form: int, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("without_jar")
+def test_parts_of_columns_without_ids_keep_their_values(lab: LabLake, keyed: bool, form: int, tmp_path: Path) -> None:
     table = grow_many(lab, f"s{form}_{keyed}", 3, keyed=keyed, cases=3, sites=2, steps=6, alters=0, more=NESTED)
     check(table, read_pyiceberg, sorted(table.at), form=form, folder=str(tmp_path))
 
 
-@pytest.mark.usefixtures("by_spark")
-def test_duckdb_does_not_read_arrays_and_maps_in_files_of_spark(lab: LabLake) -> None:
+@pytest.mark.usefixtures("without_jar")
+def test_duckdb_does_not_read_arrays_and_maps_without_ids(lab: LabLake) -> None:
     """It has no use for names where a file has some ids. docs/iceberg.md warns of it."""
     arrays = lab.create("spark_arrays", {"id": "bigint", "many": "array<int>"})
     arrays.insert([{"id": 1, "many": [1, 2]}])

@@ -82,7 +82,7 @@ class LabTable:
 
     inlined_each = 3  # every third file that may be is inlined; 0: none
     marks_own = True  # whether columns beside the table's have field ids, as in all but older files
-    marks_parts = True  # whether elements, keys and values have them, as in all but Spark's files
+    marks_parts = True  # whether elements, keys and values have them, as in all files but Spark's without the jar
 
     def __init__(self, lake: LabLake, meta: catalog_pb2.Table) -> None:
         self.lake = lake

@@ -1,4 +1,4 @@
-"""What a small insert and a small read of Spark SQL ask of an S3 server that is 30 ms away; JSON on the last line."""
+"""What small inserts and reads of Spark ask of an S3 server that is 30 ms away; JSON on the last line."""
 
 from __future__ import annotations
 
@@ -45,6 +45,14 @@ def main() -> None:
         ask("select", lambda: spark.sql("SELECT max(id), count(v) FROM lake.far.t").collect())
         ask("delete", lambda: spark.sql("DELETE FROM lake.far.t WHERE id = 3"))
         ask("select of what is left", lambda: spark.sql("SELECT max(id), count(v) FROM lake.far.t").collect())
+
+        frames = spark.range(100).selectExpr("id", "'x' AS v")
+        properties = {"write.inline.rows": "0"}
+        table = lake.create_table("far.frames", "id bigint, v string", properties=properties)
+        ask("table.insert", lambda: table.insert(frames))
+        schema = "id bigint not null, v string"
+        keyed = lake.create_table("far.keyed", schema, primary_key=["id"], buckets=2, properties=properties)
+        ask("table.insert by key", lambda: keyed.insert(frames))
     print(json.dumps(found))
 
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
-from worker.base.footers import check_required, data_file, in_threads, list_parquet, partition_of, read_footers
+from worker.base.footers import check_required, data_file, footers_and_sizes, in_threads, list_parquet, partition_of
 from worker.base.schema import PART
 from worker.base.storage import in_pages, storage
 from worker.write.stages import Stage
@@ -18,16 +18,17 @@ ROWS_AT_ONCE: Final = 1 << 17
 
 
 def entries_in(stage: Stage, name: str, kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
+    """The entries of the files with rows below a folder."""
     files, root = storage(stage.table_folder)
-    found = [
-        (info.path, f"{name}/{info.path.removeprefix(f'{root}/{name}/')}", info.size)
-        for info in list_parquet(files, f"{root}/{name}")
-    ]
-    footers = read_footers(files, [path for path, _, _ in found])
-    written = zip(found, footers, strict=True)
-    entries = [
-        entry_of(stage, relative, footer, size, kind) for (_, relative, size), footer in written if footer.num_rows
-    ]
+    found = list_parquet(files, f"{root}/{name}")
+    return entries_of(stage, [info.path.removeprefix(f"{root}/") for info in found], kind)
+
+
+def entries_of(stage: Stage, paths: Sequence[str], kind: common_pb2.FileKind.ValueType) -> list[common_pb2.DataFile]:
+    """The entries of those files that have rows; their paths are relative to the table's folder."""
+    files, root = storage(stage.table_folder)
+    written = zip(paths, footers_and_sizes(files, [f"{root}/{path}" for path in paths]), strict=True)
+    entries = [entry_of(stage, path, footer, size, kind) for path, (footer, size) in written if footer.num_rows]
     check_required(stage.meta, entries)
     return entries
 

@@ -4,8 +4,10 @@
     <warehouse>/<table id>/<transaction id>/0/part-00003-….parquet           a bucket each, by the task's number
     <warehouse>/<table id>/<transaction id>/0/_part=3-5d41…/part-….parquet   a partition and bucket each
 
-Spark writes; what its committed job left in the folder counts, so a task that ran twice counts once. The driver reads
-the footers: rows, bytes, smallest and largest values, and which partition a file is of.
+Spark writes. In a session with the jar of the catalog each task writes to where its files stay, and the files of one
+attempt of each task count: the driver gets their names, renames nothing and lists nothing. Without the jar, what
+Spark's committed job left in the folder counts. The driver reads the footers: rows, bytes, smallest and largest values,
+and which partition a file is of.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from pyspark.sql import functions as sf
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.parquet_options import codec_of
 from worker.base.schema import FILE_IDS, PART, quoted
-from worker.base.session import with_settings
+from worker.base.session import files_by_jar, has_jar, with_settings
 from worker.base.spark_types import FIELD_ID
 from worker.write.arrow_parts import write_parts
 from worker.write.not_null import guarded
 from worker.write.row_level import key_sets
 from worker.write.small_writes import collected
 from worker.write.spark_failures import explain
-from worker.write.staged_files import check_duplicates, entries_in
+from worker.write.staged_files import check_duplicates, entries_in, entries_of
 from worker.write.stages import Stage, Staged
 
 SPARK_CODECS: Final = {"lz4": "lz4_raw", "uncompressed": "none"}
@@ -51,7 +53,7 @@ def write_append(stage: Stage, rows: DataFrame, *, in_order: bool = False) -> St
         placed = rows.withColumn(AT, sf.monotonically_increasing_id()).withColumn(PART, partition_text(stage.meta))
         rows = placed.sortWithinPartitions(PART, AT).drop(AT)
     elif parted:
-        rows = rows.withColumn(PART, partition_text(stage.meta))
+        rows = rows.withColumn(PART, partition_text(stage.meta)).sortWithinPartitions(PART)
     return Staged(files=_write(stage, rows, parted, common_pb2.FILE_KIND_UNSPECIFIED))
 
 
@@ -108,11 +110,26 @@ def _write(
     stage: Stage, rows: DataFrame, parted: bool, kind: common_pb2.FileKind.ValueType
 ) -> list[common_pb2.DataFile]:
     name = stage.next_name()
+    folder = f"{stage.table_folder}/{name}"
+    try:
+        if has_jar(rows.sparkSession):
+            paths = files_by_jar(rows, stage.meta.SerializeToString(), folder)
+            return entries_of(stage, [f"{name}/{path}" for path in paths], kind)
+        _write_and_rename(rows, stage.meta, folder, parted, kind)
+    except PySparkException as error:
+        raise explain(error, stage.meta) or error from error
+    return entries_in(stage, name, kind)
+
+
+def _write_and_rename(
+    rows: DataFrame, meta: catalog_pb2.Table, folder: str, parted: bool, kind: common_pb2.FileKind.ValueType
+) -> None:
+    """As Spark writes by itself: elements of arrays, keys and values of maps get no field ids."""
     for beside in set(FILE_IDS) & set(rows.columns):
         rows = rows.withMetadata(beside, {FIELD_ID: FILE_IDS[beside]})
     writer = (
         rows.write.mode("error")
-        .option("compression", codec_of(stage.meta, SPARK_CODECS))
+        .option("compression", codec_of(meta, SPARK_CODECS))
         .option(CONFLICTS_AT_COMMIT, "1")  # a task's files come into place with the job, not before
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     )
@@ -120,12 +137,8 @@ def _write(
         writer = writer.option("maxRecordsPerFile", "0")  # a bucket's keys lie in one file, sorted
     if parted:
         writer = writer.partitionBy(PART)
-    try:
-        with with_settings(rows.sparkSession, WRITE_SETTINGS):
-            writer.parquet(f"{stage.table_folder}/{name}")
-    except PySparkException as error:
-        raise explain(error, stage.meta) or error from error
-    return entries_in(stage, name, kind)
+    with with_settings(rows.sparkSession, WRITE_SETTINGS):
+        writer.parquet(folder)
 
 
 # -- where a row goes --------------------------------------------------------------------------------------------------

@@ -66,6 +66,7 @@ final class ParquetOut implements Serializable {
     try {
       Job job = Job.getInstance(spark.sessionState().newHadoopConf());
       OutputWriterFactory factory = ParquetUtils.prepareWrite(settings, job, schema, options);
+      FieldIds.set(job.getConfiguration(), meta);
       return new ParquetOut(factory, schema, new SerializableConfiguration(job.getConfiguration()));
     } catch (IOException error) {
       throw new UncheckedIOException(error);
@@ -95,6 +96,12 @@ final class ParquetOut implements Serializable {
   long sizeOf(String path) throws IOException {
     Path where = new Path(path);
     return where.getFileSystem(conf.value()).getFileStatus(where).getLen();
+  }
+
+  /** Does nothing where there is no such file. */
+  void remove(String path) throws IOException {
+    Path where = new Path(path);
+    where.getFileSystem(conf.value()).delete(where, false);
   }
 
   ParquetMetadata footerOf(String path) throws IOException {

@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Alias$;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -34,6 +35,7 @@ import org.apache.spark.sql.catalyst.expressions.V2ExpressionUtils$;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.Inner$;
+import org.apache.spark.sql.catalyst.plans.logical.AppendData$;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
@@ -49,14 +51,17 @@ import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.errors.QueryExecutionErrors$;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.internal.connector.PredicateUtils$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
+import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -103,6 +108,20 @@ final class SparkPlans {
       by.add(SortOrder$.MODULE$.apply(column, Ascending$.MODULE$, seq(List.of())));
     }
     return new InterpretedOrdering(seq(by));
+  }
+
+  /** Shows the first columns of rows. */
+  static ProjectingInternalRow leading(StructType columns) {
+    List<Object> ordinals = new ArrayList<>();
+    for (int at = 0; at < columns.size(); at++) ordinals.add(at);
+    return ProjectingInternalRow.apply(columns, seq(ordinals).toIndexedSeq());
+  }
+
+  /** Runs a write of the rows into the table, which takes them as they are. */
+  static void append(Dataset<Row> rows, SupportsWrite table) {
+    DataSourceV2Relation relation = DataSourceV2Relation.create(table, Option.empty(), Option.empty());
+    scala.collection.immutable.Map<String, String> none = Map$.MODULE$.empty();
+    Dataset$.MODULE$.ofRows(rows.sparkSession(), AppendData$.MODULE$.byName(relation, rows.logicalPlan(), none, false));
   }
 
   // -- the statement that runs
