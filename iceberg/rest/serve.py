@@ -46,7 +46,6 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
     """Serves until a signal ends it. `say` is told the address once it listens, and what to know about it."""
     if bool(served.tls_cert) != bool(served.tls_key):
         raise InputError("ICEBERG_LISTEN", "a certificate and its key belong together: set --tls-cert and --tls-key")
-    certificate = Certificate(served.tls_cert, served.tls_key) if served.tls_cert else None
     secret = _secret(served.token_file)
     host, port = _address(served.listen)
     connect = connect_by(server, folder, uses_own=bool(secret))
@@ -60,6 +59,7 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
             f"--listen {served.listen} is reached from other machines: it needs {' and '.join(missing)}, or --insecure "
             "on a network whose every machine may read and write all tables",
         )
+    certificate = Certificate(served.tls_cert, served.tls_key) if served.tls_cert else None
     callers = Callers(connect, served.warehouse, secret)
     tables, plans = Tables(served.showing, time.monotonic), Plans(served.showing.hold_s, time.monotonic)
     app = build_app(callers, tables, Listings(tables, time.monotonic), plans, served.config)
