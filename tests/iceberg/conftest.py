@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from laketx import Lake, connect
+from tests.arrow.tables import open_lake
 from tests.iceberg.servers import Server, served_folder
+from tests.spark.reading import LabLake
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +26,19 @@ def lake(folder: Path) -> Iterator[Lake]:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path, lake: Lake) -> Iterator[Server]:
-    with served_folder(folder) as found:
+def lab(folder: Path, lake: Lake) -> Iterator[LabLake]:
+    """The same lake, for tables that know what they must show."""
+    with open_lake(folder) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def snapshots() -> int:
+    """How many the catalog shows before the newest; a module may say another number."""
+    return 10
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, lake: Lake, snapshots: int) -> Iterator[Server]:
+    with served_folder(folder, "--snapshots", str(snapshots)) as found:
         yield found

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from iceberg.export import export
-from laketx import InputError, Lake, Table, connect
+from laketx import InputError, Lake, Table
 from metaservice.cli import command_line
 from metaservice.client import rename_column, widen_column
-from tests.arrow.tables import open_lake, texts
+from tests.arrow.tables import texts
 from tests.iceberg.imported import import_file
 from tests.iceberg.readers import read_duckdb, read_pyiceberg
 from tests.spark.histories import NESTED, grow, grow_many
@@ -30,24 +30,6 @@ NAN = float("nan")
 BOTH = pytest.mark.parametrize("form", [2, 3])
 KINDS = pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])
 READERS = pytest.mark.parametrize("read", [read_pyiceberg, read_duckdb])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("iceberg")
-
-
-@pytest.fixture(scope="module")
-def lake(folder: Path) -> Iterator[Lake]:
-    with connect(folder) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def lab(folder: Path, lake: Lake) -> Iterator[LabLake]:
-    """The same lake, for tables that know what they must show."""
-    with open_lake(folder) as made:
-        yield made
 
 
 def metadata_of(table: Table | LabTable, version: int | None = None, **options: Any) -> str:

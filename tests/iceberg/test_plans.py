@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -15,10 +15,10 @@ import pytest
 from iceberg.rest import plans
 from iceberg.rest.plans import Plans, Reader, asked_again
 from iceberg.rest.problems import NO_TASK, RestError
-from laketx import Lake, Table, connect
+from laketx import Lake, Table
 from metaservice.client import rename_column
-from tests.arrow.tables import open_lake, texts
-from tests.iceberg.servers import Server, catalog_of, served_folder
+from tests.arrow.tables import texts
+from tests.iceberg.servers import Server, catalog_of
 from tests.spark.histories import grow, grow_many
 from tests.spark.reading import LabLake, LabTable
 
@@ -29,27 +29,8 @@ Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("plans")
-
-
-@pytest.fixture(scope="module")
-def lake(folder: Path) -> Iterator[Lake]:
-    with connect(folder) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def lab(folder: Path, lake: Lake) -> Iterator[LabLake]:
-    """The same lake, for tables that know what they must show."""
-    with open_lake(folder) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path, lake: Lake) -> Iterator[Server]:
-    with served_folder(folder, "--snapshots", "5") as found:
-        yield found
+def snapshots() -> int:
+    return 5
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -12,11 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from laketx import Lake, connect
+from laketx import Lake
 from metaservice.cli import command_line
 from metaservice.cli.failures import Exit
 from metaservice.client import widen_column
-from tests.arrow.tables import open_lake, texts
+from tests.arrow.tables import texts
 from tests.iceberg.servers import Server, by_duckdb, by_polars, by_pyiceberg, catalog_of, served, served_folder
 from tests.integration.callers import create, guarded
 from tests.integration.service import free_address
@@ -29,27 +28,8 @@ ROWS = [{"id": number, "note": f"n{number}"} for number in range(10)]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("rest")
-
-
-@pytest.fixture(scope="module")
-def lake(folder: Path) -> Iterator[Lake]:
-    with connect(folder) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def lab(folder: Path, lake: Lake) -> Iterator[LabLake]:
-    """The same lake, for tables that know what they must show."""
-    with open_lake(folder) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path, lake: Lake) -> Iterator[Server]:
-    with served_folder(folder, "--snapshots", "3") as found:
-        yield found
+def snapshots() -> int:
+    return 3
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
