@@ -9,7 +9,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from iceberg.rest.catalog import Catalog
+from iceberg.rest.catalog import Catalog, page_of
+from iceberg.rest.problems import RestError
 from iceberg.rest.tables import Loaded, StagedTable, answer_of, staged_body
 from worker.base.table_view import TableView
 
@@ -19,7 +20,9 @@ NAMESPACE: Final = NAMESPACES + "/{namespace}"
 TABLES: Final = NAMESPACE + "/tables"
 TABLE: Final = TABLES + "/{table}"
 VIEWS: Final = NAMESPACE + "/views"
+VIEW: Final = VIEWS + "/{view}"
 RENAME: Final = "/v1/{prefix}/tables/rename"
+RENAME_VIEW: Final = "/v1/{prefix}/views/rename"
 DELEGATION: Final = "x-iceberg-access-delegation"
 
 
@@ -48,3 +51,21 @@ def wants_keys(request: Request) -> bool:
 def config_of(keys: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """For clients that look there alone."""
     return dict(keys[0]["config"]) if keys else {}
+
+
+def listing(request: Request, namespace: str, names: Sequence[str]) -> Response:
+    """A page of the tables or views of a namespace."""
+    page = page_of(names, *paging(request))
+    listed = [{"namespace": [namespace], "name": one} for one in page.names]
+    return as_json({"identifiers": listed} | following(page.next_token))
+
+
+def paging(request: Request) -> tuple[str | None, int]:
+    size = request.query_params.get("pageSize", "0")
+    if not size.isdecimal():
+        raise RestError(400, "BadRequestException", f"pageSize {size} is no number")
+    return request.query_params.get("pageToken"), int(size)
+
+
+def following(token: str) -> dict[str, str]:
+    return {"next-page-token": token} if token else {}

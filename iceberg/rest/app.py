@@ -12,7 +12,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from iceberg.rest.answers import NAMESPACE, NAMESPACES, TABLE, TABLES, VIEWS, Answer, as_json, table_answer
+from iceberg.rest.answers import (
+    NAMESPACE,
+    NAMESPACES,
+    TABLE,
+    TABLES,
+    Answer,
+    as_json,
+    following,
+    listing,
+    paging,
+    table_answer,
+)
 from iceberg.rest.callers import Callers
 from iceberg.rest.catalog import FORMATS, Catalog, namespace_of, page_of
 from iceberg.rest.listing import Listings
@@ -20,6 +31,7 @@ from iceberg.rest.plan_routes import PLANNING, PlanRoutes
 from iceberg.rest.plans import Plans
 from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_of
 from iceberg.rest.tables import Tables
+from iceberg.rest.view_routes import OF_VIEWS
 from iceberg.rest.write_routes import WRITES
 
 DEFAULT: Final = "v3"
@@ -65,10 +77,9 @@ def build_app(
         (TABLES, list_tables),
         (TABLE, load_table),
         (TABLE + "/credentials", load_credentials),
-        (VIEWS, list_views),
     ):
         routes.append(Route(path, answered(answer), methods=["GET"]))
-    routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in WRITES]
+    routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in (*WRITES, *OF_VIEWS)]
     routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in PlanRoutes(plans).routes()]
     routes.append(Route(TABLE + "/metrics", take_metrics, methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_supported})
@@ -85,8 +96,7 @@ ENDPOINTS: Final = [
         ("HEAD", TABLE),
         ("GET", TABLE + "/credentials"),
         ("POST", TABLE + "/metrics"),
-        ("GET", VIEWS),
-        *((method, path) for method, path, _ in WRITES),
+        *((method, path) for method, path, _ in (*WRITES, *OF_VIEWS)),
         *PLANNING,
     )
 ]
@@ -122,15 +132,7 @@ def get_namespace(catalog: Catalog, request: Request) -> Response:
 
 def list_tables(catalog: Catalog, request: Request) -> Response:
     name = namespace_of(request.path_params["namespace"])
-    page = page_of(catalog.tables(name), *paging(request))
-    listed = [{"namespace": [name], "name": one} for one in page.names]
-    return as_json({"identifiers": listed} | following(page.next_token))
-
-
-def list_views(catalog: Catalog, request: Request) -> Response:
-    """Views are texts of Spark's SQL, which other engines would misread: none is shown."""
-    catalog.namespace(namespace_of(request.path_params["namespace"]))
-    return as_json({"identifiers": []})
+    return listing(request, name, catalog.tables(name))
 
 
 def load_table(catalog: Catalog, request: Request) -> Response:
@@ -164,17 +166,6 @@ async def health(_request: Request) -> Response:
 
 def shown(problem: RestError) -> Response:
     return as_json(problem.body(), problem.status)
-
-
-def paging(request: Request) -> tuple[str | None, int]:
-    size = request.query_params.get("pageSize", "0")
-    if not size.isdecimal():
-        raise RestError(400, "BadRequestException", f"pageSize {size} is no number")
-    return request.query_params.get("pageToken"), int(size)
-
-
-def following(token: str) -> dict[str, str]:
-    return {"next-page-token": token} if token else {}
 
 
 async def not_found(request: Request, _error: Exception) -> Response:

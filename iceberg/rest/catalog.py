@@ -67,12 +67,12 @@ class Catalog:
         """The names of tables that can be shown."""
         self.namespace(namespace)
         shown = self._listings.can_be_shown(self._lake, list(self._metas(namespace)), self._form)
-        return sorted({_last(one.name) for one in shown})
+        return sorted({last_part(one.name) for one in shown})
 
     def _metas(self, namespace: str) -> Iterator[catalog_pb2.Table]:
         if namespace == NO_NAMESPACE_NAME:
             found = self._lake.client.list_tables(with_imports=True)
-            yield from (one for one in found if _is_in(one.name, namespace))
+            yield from (one for one in found if is_in(one.name, namespace))
         else:
             yield from self._lake.client.list_tables(namespace=namespace, with_imports=True)
 
@@ -160,9 +160,11 @@ def page_of(names: Sequence[str], token: str | None, size: int) -> Page:
     return Page(rest[:size], rest[size - 1] if len(rest) > size else "")
 
 
-def _is_in(name: str, namespace: str) -> bool:
-    return "." not in name or name.startswith(f"{namespace}.")
+def is_in(name: str, namespace: str) -> bool:
+    """Whether a table or view is shown in the namespace; those in none are shown in `default`."""
+    return name.startswith(f"{namespace}.") or (namespace == NO_NAMESPACE_NAME and "." not in name)
 
 
-def _last(name: str) -> str:
+def last_part(name: str) -> str:
+    """A name without its namespace."""
     return name.rpartition(".")[2]

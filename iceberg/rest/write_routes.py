@@ -73,15 +73,7 @@ def drop_table(catalog: Catalog, request: Request) -> Response:
 
 
 def rename_table(catalog: Catalog, request: Request) -> Response:
-    body = body_of(request)
-    try:
-        source, target = (
-            (namespace_of(SEPARATOR.join(body[one]["namespace"])), str(body[one]["name"]))
-            for one in ("source", "destination")
-        )
-    except (KeyError, TypeError) as error:
-        raise RestError(400, "BadRequestException", f"the request lacks {error}") from error
-    Writes(catalog).rename_table(source, target)
+    Writes(catalog).rename_table(*renaming_of(request))
     return Response(status_code=204)
 
 
@@ -103,6 +95,19 @@ def body_of(request: Request) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise RestError(400, "BadRequestException", "the request is no JSON object")
     return found
+
+
+def renaming_of(request: Request) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The namespace and name of what is renamed, and the new ones."""
+    body = body_of(request)
+    try:
+        source, target = (
+            (namespace_of(SEPARATOR.join(body[one]["namespace"])), str(body[one]["name"]))
+            for one in ("source", "destination")
+        )
+    except (KeyError, TypeError) as error:
+        raise RestError(400, "BadRequestException", f"the request lacks {error}") from error
+    return source, target
 
 
 def texts(given: Any) -> dict[str, str]:

@@ -73,7 +73,7 @@ class Writes:
     def create_table(self, namespace: str, name: str, wanted: Wanted) -> tuple[TableView, Loaded]:
         if wanted.location:
             raise refused(OWN_PLACE)
-        table = definition(self._free_name(namespace, name), wanted)
+        table = definition(self.free_name(namespace, name), wanted)
         self._lake.mark_warehouse()
         self._client.create_table(table)
         return self._catalog.load(namespace, name)
@@ -84,7 +84,7 @@ class Writes:
             raise refused(OWN_PLACE)
         table_id = uuid7()
         would_be = self._client.create_table(
-            definition(self._free_name(namespace, name), wanted), request_id=table_id, validate_only=True
+            definition(self.free_name(namespace, name), wanted), request_id=table_id, validate_only=True
         )
         self._lake.mark_warehouse()
         StagedTables(self._client, self._lake.warehouse).add(table_id, would_be.name)
@@ -100,9 +100,9 @@ class Writes:
 
     def rename_table(self, source: tuple[str, str], target: tuple[str, str]) -> None:
         table = self._catalog.view(*source)
-        self._client.rename_table(table.table_id, self._free_name(*target))
+        self._client.rename_table(table.table_id, self.free_name(*target))
 
-    def _free_name(self, namespace: str, name: str) -> str:
+    def free_name(self, namespace: str, name: str) -> str:
         """The name of a new table. Those in the namespace `default` are in none, unless there is one of that name."""
         if "." in name:
             raise InputError("ICEBERG_WRITE", f"the name {name} has a dot, which separates a table from its namespace")
@@ -146,7 +146,7 @@ class Writes:
     def _create(self, namespace: str, name: str, wanted: Wanted) -> None:
         table_id = check_table_id(wanted.table_id)
         folder = f"{self._lake.warehouse}/{table_id}"
-        table = definition(self._free_name(namespace, name), wanted)
+        table = definition(self.free_name(namespace, name), wanted)
         if wanted.location and uri_of(wanted.location) != location_of(f"{folder}/{FOLDER}").rstrip("/"):
             raise refused(OWN_PLACE)
         if not wanted.snapshots:
