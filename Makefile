@@ -172,31 +172,31 @@ serve: setup ## run the service in the foreground; ARGS="…" goes to it
 # make passes the variables of its own command line on as environment variables: JSON and SCALE arrive there.
 .PHONY: bench-commit
 bench-commit: $(VENV)/.ready-bench ## measure commits; JSON=FILE to write results, SCALE=N for a smaller or larger run
-	@$(PY) -m benchmarks.commit
+	@$(PY) -m benchmarks.commit $(ARGS)
 
 .PHONY: bench-plan
 bench-plan: $(VENV)/.ready-bench ## measure plans; JSON and SCALE as for bench-commit
-	@$(PY) -m benchmarks.plan
+	@$(PY) -m benchmarks.plan $(ARGS)
 
 .PHONY: bench-tls
 bench-tls: $(VENV)/.ready-bench ## measure what TLS, tokens and rights cost commits; JSON and SCALE as for bench-commit
-	@$(PY) -m benchmarks.tls
+	@$(PY) -m benchmarks.tls $(ARGS)
 
 .PHONY: bench-maintain
 bench-maintain: $(VENV)/.ready-bench ## measure the planning of table services; JSON and SCALE as for bench-commit
-	@$(PY) -m benchmarks.maintain
+	@$(PY) -m benchmarks.maintain $(ARGS)
 
 .PHONY: bench-purge
 bench-purge: $(VENV)/.ready-bench ## measure the purge of dead files; JSON and SCALE as for bench-commit
-	@$(PY) -m benchmarks.purge
+	@$(PY) -m benchmarks.purge $(ARGS)
 
 .PHONY: bench-row-level
 bench-row-level: $(VENV)/.ready-bench ## measure single-row updates beside Delta's rules; JSON and SCALE as for bench-commit
-	@$(PY) -m benchmarks.row_level
+	@$(PY) -m benchmarks.row_level $(ARGS)
 
 .PHONY: bench-write
-bench-write: $(VENV)/.ready-bench ## measure writes from Spark; JSON and SCALE as for bench-commit
-	@$(PY) -m benchmarks.write
+bench-write: $(VENV)/.ready-bench ## measure writes from Spark; ARGS="inserts no-peers" chooses, JSON and SCALE as for bench-commit
+	@$(PY) -m benchmarks.write $(ARGS)
 
 .PHONY: bench-sql
 bench-sql: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure Spark SQL; ARGS="clean no-peers" chooses, JSON and SCALE as for bench-commit
@@ -208,18 +208,18 @@ bench-arrow: $(VENV)/.ready-bench ## measure reads and writes without Spark; ARG
 
 .PHONY: bench-scan
 bench-scan: $(VENV)/.ready-bench $(VENV)/.spark-jar ## measure reads with Spark; ROWS="clean ten" for some of them, JSON and SCALE as above
-	@$(PY) -m benchmarks.scan
+	@$(PY) -m benchmarks.scan $(ARGS)
 
 .PHONY: bench-compact
 bench-compact: $(VENV)/.ready-bench ## measure compactions; ROWS="major minor large soak peers peers-keyed" chooses, JSON and SCALE as above
-	@$(PY) -m benchmarks.compact $(ROWS)
+	@$(PY) -m benchmarks.compact $(ROWS) $(ARGS)
 
 .PHONY: bench-rights
 bench-rights: $(VENV)/.ready-bench ## measure the check of a request's rights among 10,000 grants; JSON and SCALE as above
-	@$(PY) -m benchmarks.rights
+	@$(PY) -m benchmarks.rights $(ARGS)
 
 .PHONY: bench-iceberg
-bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load plan visible read" chooses, JSON and SCALE as above
+bench-iceberg: $(VENV)/.ready-bench ## measure the Iceberg catalog; ARGS="load plan visible read append" chooses, JSON and SCALE as above
 	@$(PY) -m benchmarks.iceberg $(ARGS)
 
 .PHONY: bench-ha
@@ -228,11 +228,11 @@ bench-ha: $(VENV)/.ready-bench ## measure take-overs and commits of a store in a
 
 .PHONY: bench-s3
 bench-s3: $(VENV)/.ready-bench ## measure small reads and writes on S3 that is 30 ms away, beside deltalake; JSON and SCALE as above
-	@$(PY) -m benchmarks.s3
+	@$(PY) -m benchmarks.s3 $(ARGS)
 
 .PHONY: bench-s3-spark
 bench-s3-spark: $(VENV)/.ready-bench ## measure small reads and writes by Spark on S3 that is 30 ms away, beside Delta on Spark; JSON and SCALE as above
-	@$(PY) -m benchmarks.s3_spark
+	@$(PY) -m benchmarks.s3_spark $(ARGS)
 
 .PHONY: bench-sizing
 bench-sizing: $(VENV)/.ready-bench ## measure what a service needs: memory, disk, start; ARGS="files lake bucket" chooses, JSON and SCALE as above

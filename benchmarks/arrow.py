@@ -27,6 +27,7 @@ from benchmarks.arrow_data import ARROW, SCHEMA, batches, is_hundredth, rows
 from benchmarks.frame import ROOT, Benchmark, scale, scaled, scratch
 from benchmarks.peers.environment import ensure_python, said
 from benchmarks.turns import interleaved, over
+from benchmarks.words import NO_PEERS, chosen
 from laketx import Lake, Table, connect
 
 ROWS: Final = 10_000_000
@@ -276,15 +277,12 @@ GROUPS: Final[dict[str, Callable[..., None]]] = {
 
 
 def main() -> None:
-    named = [one for one in sys.argv[1:] if one != "no-peers"]
-    unknown = set(named) - GROUPS.keys()
-    if unknown:
-        raise SystemExit(f"groups are {', '.join(GROUPS)}; not {', '.join(sorted(unknown))}")
+    words = chosen(__doc__, [*GROUPS, NO_PEERS])
     bench = Benchmark("arrow", "Tables without Spark", packages=["pyarrow", "polars"])
-    for name in named or GROUPS:
+    for name in [one for one in words if one != NO_PEERS] or GROUPS:
         with scratch() as folder, connect(folder / "lake") as lake:
             say(f"{name} …")
-            GROUPS[name](bench, lake, peers="no-peers" not in sys.argv)
+            GROUPS[name](bench, lake, peers=NO_PEERS not in words)
     raise SystemExit(0 if bench.finish() else 1)
 
 

@@ -17,6 +17,7 @@ from benchmarks.frame import ROOT, Benchmark, scale, scaled, scratch
 from benchmarks.load import data_file
 from benchmarks.peers import measure
 from benchmarks.serving import server
+from benchmarks.words import chosen
 from metaservice.client import uuid7
 from metaservice.client.meta_client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
@@ -186,6 +187,7 @@ def time_beside_costly(client: MetaClient, address: str, work: Costly) -> tuple[
 
 
 def main() -> int:
+    chosen(__doc__)
     bench = Benchmark("commit", "Commits a second: LakeTX beside deltalake and pyiceberg", ["grpcio", "rocksdict"])
     seconds = max(2.0, 6.0 * scale())
     with scratch() as folder:

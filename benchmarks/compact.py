@@ -22,6 +22,7 @@ from benchmarks.peers.environment import ensure_delta_spark, ensure_python, ensu
 from benchmarks.spark_data import ROWS, SCHEMA, aggregation, all_columns, rows, session
 from benchmarks.spark_data import RUNS as SCANS
 from benchmarks.turns import interleaved, over
+from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from metaservice.client import ConflictError, LakeTXError
 from protos.laketx.v1 import common_pb2, maintenance_pb2
@@ -345,12 +346,13 @@ GROUPS: dict[str, Callable[[Benchmark], None]] = {
 }
 
 
-def main(chosen: Sequence[str]) -> int:
+def main() -> int:
+    names = chosen(__doc__, GROUPS)
     bench = Benchmark("compact", "Compactions", packages=["pyspark", "polars", "pyarrow"])
-    for name in chosen or [name for name in GROUPS if not name.startswith("soak-")]:
+    for name in names or [name for name in GROUPS if not name.startswith("soak-")]:
         GROUPS[name](bench)
     return 0 if bench.finish() else 1
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

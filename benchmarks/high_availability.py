@@ -14,6 +14,7 @@ from typing import Final
 
 from benchmarks.commit import check_none_lost, make_table, put_load
 from benchmarks.frame import ROOT, Benchmark, scale, scaled, scratch
+from benchmarks.words import chosen
 from metaservice.client import MetaClient, uuid7
 from tests.integration.bucket import BUCKET, bucket, known_to
 from tests.integration.high_availability import Load, check_history, create_table, list_committed, pair
@@ -121,13 +122,14 @@ PARTS: Final[Mapping[str, Callable[[Benchmark, Path], None]]] = {"take-over": ta
 
 
 def main() -> int:
+    names = chosen(__doc__, PARTS)
     bench = Benchmark("high_availability", "High availability", packages=["grpcio", "slatedb"])
     try:
         go_tool(VERSITYGW)
     except NotCheckedError as error:
         print(f"this needs a server of S3: {error}", file=sys.stderr)
         return 2
-    for name in sys.argv[1:] or PARTS:
+    for name in names or PARTS:
         with scratch() as folder:
             PARTS[name](bench, folder)
     return 0 if bench.finish() else 1

@@ -32,6 +32,7 @@ from pyiceberg.table import StaticTable
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.peers.iceberg_appends import ROWS as ROWS_A_COMMIT
 from benchmarks.peers.iceberg_appends import Appended, append
+from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.iceberg.engines.environment import SPARK_SETTINGS, ensure_spark
@@ -292,9 +293,9 @@ WORKS: Final = {"load": loads, "plan": plans, "visible": visible, "read": reads,
 
 
 def main() -> int:
-    chosen = [one for one in sys.argv[1:] if one in WORKS] or list(WORKS)
+    names = chosen(__doc__, WORKS) or list(WORKS)
     bench = Benchmark("iceberg", "Readers of Iceberg", packages=["duckdb", "polars", "pyiceberg"])
-    for one in chosen:
+    for one in names:
         with scratch() as folder, connect(folder) as lake:
             WORKS[one](bench, lake, folder)
     return 0 if bench.finish() else 1

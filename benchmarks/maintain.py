@@ -17,6 +17,7 @@ from typing import NamedTuple
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.plan_tables import Loader, data_file, loader
 from benchmarks.serving import server
+from benchmarks.words import chosen
 from metaservice.own_process import tune_interpreter
 from metaservice.service.compaction.layouts import Layouts
 from metaservice.wiring import CHECK_PAUSE_S
@@ -128,6 +129,7 @@ def add_command_rows(bench: Benchmark, folder: Path, tables: Tables) -> None:
 
 
 def main() -> int:
+    chosen(__doc__)
     tune_interpreter()  # the planner runs here as it does in the service
     bench = Benchmark("maintain", "Planning of table services", ["grpcio", "rocksdict", "protobuf"])
     with scratch() as folder:

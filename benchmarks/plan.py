@@ -19,6 +19,7 @@ from benchmarks.peers.environment import ensure_python
 from benchmarks.plan_tables import FILES_A_PARTITION, ROWS, data_file, load_deep, load_history, load_wide, loader
 from benchmarks.serving import server
 from benchmarks.watch import add_embedded_rows, add_watch_rows
+from benchmarks.words import chosen
 from metaservice.client import uuid7
 from metaservice.client.meta_client import MetaClient
 from protos.laketx.v1 import common_pb2
@@ -194,6 +195,7 @@ GROUPS: tuple[Callable[[Benchmark, Tables, MetaClient, int, float], None], ...] 
 
 
 def main() -> int:
+    chosen(__doc__)
     bench = Benchmark("plan", "Plans: LakeTX beside deltalake", ["grpcio", "rocksdict"])
     with scratch() as folder:
         peer_ms = peer_plan_s(folder) * 1_000

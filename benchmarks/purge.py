@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.serving import server
+from benchmarks.words import chosen
 from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
@@ -91,6 +92,7 @@ def unlink(folder: Path, count: int) -> float:
 
 
 def main() -> int:
+    chosen(__doc__)
     bench = Benchmark("purge", "Purge of dead files on a local disk", ["pyarrow", "grpcio"])
     count, few = scaled(FILES), scaled(FILES_FEW)
     with (

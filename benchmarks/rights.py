@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.serving import server
+from benchmarks.words import chosen
 from metaservice.callers import OWNER_SOCKET
 from metaservice.client import MetaClient
 from metaservice.config import read_settings
@@ -73,6 +74,7 @@ def create(client: MetaClient, name: str) -> str:
 
 
 def main() -> None:
+    chosen(__doc__)
     bench = Benchmark("rights", "Rights", packages=["grpcio"])
     with scratch() as folder:
         rights_check(bench, folder)

@@ -16,6 +16,7 @@ from pyroaring import BitMap64
 
 from benchmarks.frame import Benchmark, scale, scratch
 from benchmarks.serving import server
+from benchmarks.words import chosen
 from metaservice.client import uuid7
 from metaservice.client.errors import ConflictError
 from metaservice.client.meta_client import MetaClient
@@ -127,6 +128,7 @@ def check(contest: Contest) -> None:
 
 
 def main() -> int:
+    chosen(__doc__)
     bench = Benchmark("row_level", "16 writers, single rows of one file: row_level beside Delta's rules", ["grpcio"])
     seconds = max(2.0, 8.0 * scale())
     rates: dict[str, list[float]] = {profile: [] for profile in PROFILES}

@@ -18,6 +18,7 @@ from typing import Final
 from benchmarks.frame import ROOT, Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_python
 from benchmarks.serving import server
+from benchmarks.words import chosen
 from laketx import Table, connect
 from tests.integration.bucket import BUCKET, bucket
 from tests.integration.slow_bucket import Request, SlowBucket, depth, far_away
@@ -42,6 +43,7 @@ def rows() -> list[dict[str, object]]:
 
 
 def main() -> int:
+    chosen(__doc__)
     bench = Benchmark("s3", "S3 that is 30 ms away", packages=["pyarrow"])
     with scratch() as folder, bucket(folder) as variables, ExitStack() as ends:
         there = ends.enter_context(far_away(variables["AWS_ENDPOINT_URL"].removeprefix("http://"), DELAY_S))

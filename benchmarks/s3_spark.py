@@ -20,6 +20,7 @@ from benchmarks.peers.environment import ensure_delta_spark
 from benchmarks.s3 import AS_FILES, DELAY_S, FILES, ROWS, Do, measured, peer
 from benchmarks.serving import server
 from benchmarks.spark_data import session
+from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from tests.integration.bucket import BUCKET, bucket
 from tests.integration.slow_bucket import far_away
@@ -37,6 +38,7 @@ CATALOG: Final = "lake"
 
 
 def main() -> int:
+    chosen(__doc__)
     if not jar_setting():
         sys.exit(NO_JAR)
     bench = Benchmark("s3-spark", "Spark on S3 that is 30 ms away", packages=["pyspark"])

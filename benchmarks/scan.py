@@ -24,6 +24,7 @@ from benchmarks.peers.environment import ensure_delta_spark
 from benchmarks.spark_data import COLUMNS, FILES, ROWS, RUNS, SCHEMA, aggregation, all_columns, session
 from benchmarks.spark_data import rows as rows_of
 from benchmarks.turns import interleaved, over
+from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from metaservice.client import uuid7
 from protos.laketx.v1 import common_pb2
@@ -231,8 +232,8 @@ def peer_ratios(folder: Path, groups: Sequence[str]) -> dict[str, list[float]]:
 
 
 def main() -> int:
+    asked = chosen(__doc__, [PEERS, *GROUPS], [*sys.argv[1:], *os.environ.get("ROWS", "").split()]) or [PEERS, *GROUPS]
     bench = Benchmark("scan", "Reads with Spark: LakeTX beside plain Parquet", ["pyspark", "pyarrow", "polars"])
-    asked = (os.environ.get("ROWS") or " ".join([PEERS, *GROUPS])).split()
     with scratch() as folder:
         by_peers = [name for name in ("deleted", "one", "ten") if name in asked]
         peers = peer_ratios(folder / "peers", by_peers) if PEERS in asked and by_peers else {}

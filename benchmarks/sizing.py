@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.frame import Benchmark, scaled, scratch
@@ -17,6 +17,7 @@ from benchmarks.load import data_file as small_file
 from benchmarks.plan_tables import LAKE_FILES, load_deep, load_lake, load_wide, loader
 from benchmarks.serving import PEAK, memory, server
 from benchmarks.sizing_bucket import add_lake_in_bucket
+from benchmarks.words import chosen
 from metaservice.client import MetaClient, Transaction, uuid7
 from metaservice.client.conditions import parse_condition
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
@@ -167,13 +168,14 @@ PARTS: Mapping[str, Callable[[Benchmark, Path], None]] = {
 }
 
 
-def main(chosen: Sequence[str]) -> int:
+def main() -> int:
+    names = chosen(__doc__, PARTS)
     bench = Benchmark("sizing", "What a service needs", ["grpcio", "rocksdict", "protobuf", "slatedb"])
-    for part in [PARTS[name] for name in chosen] or PARTS.values():
+    for part in [PARTS[name] for name in names] or PARTS.values():
         with scratch() as folder:
             part(bench, folder)
     return 0 if bench.finish() else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -23,6 +23,7 @@ from benchmarks.scan import DELTAS, HUNDREDTH, append_copies, append_table, keye
 from benchmarks.scan import peer_ratios as scan_ratios
 from benchmarks.spark_data import FILES, ROWS, SCHEMA, aggregation, rows, session
 from benchmarks.turns import interleaved, over
+from benchmarks.words import NO_PEERS, chosen
 from benchmarks.write import bucketed
 from laketx import Lake, Table, connect
 from worker.base.spark_jar import NO_JAR, jar_setting
@@ -293,18 +294,19 @@ GROUPS: Mapping[str, Callable[[Ready], None]] = {
 }
 
 
-def main(names: list[str]) -> int:
+def main() -> int:
+    words = chosen(__doc__, [*GROUPS, NO_PEERS])
     bench = Benchmark("sql", "Spark SQL: LakeTX beside plain Parquet and Delta", ["pyspark", "pyarrow"])
-    chosen = [name for name in GROUPS if name in names or not set(names) & set(GROUPS)]
+    names = [name for name in GROUPS if name in words or not set(words) & set(GROUPS)]
     jar = jar_setting()
     if not jar:
         sys.exit(NO_JAR)
     with scratch() as folder:
-        by_peers = [name for name in ("deleted", "one", "ten") if name in chosen and "no-peers" not in names]
+        by_peers = [name for name in ("deleted", "one", "ten") if name in names and NO_PEERS not in words]
         scans = scan_ratios(folder / "peers", by_peers) if by_peers else {}
-        writes = delta_writes(folder / "delta") if "changes" in chosen and "no-peers" not in names else {}
+        writes = delta_writes(folder / "delta") if "changes" in names and NO_PEERS not in words else {}
         spark = session(**{"spark.local.dir": str(folder / "spark"), **jar})
-        for name in chosen:
+        for name in names:
             say(f"{name} …")
             (folder / name).mkdir()
             with connect(folder / name / "lake", spark) as lake:
@@ -323,4 +325,4 @@ def delta_writes(folder: Path) -> Times:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -15,6 +15,7 @@ from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.load import KINDS, Tally
 from benchmarks.serving import Served, server
 from benchmarks.turns import interleaved, over
+from benchmarks.words import chosen
 from metaservice.client import Credentials, MetaClient
 from protos.laketx.v1 import access_pb2
 from tests.integration.certificates import Authority
@@ -59,6 +60,7 @@ class Way:
 
 
 def main() -> int:
+    chosen(__doc__)
     bench = Benchmark("tls", "TLS, tokens and rights", packages=["grpcio", "rocksdict"])
     with scratch() as folder, ExitStack() as open_, ThreadPoolExecutor(WRITERS) as pool:
         authority = Authority(folder / "authority")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.frame import ROOT, Benchmark, scale, scratch
+from benchmarks.words import chosen
 from metaservice.client.meta_client import MetaClient
 from metaservice.embedded import find_or_start, open_folder
 from protos.laketx.v1 import catalog_pb2
@@ -130,6 +131,7 @@ def end_server(folder: Path) -> None:
 
 
 def main() -> int:
+    chosen(__doc__)
     bench = Benchmark("watch", "Watchers, and opening a folder", ["grpcio", "rocksdict"])
     add_watch_rows(bench)
     add_embedded_rows(bench)

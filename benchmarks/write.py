@@ -25,6 +25,7 @@ from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.peers.environment import ensure_delta_spark, ensure_python, said
 from benchmarks.spark_data import FILES, ROWS, SCHEMA, rows, session
 from benchmarks.turns import interleaved, over
+from benchmarks.words import NO_PEERS, chosen
 from laketx import Lake, Table, connect
 
 RUNS = 3
@@ -237,18 +238,19 @@ def made_ready(folder: Path) -> Iterator[Ready]:
         spark.stop()
 
 
-def main(names: list[str]) -> int:
+def main() -> int:
+    words = chosen(__doc__, [*GROUPS, NO_PEERS])
     bench = Benchmark("write", "Writes: LakeTX beside Spark and Delta", ["pyspark", "pyarrow"])
     with scratch() as folder:
         (folder / "peers").mkdir()
-        peers = {} if "no-peers" in names else measure_peers(folder / "peers")
+        peers = {} if NO_PEERS in words else measure_peers(folder / "peers")
         shutil.rmtree(folder / "peers")
         with made_ready(folder) as ready:
             for name, group in GROUPS.items():
-                if name in names or not set(names) & set(GROUPS):
+                if name in words or not set(words) & set(GROUPS):
                     group(bench, ready, peers)
     return 0 if bench.finish() else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
