@@ -220,7 +220,7 @@ def read_back(world: World, rng: random.Random) -> None:
     for profile, tables in world.tables.items():
         history = world.histories[profile]
         for table in tables:
-            versions = world.stubs.list_versions(table.table_id)
+            versions = wire.persist(lambda table=table: world.stubs.list_versions(table.table_id))  # type: ignore[misc]
             history.logs[table.name] = [Logged(one.version, one.txn_id, one.commit_time_us) for one in versions]
             head = len(versions) - 1
             for version in {*rng.sample(range(head + 1), min(head + 1, SHOWN_MAX)), head}:
