@@ -202,8 +202,7 @@ class SlateCursor:
         count = _ENTRIES_FIRST
         while True:
             found = self._store.ask(lambda count=count: entries.next_batch(count))  # type: ignore[misc]
-            for entry in found:
-                yield entry.key, entry.value
+            yield from found
             if len(found) < count:
                 return
             count = min(2 * count, _ENTRIES_MAX)
