@@ -17,6 +17,7 @@ import httpx
 import polars as pl
 import pytest
 
+from tests.iceberg.checked_answers import CheckedAnswers
 from tests.iceberg.readers import load_extensions
 from tests.iceberg.specification import check
 
@@ -32,6 +33,21 @@ class Server:
         self.process = process
         self.url = url
         self.notes = notes
+        self._checked: CheckedAnswers | None = None
+
+    @property
+    def checked_url(self) -> str:
+        """The same server for clients whose answers are checked on the way; `served` looks at what was found."""
+        if self._checked is None:
+            self._checked = CheckedAnswers(self.url)
+        return self._checked.url
+
+    def stop_checking(self) -> list[str]:
+        """What was found."""
+        if self._checked is None:
+            return []
+        self._checked.stop()
+        return self._checked.problems
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.ask("GET", path, **options)
@@ -63,11 +79,14 @@ def served(*words: str, environment: Mapping[str, str] | None = None) -> Iterato
         assert process.stdout is not None
         line = process.stdout.readline()
         assert "ready at" in line, line
+        server = Server(process, line.split()[-1], line)
         try:
-            yield Server(process, line.split()[-1], line)
+            yield server
         finally:
             process.terminate()
             process.wait(STOP_S)
+            problems = server.stop_checking()
+        assert problems == []
 
 
 @contextmanager
@@ -102,7 +121,7 @@ def by_duckdb(server: Server, form: int, table: str, snapshot_id: int | None = N
         load_extensions(connection)
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(
-            f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.url}', AUTHORIZATION_TYPE 'none')"
+            f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.checked_url}', AUTHORIZATION_TYPE 'none')"
         )
         at = f" AT (VERSION => {snapshot_id})" if snapshot_id is not None else ""
         return connection.execute(f'SELECT * FROM lake.{DEFAULT}."{table}"{at}').to_arrow_table()

@@ -55,7 +55,18 @@ def test_pyiceberg_tests_pass_but_for_what_is_refused(tmp_path: Path) -> None:
     with served_folder(tmp_path / "lake") as server:
         source = unpacked(python, tmp_path, server.url)
         done = subprocess.run(
-            [str(python), "-m", "pytest", "-q", "-m", "integration", "-p", "no:cacheprovider", ALL_CATALOGS, REST_CATALOG]
+            [
+                str(python),
+                "-m",
+                "pytest",
+                "-q",
+                "-m",
+                "integration",
+                "-p",
+                "no:cacheprovider",
+                ALL_CATALOGS,
+                REST_CATALOG,
+            ]
             + ["-k", "rest_test_catalog or session_catalog"]
             + [f"--deselect={ALL_CATALOGS}::{name}[rest_test_catalog]" for name in DESELECTED],
             cwd=source,

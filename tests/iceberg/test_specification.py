@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import httpx
 import pytest
 
+from tests.iceberg.checked_answers import CheckedAnswers
 from tests.iceberg.specification import SpecificationError, check
 
 TABLE = "/v1/v3/namespaces/shop/tables/visits"
@@ -44,3 +48,25 @@ def test_answers_of_the_specification_pass(method: str, path: str, status: int, 
 def test_other_answers_are_found(method: str, path: str, status: int, body: object, said: str) -> None:
     with pytest.raises(SpecificationError, match=said):
         check(method, path, status, json.dumps(body).encode())
+
+
+class Wrong(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"namespaces": ["shop"]}')
+
+    def log_message(self, *_: object) -> None:
+        """Tests say nothing of what works."""
+
+
+def test_answers_are_checked_on_the_way() -> None:
+    with HTTPServer(("127.0.0.1", 0), Wrong) as catalog:
+        threading.Thread(target=catalog.serve_forever, daemon=True).start()
+        way = CheckedAnswers(f"http://127.0.0.1:{catalog.server_port}")
+        try:
+            assert httpx.get(f"{way.url}/v1/v3/namespaces?pageSize=1").json() == {"namespaces": ["shop"]}
+        finally:
+            way.stop()
+            catalog.shutdown()
+    assert [one.partition(": ")[0] for one in way.problems] == ["GET /v1/v3/namespaces?pageSize=1"]

@@ -65,7 +65,7 @@ def attached(server: Server, form: int = 3, *before: str, options: str = NO_TOKE
     load_extensions(connection)
     for statement in ("SET TimeZone = 'UTC'", *before):
         connection.execute(statement)
-    connection.execute(f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.url}', {options})")
+    connection.execute(f"ATTACH 'v{form}' AS lake (TYPE iceberg, ENDPOINT '{server.checked_url}', {options})")
     return connection
 
 
