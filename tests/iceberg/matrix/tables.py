@@ -29,6 +29,11 @@ COLUMNS: Final = {
     "note": "string",
     "raw": "binary",
 }
+NESTED: Final = {
+    "numbers": "array<int>",
+    "counts": "map<string,bigint>",
+    "place": "struct<x:int,tags:array<string>>",
+}
 TAG: Final = "kept"
 MOMENTS: Final = ("head", "old snapshot", "tag")
 KINDS: Final = ("append", "keyed")
@@ -66,15 +71,17 @@ def cases(lake: LabLake, folder: Path) -> list[Case]:
 
 def case_of(lake: LabLake, folder: Path, kind: str, state: str) -> Case:
     key = ["id"] if kind == "keyed" else []
-    table = lake.create(f"{kind}_{state}", COLUMNS, key=key, partition_by=["day"] if state == "partitioned" else [])
+    columns = COLUMNS | NESTED if state == "nested" else COLUMNS
+    of = nested_row if state == "nested" else row
+    table = lake.create(f"{kind}_{state}", columns, key=key, partition_by=["day"] if state == "partitioned" else [])
     table.inlined_each = 1 if state == "inlined" else 0
-    table.insert([row(number) for number in range(12)])
-    table.insert([row(number) for number in range(12, 20)])
+    table.insert([of(number) for number in range(12)])
+    table.insert([of(number) for number in range(12, 20)])
     old = max(table.at)
     STATES[state](table, folder)
     tagged = max(table.at)
     table.lake.client.create_tag(table.table_id, TAG, version=tagged)
-    table.insert([evolved_row(20) if state == "evolved" else row(20)])
+    table.insert([evolved_row(20) if state == "evolved" else of(20)])
     return Case(kind, state, table, old, tagged)
 
 
@@ -95,6 +102,16 @@ def row(number: int, **other: object) -> Row:
         "raw": None if empty else bytes([0, number, 255]),
         **other,
     }
+
+
+def nested_row(number: int) -> Row:
+    """Empty lists, and nulls at every level, among the rows."""
+    return row(
+        number,
+        numbers=[[number, None, 7], [], None][number % 3],
+        counts=[{"a": number, "ü": None}, {}, None][number % 3],
+        place=[{"x": number, "tags": ["p", None]}, {"x": None, "tags": []}, {"x": 1, "tags": None}, None][number % 4],
+    )
 
 
 def evolved_row(number: int) -> Row:
@@ -136,6 +153,12 @@ def partitioned(table: LabTable, _folder: Path) -> None:
     table.overwrite([row(40, day="2026-11-02")], [{"day": "2026-11-02"}])
 
 
+def nested(table: LabTable, folder: Path) -> None:
+    deleted(table, folder)
+    table.update({one: {**table.rows[one], "numbers": [None], "counts": {"b": 2}} for one in table.find(1, 2, 15)})
+    table.insert([nested_row(number) for number in range(30, 36)])
+
+
 def compacted(table: LabTable, folder: Path) -> None:
     deleted(table, folder)
     updated(table, folder)
@@ -168,5 +191,6 @@ STATES: Final[Mapping[str, Callable[[LabTable, Path], None]]] = {
     "imported": imported,
     "compacted": compacted,
     "inlined": deleted,
+    "nested": nested,
 }
 LEFT_OUT: Final = frozenset({("keyed", "imported")})  # primary-key tables take in no files
