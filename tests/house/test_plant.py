@@ -8,7 +8,8 @@ import pytest
 from _pytest.mark.expression import Expression
 
 from tests.house.tree import ROOT
-from tests.plant.bugs import BUGS, Bug
+from tests.plant.bug import Bug
+from tests.plant.bugs import BUGS
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
@@ -22,13 +23,13 @@ def named(test: str) -> Callable[..., bool]:
     return lambda word, /, **_: word in test
 
 
-def test_a_bug_that_only_spark_sees_has_tests_that_are_not_long() -> None:
-    chosen = [bug for bug in BUGS if bug.spark]
+def test_own_tests_of_a_bug_are_there_and_not_long() -> None:
+    chosen = [bug for bug in BUGS if bug.own_tests]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not long"]
     said = subprocess.run(
-        [*command, *sorted({bug.spark[0] for bug in chosen})], cwd=ROOT, capture_output=True, text=True, check=True
+        [*command, *sorted({bug.own_tests[0] for bug in chosen})], cwd=ROOT, capture_output=True, text=True, check=True
     )
     tests = [line for line in said.stdout.splitlines() if "::" in line]
     for bug in chosen:
-        file, words = bug.spark[0], Expression.compile(bug.spark[2] if bug.spark[1:] else "py")
+        file, words = bug.own_tests[0], Expression.compile(bug.own_tests[2] if bug.own_tests[1:] else "py")
         assert any(test.startswith(file) and words.evaluate(named(test)) for test in tests), bug.name

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.plant.bugs import BUGS, Bug
+from tests.plant.bug import Bug
+from tests.plant.bugs import BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("laketx", "metaservice", "protos", "tests", "worker", "iceberg", "imports", "tools", "examples")
@@ -37,9 +38,9 @@ SUITES = {  # the quick ones first
 
 def main(words: Sequence[str]) -> int:
     bugs = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
-    on_spark = {f"spark: {' '.join(bug.spark)}": [*PYTEST, *QUICK, *bug.spark] for bug in bugs if bug.spark}
+    own = {f"own tests: {' '.join(bug.own_tests)}": [*PYTEST, *QUICK, *bug.own_tests] for bug in bugs if bug.own_tests}
     started = time.monotonic()
-    clean = try_bug(None, {**SUITES, **on_spark})
+    clean = try_bug(None, {**SUITES, **own})
     if clean:
         print(f"without a planted bug this suite fails: {clean}", file=sys.stderr)
         return 2
@@ -54,8 +55,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def suites_for(bug: Bug) -> dict[str, list[str]]:
-    """A bug that only Spark can see has tests of its own."""
-    return {"spark": [*PYTEST, *QUICK, *bug.spark]} if bug.spark else SUITES
+    """A bug that no suite can see has tests of its own."""
+    return {"own tests": [*PYTEST, *QUICK, *bug.own_tests]} if bug.own_tests else SUITES
 
 
 def try_bug(bug: Bug | None, suites: dict[str, list[str]]) -> str:
@@ -101,7 +102,7 @@ def write_table(catchers: dict[Bug, str]) -> str:
         "# Planted bugs",
         "",
         "`make plant` plants each bug in a copy of the tree, runs quick suites on it until one fails, and writes this",
-        "table. A bug that only Spark can see has tests of its own. Without a planted bug every suite passes.",
+        "table. A bug that no suite can see has tests of its own. Without a planted bug every suite passes.",
         "",
         "| bug | file | caught by |",
         "| --- | --- | --- |",

@@ -1,0 +1,16 @@
+"""All bugs that are planted, by what they are in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bugs import of_decisions, of_edge, of_iceberg, of_service, of_stores, of_workers
+
+BUGS: Final = (
+    *of_decisions.BUGS,
+    *of_service.BUGS,
+    *of_stores.BUGS,
+    *of_edge.BUGS,
+    *of_workers.BUGS,
+    *of_iceberg.BUGS,
+)

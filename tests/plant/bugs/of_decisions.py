@@ -1,0 +1,122 @@
+"""Bugs of the pure core."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+SHARED = """            rows = mine.common(hidden, limits.ROWS_SAMPLED_MAX)
+            if rows is not None:
+"""
+EXPIRED = "    TxnState.EXPIRED: {"
+CORE = "metaservice/core/"
+
+BUGS: Final = (
+    Bug(
+        "an INSERT may follow an INSERT",
+        CORE + "table/profiles.py",
+        (
+            (
+                "OpClass.INSERT_INTO: frozenset({OpClass.MINOR_COMPACT, OpClass.MAJOR_COMPACT})",
+                "OpClass.INSERT_INTO: frozenset({OpClass.MINOR_COMPACT, OpClass.MAJOR_COMPACT, OpClass.INSERT_INTO})",
+            ),
+        ),
+    ),
+    Bug(
+        "a commit's time is the clock's, also when that went back",
+        CORE + "clock.py",
+        (("max(now_us, last_commit_us + 1, answered_us + 1)", "now_us"),),
+    ),
+    Bug(
+        "an answered time is ignored",
+        CORE + "clock.py",
+        (("max(now_us, last_commit_us + 1, answered_us + 1)", "max(now_us, last_commit_us + 1)"),),
+    ),
+    Bug(
+        "a minor compaction's files get its commit's data version",
+        CORE + "commit/rebase.py",
+        (("data_version = change.read_version if whole else highest", "data_version = head + 1"),),
+    ),
+    Bug(
+        "lineage is not followed: inputs that are gone are left out",
+        CORE + "commit/rebase.py",
+        (
+            ("if isinstance(gone, Footprint):", "if gone is None:"),
+            ("gone = _follow(change, meta, steps, group)", "gone = {p for p in group.inputs if p in now}"),
+        ),
+    ),
+    Bug(
+        "an expired transaction may commit",
+        CORE + "commit/transaction.py",
+        ((EXPIRED, EXPIRED + "TxnEvent.COMMIT: TxnState.OPEN, TxnEvent.WIN: TxnState.COMMITTED, "),),
+    ),
+    Bug(
+        "the delta profiles don't look at concurrent appends",
+        CORE + "commit/judge.py",
+        (("return _delta_appends(mine, winner) or _delta", "return _delta"),),
+    ),
+    Bug(
+        "an overwrite removes only what was live at its read version",
+        CORE + "commit/rebase.py",
+        (("change.operation in SCOPED and meta.profile.is_delta", "change.operation in SCOPED"),),
+    ),
+    Bug(
+        "planning passes over a bucket with as many small files as its policy allows",
+        CORE + "compaction/quiet.py",
+        (
+            ("small >= policy.minor_files", "small > policy.minor_files"),
+            ("small >= policy.cluster_files", "small > policy.cluster_files"),
+        ),
+    ),
+    Bug(
+        "a worker whose claim is another one's by now may go on",
+        CORE + "compaction/tasks.py",
+        (("task.state is not TaskState.CLAIMED or task.fence != fence", "task.state is not TaskState.CLAIMED"),),
+    ),
+    Bug(
+        "under the delta profiles a delete set that names no files touches none",
+        CORE + "table/model.py",
+        (("return self.is_delete_set and not self.touches", "return False"),),
+    ),
+    Bug(
+        "an empty change is checked at snapshot level whatever its transaction does elsewhere",
+        CORE + "commit/judge.py",
+        (("changes_data(change) or change.others_change_data:", "changes_data(change):"),),
+    ),
+    Bug(
+        "an INSERT beside a RESTORE is a blind append",
+        CORE + "commit/whole.py",
+        (("all(blind[:at] + blind[at + 1 :])", "True"),),
+    ),
+    Bug(
+        "under row_level two changes of one row pass each other",
+        CORE + "commit/row_level.py",
+        ((SHARED, SHARED.replace("is not None", "is not None and len(rows) > 1")),),
+    ),
+    Bug(
+        "under row_level new rows that match what was read pass",
+        CORE + "commit/row_level.py",
+        (("if entry.partition not in touched or (me", "if entry.partition in touched or (me"),),
+    ),
+    Bug(
+        "an id whose outcome was forgotten may begin again under another clock",
+        CORE + "commit/transaction.py",
+        (("    if time_ms < forgotten_ms:\n", "    if time_ms < 0:\n"),),
+    ),
+    Bug(
+        "a key needs no partition columns",
+        CORE + "table/key_scope.py",
+        (("    if missing and properties", "    if len(missing) > 1 and properties"),),
+    ),
+    Bug(
+        "a lease is taken while its holder may still answer",
+        CORE + "lease.py",
+        (("TAKE_MS: Final = 4_500", "TAKE_MS: Final = 2_500"),),
+    ),
+    Bug(
+        "a standby takes a lease that is renewed",
+        CORE + "lease.py",
+        (("if before is not None and before.tag == tag:", "if before is not None:"),),
+    ),
+)

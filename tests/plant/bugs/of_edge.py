@@ -1,0 +1,55 @@
+"""Bugs of the edge and of the client."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+BUGS: Final = (
+    Bug(
+        "bounds of floats from outside are believed",
+        "metaservice/rpc/plans.py",
+        (('if kind == "real" and file.external:', 'if kind == "integer" and file.external:'),),
+    ),
+    Bug(
+        "conditions on an old version are read by the newest names",
+        "metaservice/rpc/plans.py",
+        (("reads.meta_at(table, version) if has_names", "table.meta if has_names"),),
+    ),
+    Bug(
+        "the calls in a session's frames are not checked for rights",
+        "metaservice/rpc/session.py",
+        (
+            (
+                "if method is not None:\n                    self._gate.check",
+                "if method is None:\n                    self._gate.check",
+            ),
+        ),
+        own_tests=("tests/integration/test_rights.py", "-k", "session"),
+    ),
+    Bug(
+        "a declared name stays the principal",
+        "metaservice/rpc/gate.py",
+        (("        given.name = who.principal\n", ""),),
+        own_tests=("tests/integration/test_rights.py", "-k", "name"),
+    ),
+    Bug(
+        "a hidden table can be told from one that isn't there",
+        "metaservice/rpc/rights.py",
+        (("if table is None or found < READER:", "if table is None:"),),
+        own_tests=("tests/integration/test_rights.py", "-k", "seems"),
+    ),
+    Bug(
+        "a token whose signature is of another key is taken",
+        "metaservice/rpc/oidc.py",
+        (('options={"require"', 'options={"verify_signature": False, "require"'),),
+        own_tests=("tests/integration/test_identity.py", "-k", "key"),
+    ),
+    Bug(
+        "a refusal for rights is not in the audit",
+        "metaservice/rpc/edge.py",
+        (("            self._turned_away(refusal, visit, context)\n            raise", "            raise"),),
+        own_tests=("tests/integration/test_identity.py", "-k", "audited"),
+    ),
+)

@@ -1,0 +1,106 @@
+"""Bugs of the Iceberg catalog."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+ICEBERG = "iceberg/"
+
+BUGS: Final = (
+    Bug(
+        "two appends of Iceberg's clients in one millisecond are one transaction",
+        ICEBERG + "commits/txn_ids.py",
+        (('f"{table_id}/{snapshot_id}".encode()', "table_id.encode()"),),
+        own_tests=("tests/iceberg/test_txn_ids.py", "-k", "own"),
+    ),
+    Bug(
+        "an append of Iceberg's clients that comes again is another transaction",
+        ICEBERG + "commits/txn_ids.py",
+        (
+            ("import hashlib\n", "import hashlib\nimport os\n"),
+            ('f"{table_id}/{snapshot_id}".encode()', "os.urandom(8)"),
+        ),
+        own_tests=("tests/iceberg/test_txn_ids.py", "-k", "same_again"),
+    ),
+    Bug(
+        "the schema that a commit of Iceberg's clients requires is not judged",
+        ICEBERG + "commits/requirements.py",
+        (('_same(table, "schema", table.schema_id, number)', "pass"),),
+        own_tests=("tests/iceberg/test_commit_refusals.py", "-k", "judged"),
+    ),
+    Bug(
+        "what a filter of Iceberg asks of a column that is not there is false",
+        ICEBERG + "metadata/conditions.py",
+        (
+            (
+                "        if column is None:\n            return TRUE\n",
+                "        if column is None:\n            return FALSE\n",
+            ),
+        ),
+        own_tests=("tests/iceberg/test_conditions.py", "-k", "cannot_be_said"),
+    ),
+    Bug(
+        "a literal of Iceberg that a column can't hold makes its test false",
+        ICEBERG + "metadata/conditions.py",
+        (("    if found is None:\n        return TRUE\n", "    if found is None:\n        return FALSE\n"),),
+        own_tests=("tests/iceberg/test_conditions.py", "-k", "cannot_be_said"),
+    ),
+    Bug(
+        "NOT negates a filter of Iceberg after parts of it were left out",
+        ICEBERG + "metadata/conditions.py",
+        (
+            (
+                'return self._found(_part(tree, "child"), depth + 1, is_negated=not is_negated)',
+                'return Predicate(negation=self._found(_part(tree, "child"), depth + 1, is_negated=is_negated))',
+            ),
+        ),
+        own_tests=("tests/iceberg/test_conditions.py", "-k", "ruled_out"),
+    ),
+    Bug(
+        "files in manifests have the sequence number after that of their rows",
+        ICEBERG + "metadata/entries.py",
+        (("sequence_of(added), one.sequence)", "sequence_of(added), one.sequence + 1)"),),
+        own_tests=("tests/iceberg/test_entries.py", "-k", "data_file"),
+    ),
+    Bug(
+        "the query of a view is shown without the names of its columns",
+        ICEBERG + "metadata/views.py",
+        (
+            (
+                "    if NAMES_COLUMNS.match(view.text) or not is_told_by_name:",
+                "    if is_told_by_name or not is_told_by_name:",
+            ),
+        ),
+        own_tests=("tests/iceberg/test_views.py", "-k", "finds_by_name"),
+    ),
+    Bug(
+        "a listing takes every table with imports for one that can be shown",
+        ICEBERG + "rest/listing.py",
+        (
+            (
+                "        if meta.has_imports:\n            return False\n",
+                "        if meta.has_imports:\n            return True\n",
+            ),
+        ),
+        own_tests=("tests/iceberg/test_listing.py", "-k", "not_listed"),
+    ),
+    Bug(
+        "files are said to be sorted by floats, of which Iceberg sorts 0.0 and -0.0",
+        ICEBERG + "metadata/sort_orders.py",
+        ((" and kind.name not in FLOATS)", ")"),),
+        own_tests=("tests/iceberg/test_sort_orders.py", "-k", "told_by"),
+    ),
+    Bug(
+        "a commit whose outcome is unknown is said not to have taken place",
+        ICEBERG + "rest/writes.py",
+        (
+            (
+                "        raise RestError(500, UNKNOWN, str(error)) from error",
+                "        raise RestError(503, UNKNOWN, str(error)) from error",
+            ),
+        ),
+        own_tests=("tests/iceberg/test_commit_outcomes.py", "-k", "lost"),
+    ),
+)

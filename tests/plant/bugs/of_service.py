@@ -1,0 +1,139 @@
+"""Bugs of the service."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+SEND = """        self.jobs += answered
+        for sink, given in answers.items():
+            sink(given)
+"""
+SEND_EARLY = """            for sink, given in answers.items():
+                sink(given)
+            self._tick()
+"""
+SET_HEAD = "        table.head, table.last_time_us = commit.version, commit.time_us\n"
+PUBLISH_EARLY = "        state.views.publish(table.view())\n"
+PUT_OPEN = '            self.batch.put(keys.open_key(raw), b"")\n'
+SERVICE = "metaservice/service/"
+
+BUGS: Final = (
+    Bug(
+        "the answered times are forgotten in a crash",
+        SERVICE + "decider/state.py",
+        (("self.ceiling_us = self.answered_us = keys", "self.ceiling_us = keys"),),
+    ),
+    Bug(
+        "a repeated begin or append is taken as new",
+        SERVICE + "commit/transactions.py",
+        (
+            (
+                "        found = state.find_txn(txn_id)\n",
+                "        found = state.open.get(txn_id)\n",
+            ),
+        ),
+    ),
+    Bug(
+        "answers leave before the sync",
+        SERVICE + "decider/decider.py",
+        (
+            ("            self._tick()\n", SEND_EARLY),
+            (SEND, ""),
+        ),
+    ),
+    Bug(
+        "readers see the head before it is durable",
+        SERVICE + "commit/outcomes.py",
+        ((SET_HEAD, SET_HEAD + PUBLISH_EARLY),),
+    ),
+    Bug(
+        "retention goes by hours that are not durable yet",
+        SERVICE + "retention/housekeeping.py",
+        (("retain_us(view.meta.properties)", "retain_us(table.meta.properties)"),),
+    ),
+    Bug(
+        "a plan looks for what was taken out up to the durable head alone",
+        SERVICE + "read/scan.py",
+        (("partition, version, self._removed_max)", "partition, version, self._wanted.version)"),),
+    ),
+    Bug(
+        "row ids start again after a restart",
+        SERVICE + "decider/loading.py",
+        (("keys.decode_version(raw_row) if raw_row is not None else 1", "1"),),
+    ),
+    Bug(
+        "registered files are forgotten in a crash",
+        SERVICE + "decider/state.py",
+        (("                    table.staged[entry.path] = entry\n", "                    pass\n"),),
+    ),
+    Bug(
+        "what was registered before the first write is not written",
+        SERVICE + "decider/state.py",
+        ((PUT_OPEN + "            self._put_staged(txn)\n", PUT_OPEN),),
+    ),
+    Bug(
+        "a clock that jumped between two runs is believed",
+        SERVICE + "decider/clockguard.py",
+        (("        self._hold(jump_ms)\n", ""),),
+    ),
+    Bug(
+        "leases run out while the service stands still",
+        SERVICE + "decider/pauses.py",
+        (("            self._decider.state.start_leases()\n", ""),),
+    ),
+    Bug(
+        "ended tasks are forgotten under a clock that is not believed",
+        SERVICE + "compaction/maintenance.py",
+        (("        keep_from_us = 0 if self._halted() else now_us", "        keep_from_us = now_us"),),
+    ),
+    Bug(
+        "an option that stands where a value is missing is taken for the value",
+        "metaservice/cli/command.py",
+        (("isinstance(text, str) and text in names", "text is names"),),
+    ),
+    Bug(
+        "changes of columns are done in the order of their options",
+        "metaservice/cli/table.py",
+        (
+            (
+                'order = [each.partition("=")[0] for each in args]',
+                'order = sorted(each.partition("=")[0] for each in args)',
+            ),
+        ),
+    ),
+    Bug(
+        "a table outlives the transaction that it was made for",
+        SERVICE + "commit/dropping.py",
+        (("if table is not None and is_unborn(table.meta.name):", "if table is not None and not table.meta.name:"),),
+        own_tests=("tests/integration/test_new_tables.py", "-k", "goes_with"),
+    ),
+    Bug(
+        "a hidden table is dropped while the transaction that fills it is open",
+        SERVICE + "commit/dropping.py",
+        (("is_filled = any(table_id in txn.tables for txn in state.open.values())", "is_filled = False"),),
+        own_tests=("tests/retention/test_unborn.py",),
+    ),
+    Bug(
+        "a table takes the name of a view",
+        SERVICE + "decider/naming.py",
+        (("    if state.queries.is_taken(name) and", "    if view and state.queries.is_taken(name) and"),),
+        own_tests=("tests/integration/test_views.py", "-k", "one_name"),
+    ),
+    Bug(
+        "the rows of an inlined file outlive its last version",
+        SERVICE + "retention/housekeeping.py",
+        (("if entry.inlined:", "if entry.inlined and not entry.rows:"),),
+    ),
+    Bug(
+        "the rows of an inlined file are not stored with its commit",
+        SERVICE + "commit/outcomes.py",
+        (("            if entry.content:\n", "            if entry.content and not entry.inlined:\n"),),
+    ),
+    Bug(
+        "a transaction that is aborted leaves its inlined rows behind",
+        SERVICE + "decider/state.py",
+        (("if entry.inlined and not entry.content:", "if entry.inlined and entry.content:"),),
+    ),
+)

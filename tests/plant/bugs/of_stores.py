@@ -1,0 +1,140 @@
+"""Bugs of stores, leadership and backups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+SERVICE = "metaservice/service/"
+FENCES = "            self._fenced = True\n            return self._fence()\n"
+PUT_MANIFEST = "            self._objects.put(_manifest_name(backup_id), encode_manifest(manifest))\n"
+ADOPT = "            self._mine, self._tag = found\n"
+ADOPT_LATE = ADOPT + "            self._valid_until_ms = self._clocks.mono_ms() + VALID_MS\n"
+
+BUGS: Final = (
+    Bug(
+        "a delete set that names no files is forgotten in the log",
+        "metaservice/store/records.py",
+        (("frozenset(e.partition for e in own_sets if not e.touches)", "frozenset()"),),
+    ),
+    Bug(
+        "a log that was deleted or emptied is opened as an older state",
+        "metaservice/store/rocks.py",
+        (
+            ("        refuse_a_lost_log(path)\n", ""),
+            ("        refuse_lost_writes(path, db.latest_sequence_number())\n", ""),
+        ),
+    ),
+    Bug(
+        "after a sync it is not noted what was synced, nor looked whether the folder is there",
+        "metaservice/store/rocks.py",
+        (("            self._mark.note(self._db.latest_sequence_number())\n", ""),),
+    ),
+    Bug(
+        "the purge asks its own table alone before it deletes",
+        "metaservice/store/imports.py",
+        (("return {path for path in paths if _any(cursor, keys.named_prefix(table, path))}", "return set()"),),
+    ),
+    Bug(
+        "a file from outside is another one when it is spelled otherwise",
+        "metaservice/store/imports.py",
+        (("identity_of(path).encode()", "path.encode()"),),
+    ),
+    Bug(
+        "a leader that is fenced takes it for any failure, and opens its store again",
+        "metaservice/opening.py",
+        (
+            ("        if self._is_opened:\n", "        if False:\n"),
+            (
+                "        self._is_opened = True\n",
+                "",
+            ),
+        ),
+        own_tests=("tests/integration/test_high_availability.py", "-k", "once"),
+    ),
+    Bug(
+        "a leader that is fenced closes its store and opens it again, which fences its successor",
+        "metaservice/opening.py",
+        (("        if self._is_opened:\n", "        if False:\n"),),
+        also=(
+            (
+                "metaservice/store/slate.py",
+                FENCES,
+                "            pass\n",
+            ),
+        ),
+    ),
+    Bug(
+        "a leader reopens its store after a PUT whose answer was lost",
+        "metaservice/opening.py",
+        (("        if self._is_opened:\n", "        if False:\n"),),
+    ),
+    Bug(
+        "a store in a bucket says that a write is durable before the bucket has it",
+        "metaservice/store/slate.py",
+        (
+            (
+                "        self.ask(lambda: self._db.flush_with_options(_LOG))\n        self._is_synced",
+                "        self._is_synced",
+            ),
+        ),
+    ),
+    Bug(
+        "a lease is valid from when its renewal was answered, not from when it was sent",
+        "metaservice/leadership.py",
+        (("following, tag, sent_ms + VALID_MS", "following, tag, self._clocks.mono_ms() + VALID_MS"),),
+    ),
+    Bug(
+        "a lease that was renewed without an answer is valid from when that is found out",
+        "metaservice/leadership.py",
+        ((ADOPT, ADOPT_LATE),),
+    ),
+    Bug(
+        "a leader takes the lost answer of its own renewal for another's lease",
+        "metaservice/leadership.py",
+        (("found[0].holder == self._holder and not", "found[0].holder == self._holder and False and not"),),
+    ),
+    Bug(
+        "a former leader goes on with the lease of its successor",
+        "metaservice/leadership.py",
+        (("found[0].holder == self._holder and not", "not"),),
+    ),
+    Bug(
+        "a store that is fenced calls it a failure of its own",
+        "metaservice/store/slate.py",
+        ((FENCES, "            pass\n"),),
+        own_tests=("tests/contract/test_store.py", "-k", "fences"),
+    ),
+    Bug(
+        "a leader answers after its lease",
+        "metaservice/leadership.py",
+        (("return None if self._left_ms() > 0 else not_leader(self.leader)", "return None"),),
+    ),
+    Bug(
+        "a backup's manifest is written before its files",
+        "metaservice/store/repository.py",
+        (
+            (
+                "            self._each(\n                list(missing",
+                PUT_MANIFEST + "            self._each(\n                list(missing",
+            ),
+            (PUT_MANIFEST + "        return total\n", "        return total\n"),
+        ),
+    ),
+    Bug(
+        "a prune forgets what the backups that it keeps name, but for the newest",
+        "metaservice/store/repository.py",
+        (("self._named_by(backup_id for backup_id in there if backup_id not in gone)", "self._named_by(there[-1:])"),),
+    ),
+    Bug(
+        "a prune deletes files of a backup that is under way",
+        "metaservice/store/repository.py",
+        (("            self._refuse_others(name, kind)\n", ""),),
+    ),
+    Bug(
+        "a scheduled backup that failed is not tried again",
+        SERVICE + "operate/backup_schedule.py",
+        (("self._clocks.mono_ms() + wait_ms\n", "self._clocks.mono_ms() + (wait_ms << 40)\n"),),
+    ),
+)

@@ -1,0 +1,230 @@
+"""Bugs of what reads and writes rows: workers, Spark's catalog, tools."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.plant.bug import Bug
+
+CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
+
+BUGS: Final = (
+    Bug(
+        "a row moves onto a key that is there",
+        "worker/write/partition_moves.py",
+        (("    if taken:\n", "    if len(taken) > 1:\n"),),
+        own_tests=("tests/spark/test_moves.py", "-k", "no_row_moves"),
+    ),
+    Bug(
+        "instants that look alike in the session's zone are one partition",
+        "worker/write/staging.py",
+        (("            value = sf.unix_micros(value)", "            value = value"),),
+        own_tests=("tests/spark/test_zones.py", "-k", "append"),
+    ),
+    Bug(
+        "a partition's time without a zone is one of UTC",
+        "worker/base/values.py",
+        (("moment.replace(tzinfo=zone)", "moment.replace(tzinfo=UTC)"),),
+    ),
+    Bug(
+        "a compaction's footers bound floats that hold NaN",
+        "worker/base/parquet_options.py",
+        (("not (pa.types.is_nested(one.type) or path in nan)", "not pa.types.is_nested(one.type)"),),
+    ),
+    Bug(
+        "conditions on floats are pushed down into Parquet files",
+        "worker/read/float_conditions.py",
+        (("return rows.withColumns(columns) if columns else rows", "return rows"),),
+        own_tests=("tests/spark/test_pruning.py", "-k", "no_match and not any"),
+    ),
+    Bug(
+        "what newer files hide in a file is remembered whichever they are",
+        "worker/spark_catalog/src/main/java/io/laketx/spark/read/HiddenRows.java",
+        (("for (String one : newer) add(digest, one);", ""),),
+        own_tests=("tests/spark/test_sql_reads.py", "-k", "found_once or histories"),
+    ),
+    Bug(
+        "a field's name in older files ends at a dot inside its backticks",
+        "worker/read/file_layouts.py",
+        (("split_path(paths[field_id])[-1]", 'paths[field_id].rpartition(".")[2]'),),
+        own_tests=("tests/spark/test_sql_reads.py", "-k", "fields_of_structs"),
+    ),
+    Bug(
+        "the purge takes the mark of any service for its own",
+        "worker/base/warehouse.py",
+        (("if mark.service_id != known.service_id:", "if not mark.service_id:"),),
+    ),
+    Bug(
+        "a restored service takes the mark of the history before for its own",
+        "worker/base/warehouse.py",
+        (("if mark.history_epoch != known.history_epoch:", "if not mark.history_epoch:"),),
+    ),
+    Bug(
+        "a row that moves by SQL takes the place of the one that has its key",
+        CATALOG + "write/Landings.java",
+        (("if (!landed.contains(key)) continue;", "if (landed.contains(key) || landed.isEmpty()) continue;"),),
+        own_tests=("tests/spark/test_sql_moves.py", "-k", "key_is_free"),
+    ),
+    Bug(
+        "an overwrite by a condition takes rows of any partition",
+        CATALOG + "write/PartitionCondition.java",
+        (
+            (
+                "if (!covered.containsKey(WireValues.keyOf(partition)) && !holds(partition)) {",
+                "if (covered.isEmpty()) {",
+            ),
+        ),
+        own_tests=("tests/spark/test_statements.py", "-k", "partitions"),
+    ),
+    Bug(
+        "a statement of a transaction sees the newest version",
+        CATALOG + "read/SqlTransaction.java",
+        (
+            (
+                "    Snapshot seen = tables.get(newest.getTableId());\n    if (seen == null) {",
+                "    Snapshot seen;\n    {",
+            ),
+        ),
+        own_tests=("tests/spark/test_sql_transactions.py", "-k", "see_one_version"),
+    ),
+    Bug(
+        "the optimiser takes the bounds of some files for those of all",
+        CATALOG + "read/ColumnBounds.java",
+        (("        isBounded = false;\n        return;\n", "        return;\n"),),
+        own_tests=("tests/spark/test_sql_statistics.py", "-k", "cut_strings"),
+    ),
+    Bug(
+        "an increment by SQL takes the removal of an updated row's old image for a delete",
+        CATALOG + "changes/BucketReader.java",
+        (("if (!images.contains(id)) compare(", "compare("),),
+        own_tests=("tests/spark/test_sql_changes.py", "-k", "random_histories"),
+    ),
+    Bug(
+        "a stream that stopped within a commit begins it anew",
+        CATALOG + "changes/Position.java",
+        (("return isPart() && asked == version ? files : 0;", "return isSnapshot && asked == version ? files : 0;"),),
+        own_tests=("tests/spark/test_sql_stream_sources.py", "-k", "how_much"),
+    ),
+    Bug(
+        "a stream keeps nothing of what it has not read",
+        CATALOG + "changes/StreamMark.java",
+        (
+            ("    advance(Math.max(version, kept));\n", "    end();\n"),
+            ("if (!isTemporary || cursor == null)", "if (cursor == null)"),
+        ),
+        own_tests=("tests/spark/test_stream_kills.py", "-k", "once"),
+    ),
+    Bug(
+        "a batch that Spark repeats is committed again",
+        CATALOG + "write/StreamedWrite.java",
+        (("            .addAppVersions(app)\n            .setPrincipal", "            .setPrincipal"),),
+        own_tests=("tests/spark/test_sql_stream_sinks.py", "-k", "repeats"),
+    ),
+    Bug(
+        "the shell takes a server's catalog for whatever lake was named",
+        "worker/shell/command.py",
+        (("if is_named and found != asked:", "if is_named and not found:"),),
+        own_tests=("tests/spark/test_sql_remote.py", "-k", "another_lake"),
+    ),
+    Bug(
+        "the jar of a wheel is not found",
+        "worker/base/spark_jar.py",
+        (("places.append(Path(wheel.origin).parent)", "places.append(Path(wheel.origin))"),),
+        own_tests=("tests/integration/test_wheels.py", "-k", "found"),
+    ),
+    Bug(
+        "Spark SQL shows rows that a delete set hides",
+        CATALOG + "read/Hides.java",
+        (("1 - (int) ((words[word] >>> position) & 1)", "1"),),
+        own_tests=("tests/spark/test_sql_rows.py", "-k", "history and False-True"),
+    ),
+    Bug(
+        "the last row of a file can't be hidden from Spark SQL",
+        CATALOG + "read/RowIds.java",
+        (("long last = first + rows - 1;", "long last = first + rows - 2;"),),
+        own_tests=("tests/spark/test_sql_reads.py", "-k", "histories"),
+    ),
+    Bug(
+        "a MERGE by Spark SQL doesn't say what it read",
+        CATALOG + "write/LakeDelta.java",
+        (("found.add(Read", "if (command != RowLevelOperation.Command.MERGE) found.add(Read"),),
+        own_tests=("tests/spark/test_sql_rows.py", "-k", "merge_loses"),
+    ),
+    Bug(
+        "a MERGE that asks for more than the key is taken for an insert by key",
+        CATALOG + "write/SparkPlans.java",
+        (("    if (!isWhole(join.left())) return null;\n", ""),),
+        own_tests=("tests/spark/test_sql_rows.py", "-k", "reads_no_rows"),
+    ),
+    Bug(
+        "files whose partition is NULL are left out by NOT (partition <=> value) in Spark SQL",
+        CATALOG + "read/Conditions.java",
+        (("equal == null ? null : allOf(List.of(equal, not(isNull(column.getName()))))", "equal"),),
+        own_tests=("tests/spark/test_statements.py", "-k", "partition_values"),
+    ),
+    Bug(
+        "rows that a delete set hides are shown without Spark",
+        "worker/read/version_rows.py",
+        (("hidden=None), hidden=positions)", "hidden=None))"),),
+        own_tests=("tests/arrow/test_version_rows.py",),
+    ),
+    Bug(
+        "NaN is not above every number in a condition without Spark",
+        "worker/read/arrow_conditions.py",
+        (("return found | is_nan if compare in (gt, ge) else found", "return found"),),
+        own_tests=("tests/arrow/test_version_rows.py",),
+    ),
+    Bug(
+        "an increment without Spark forgets what a restore brought back",
+        "worker/read/change_rows.py",
+        (("*images, *self._tombstones(), *self._states()]", "*images, *self._tombstones()]"),),
+        own_tests=("tests/arrow/test_change_rows.py",),
+    ),
+    Bug(
+        "a row that is written without Spark goes into another bucket than Spark's",
+        "worker/base/spark_hash.py",
+        (("return row_hashes(keys) % np.int64(buckets)", "return np.abs(row_hashes(keys)) % np.int64(buckets)"),),
+        own_tests=("tests/spark/test_arrow_writes.py",),
+    ),
+    Bug(
+        "bounds of an inlined file leave out its largest value",
+        "worker/write/inlined_files.py",
+        (('extremes["max"]', 'extremes["min"]'),),
+        own_tests=("tests/arrow/test_inlined.py", "-k", "entries_say"),
+    ),
+    Bug(
+        "a stream of rows that lost a race is committed without them",
+        "worker/api/verbs.py",
+        (('            return "fail"\n', "            return policy\n"),),
+        own_tests=("tests/arrow/test_writes.py",),
+    ),
+    Bug(
+        "an empty text of CSV is loaded as NULL",
+        "worker/shell/csv_records.py",
+        (("quoted_strings_can_be_null=False", "quoted_strings_can_be_null=True"),),
+        own_tests=("tests/arrow/test_csv_records.py",),
+    ),
+    Bug(
+        "a decimal with too many digits is loaded as another number",
+        "worker/shell/from_texts.py",
+        (('whole = rf"[0-9]{{1,{digits}}}" if digits', 'whole = "[0-9]+" if digits'),),
+        own_tests=("tests/arrow/test_from_texts.py",),
+    ),
+    Bug(
+        "the purge takes a staged table that was made for one that was given up",
+        "worker/files/staged.py",
+        (
+            (
+                "        except AlreadyExistsError:\n            return False\n",
+                "        except AlreadyExistsError:\n            return True\n",
+            ),
+        ),
+        own_tests=("tests/iceberg/test_staged_tables.py", "-k", "never_dropped"),
+    ),
+    Bug(
+        "files of Spark have no field ids for elements of arrays",
+        CATALOG + "write/FieldIds.java",
+        (("ids.containsKey(below) ? part.withId(ids.get(below)) : part", "part"),),
+        own_tests=("tests/spark/test_field_ids.py",),
+    ),
+)
