@@ -32,6 +32,7 @@ from pyiceberg.table import StaticTable
 from benchmarks.frame import Benchmark, scaled, scratch
 from benchmarks.peers.iceberg_appends import ROWS as ROWS_A_COMMIT
 from benchmarks.peers.iceberg_appends import Appended, append
+from benchmarks.turns import interleaved, over
 from benchmarks.words import chosen
 from laketx import Lake, Table, connect
 from protos.laketx.v1 import common_pb2, transaction_pb2
@@ -224,8 +225,8 @@ def beside(bench: Benchmark, work: str, ours: Reads, others: Reads, at_most: flo
         assert [round(one) if isinstance(one, float) else one for one in through()] == [
             round(one) if isinstance(one, float) else one for one in other()
         ], (engine, work)
-        ratios = [timed(through) / timed(other) for _ in range(READS)]
-        bench.add(f"{engine}, {work}", ratios, unit="times", at_most=at_most)
+        times = interleaved({"through": through, "other": other}, runs=READS)
+        bench.add(f"{engine}, {work}", over(times["through"], times["other"]), unit="times", at_most=at_most)
 
 
 def written_by_spark(folder: Path, paths: Sequence[str], condition: str) -> str:
