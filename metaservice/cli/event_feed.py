@@ -249,6 +249,8 @@ class Feed:
                 found.append(one)
         found += self._long_ones()
         self._open |= still_open
+        if any(one.conflict.table_id not in self._names for one in found):  # made after the look at tables
+            self._names |= {one.table_id: one.name for one in self._client.list_tables(include_dropped=True)}
         for one in sorted(found, key=lambda each: each.end_time_us):
             if one.txn_id in self._state.told or one.end_time_us < self._state.started_us:
                 continue

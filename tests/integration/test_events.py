@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 
 from examples.event_receiver import is_signed, receiver
+from metaservice.cli.event_delivery import Sender, Target
+from metaservice.cli.event_feed import Feed
+from metaservice.client import MetaClient
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from tests.conformance.play import new_uuid7
 from tests.conformance.server import ROOT
@@ -159,6 +162,43 @@ def test_commits_and_conflicts_arrive_as_cloud_events(
     assert (commit["data"]["operation"], commit["data"]["commit_message"]) == ("insert", "Grüße")
     assert set(found.kinds) == {"application/cloudevents+json"}
     assert all(found.signed)
+
+
+class Overtaken(MetaClient):
+    """Something happens after each list of the tables."""
+
+    then: Callable[[], object] = staticmethod(lambda: None)
+
+    def list_tables(self, *args: Any, **named: Any) -> Iterator[catalog_pb2.Table]:
+        yield from list(super().list_tables(*args, **named))
+        happens, self.then = self.then, lambda: None
+        happens()
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_conflict_in_a_table_made_since_the_last_look_at_tables_is_told(
+    running: tuple[Service, Stubs], tmp_path: Path, dropped: bool
+) -> None:
+    service, stubs = running
+    losers: list[str] = []
+
+    def happens() -> None:
+        table_id = stubs.create(f"just_made_{dropped}", keyed=True)
+        losers.append(lose_a_race(stubs, table_id)[0])
+        if dropped:
+            stubs.catalog.DropTable(catalog_pb2.DropTableRequest(table_id=table_id))
+
+    stopped = threading.Event()
+    with receiving() as found, Overtaken(service.address) as client:
+        sender = Sender(Target(url(found), SECRET), stopped, print, lambda: time.time_ns() // 1_000)
+        feed = Feed(
+            client, sender, tmp_path.name, ["just_*"], tmp_path / "state.json",
+            from_start=False, keep_ms=60_000, conflicts=True, note=print, stopped=stopped,
+        )  # fmt: skip
+        client.then = happens
+        feed.round()
+        sender.close()
+    assert [(each["id"], each["subject"]) for each in found.of("conflict")] == [(losers[0], f"just_made_{dropped}")]
 
 
 def test_nothing_is_lost_when_the_sender_is_killed(

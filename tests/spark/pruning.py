@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 
 from laketx import Lake, Table
 from protos.laketx.v1 import common_pb2
+from worker.base.session import with_settings
 
 NAN, INF = float("nan"), float("inf")
 REPEATS: Final = 20  # so that writers take dictionaries
@@ -204,8 +205,9 @@ def append_table(lake: Lake, name: str, parts: Sequence[str], folder: Path) -> T
     table.compact("cluster", partition=partitions("cluster", parts), sort_by=["id"])
     for part in parts:
         write_outside(part, folder)
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
-    frame(spark, rows_of("outside", parts)).coalesce(1).write.mode("append").partitionBy(*PLACES).parquet(str(folder))
+    with with_settings(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
+        rows = frame(spark, rows_of("outside", parts)).coalesce(1)
+        rows.write.mode("append").partitionBy(*PLACES).parquet(str(folder))
     lake.import_parquet(folder, name)
     return table.refresh()
 

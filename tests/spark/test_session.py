@@ -4,14 +4,30 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
-from laketx import Lake
+from laketx import Lake, connect
+from tests.spark.sql import SqlReads
+from tests.spark.stored import live
 from worker.base.session import GROUP_PROPERTIES, job_group, with_settings
 from worker.read.file_scans import LISTED_IN_DRIVER, read_files
 from worker.write.staging import MICROSECONDS, WRITE_SETTINGS
 
 DAYS = "spark.sql.parquet.datetimeRebaseModeInWrite"
+COLUMNS = "id bigint, price decimal(9,2), day date, at timestamp, tags array<string>"
+OLD = (
+    "SELECT 1L AS id, 1.50BD AS price, DATE'1500-03-01' AS day, "
+    "timestamp_micros(-14825808000000000) AS at, array('a') AS tags"
+)
+OTHERWISE = {
+    "spark.sql.parquet.outputTimestampType": "INT96",
+    "spark.sql.parquet.fieldId.write.enabled": "false",
+    "spark.sql.parquet.writeLegacyFormat": "true",
+    "spark.sql.parquet.compression.codec": "gzip",
+    DAYS: "LEGACY",
+}
 
 
 def test_writes_exports_and_reads_put_settings_back(
@@ -33,6 +49,37 @@ def test_writes_exports_and_reads_put_settings_back(
         assert {key: spark.conf.get(key, None) for key in keys} == before
     finally:
         spark.conf.unset(DAYS)
+
+
+@pytest.mark.parametrize("door", ["python", "sql"])
+@pytest.mark.parametrize("key", ["at", "id"])
+def test_files_are_the_same_whatever_the_session_says_of_parquet(
+    spark: SparkSession, tmp_path: Path, door: str, key: str
+) -> None:
+    """Such files have bounds, field ids and days of one calendar, which all readers rely on."""
+    files = []
+    for number, settings in enumerate([{}, OTHERWISE]):
+        session = spark.newSession()
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        with connect(tmp_path / str(number), session) as lake:
+            made = lake.create_table("t", COLUMNS, partition_by=[key], properties={"write.inline.rows": "0"})
+            if door == "python":
+                made.insert(session.sql(OLD))
+            else:
+                SqlReads(lake)(f"INSERT INTO {{lake}}.t {OLD}")
+            [entry] = live(made.refresh())
+            footer = pq.read_metadata(Path(made.folder) / entry.file.path)
+            columns = [footer.row_group(0).column(at) for at in range(footer.num_columns)]
+            ids = str(pq.read_schema(Path(made.folder) / entry.file.path))
+            stats = sorted(one.SerializeToString() for one in entry.file.stats)
+            codecs = {one.compression for one in columns}
+            files.append((str(footer.schema).partition("\n")[2], ids, stats, codecs, entry.file.partition))
+            assert [(row.id, str(row.price), str(row.day), row.tags) for row in made.read().collect()] == [
+                (1, "1.50", "1500-03-01", ["a"])
+            ]
+    assert files[0] == files[1]
+    assert files[0][3] == {"ZSTD"}
 
 
 def test_a_setting_stays_until_the_last_who_needs_it_is_done(spark: SparkSession) -> None:

@@ -65,6 +65,7 @@ final class ParquetOut implements Serializable {
         new ParquetOptions(Map$.MODULE$.<String, String>empty().updated("compression", codec), settings);
     try {
       Job job = Job.getInstance(spark.sessionState().newHadoopConf());
+      for (String[] one : SETTINGS) job.getConfiguration().set(one[0], one[1]); // Spark keeps what is set in it
       OutputWriterFactory factory = ParquetUtils.prepareWrite(settings, job, schema, options);
       FieldIds.set(job.getConfiguration(), meta);
       return new ParquetOut(factory, schema, new SerializableConfiguration(job.getConfiguration()));
