@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from laketx import ConflictError, InputError, Lake, Table, connect
@@ -349,3 +350,24 @@ def test_a_transaction_takes_writes_of_both_tables_or_none(lake: Lake) -> None:
         txn.table("t.events").append([{"id": 2}])
         raise ZeroDivisionError
     assert (events.count(), orders.count()) == (1, 1)
+
+
+def test_only_values_that_repeat_have_a_dictionary_and_row_groups_are_small(lake: Lake) -> None:
+    """Readers take longer for a dictionary of values that all differ; a row group is what one thread reads."""
+    count = 300_000
+    table = lake.create_table("layout", "id bigint, word string, `a.b` double, pair struct<x: bigint>")
+    numbers = pa.array(range(count))
+    words = [f"w{number % 100}" for number in range(count)]
+    pairs = pa.StructArray.from_arrays([numbers], ["x"])
+    table.append(pa.table({"id": numbers, "word": words, "a.b": numbers.cast(pa.float64()), "pair": pairs}))
+    [entry] = table.view.client.list_files(table.table_id)
+    footer = pq.read_metadata(table.view.path(entry.file.path))
+    assert [footer.row_group(at).num_rows for at in range(footer.num_row_groups)] == [262_144, count - 262_144]
+    columns = [footer.row_group(0).column(at) for at in range(footer.num_columns)]
+    assert {one.path_in_schema: one.has_dictionary_page for one in columns} == {
+        "id": False,
+        "word": True,
+        "a.b": False,
+        "pair.x": True,
+    }
+    assert table.count(where="id >= 262144") == count - 262_144

@@ -17,6 +17,8 @@ from protos.laketx.v1 import catalog_pb2
 
 PYARROW_CODECS: Final = {"uncompressed": "none"}
 ZSTD_LEVEL: Final = 1
+DICTIONARY_BYTES: Final = 1 << 20  # beyond, pyarrow begins with a dictionary and goes on without
+REPEATS: Final = 4
 
 
 def codec_of(meta: catalog_pb2.Table, words: Mapping[str, str] = PYARROW_CODECS) -> str:
@@ -37,17 +39,31 @@ def options_of(meta: catalog_pb2.Table, schema: pa.Schema, nan: frozenset[str]) 
     }
 
 
+def repeating(rows: pl.DataFrame, schema: pa.Schema) -> list[str]:
+    """The columns that a dictionary makes smaller, by their Parquet names. Others are read more slowly with one."""
+    found: list[str] = []
+    for one in schema:
+        if pa.types.is_nested(one.type):
+            found += [path for path, _ in leaves(one.name, one.type)]  # not looked into
+            continue
+        column = rows[one.name]
+        distinct = column.approx_n_unique()
+        value_bytes = column.estimated_size() / len(column)
+        if distinct * REPEATS <= len(column) and distinct * value_bytes <= DICTIONARY_BYTES:
+            found.append(one.name)
+    return found
+
+
 def with_nan(rows: pl.DataFrame) -> frozenset[str]:
     """The float columns that contain NaN."""
     return frozenset(one.name for one in rows.iter_columns() if one.dtype.is_float() and one.is_nan().any())
 
 
-def table_with_nan(rows: pa.Table) -> frozenset[str]:
-    """As `with_nan`, for a table."""
-    floats = rows.select([one.name for one in rows.schema if pa.types.is_floating(one.type)])
-    found = pl.from_arrow(floats)
+def flat_columns(rows: pa.Table) -> pl.DataFrame:
+    """The columns without nesting."""
+    found = pl.from_arrow(rows.select([one.name for one in rows.schema if not pa.types.is_nested(one.type)]))
     assert isinstance(found, pl.DataFrame)
-    return with_nan(found)
+    return found
 
 
 def bounded(schema: pa.Schema, nan: frozenset[str]) -> list[str]:

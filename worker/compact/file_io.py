@@ -12,13 +12,11 @@ import pyarrow.parquet as pq
 
 from protos.laketx.v1 import catalog_pb2
 from worker.base.arrow_shapes import file_schema
-from worker.base.parquet_options import leaves, options_of, with_nan
+from worker.base.parquet_options import options_of, repeating, with_nan
 from worker.base.storage import make_folder, storage
 from worker.read.file_rows import InputFile, read_tables
 
 ROW_GROUP_BYTES: Final = 128 << 20  # decoded
-DICTIONARY_BYTES: Final = 1 << 20  # beyond, pyarrow begins with a dictionary and goes on without
-REPEATS: Final = 4
 
 
 def read_batches(file: InputFile, wanted: pa.Schema, memory_bytes: int) -> Iterator[pl.DataFrame]:
@@ -123,18 +121,3 @@ class Output:
         metadata = pq.read_metadata(f"{self._root}/{path}", filesystem=self._files)
         self.written.append(WrittenFile(path, size, metadata))
         self._sink = self._writer = None
-
-
-def repeating(rows: pl.DataFrame, schema: pa.Schema) -> list[str]:
-    """The columns that a dictionary makes smaller, by their Parquet names. Others are read more slowly with one."""
-    found: list[str] = []
-    for one in schema:
-        if pa.types.is_nested(one.type):
-            found += [path for path, _ in leaves(one.name, one.type)]  # not looked into
-            continue
-        column = rows[one.name]
-        distinct = column.approx_n_unique()
-        value_bytes = column.estimated_size() / len(column)
-        if distinct * REPEATS <= len(column) and distinct * value_bytes <= DICTIONARY_BYTES:
-            found.append(one.name)
-    return found

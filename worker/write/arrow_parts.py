@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 from protos.laketx.v1 import common_pb2
 from worker.base.arrow_shapes import arrow_schema, file_schema, in_shape
 from worker.base.footers import check_required, in_threads
-from worker.base.parquet_options import options_of, table_with_nan
+from worker.base.parquet_options import flat_columns, options_of, repeating, with_nan
 from worker.base.schema import OP, PART, ROW_ID
 from worker.base.storage import is_local, make_folder, storage
 from worker.write.inlined_files import CONTENT_BYTES_MAX, are_few, inlined_file
 from worker.write.staged_files import entry_of
 from worker.write.stages import Stage
 
-GROUP_ROWS: Final = 1 << 20
+GROUP_ROWS: Final = 1 << 18
 
 
 def write_parts(
@@ -48,8 +48,9 @@ def write_parts(
         make_folder(files, f"{root}/{path}".rpartition("/")[0])
         footers: list[Any] = []
         with files.open_output_stream(f"{root}/{path}") as out:
-            options = options_of(meta, schema, table_with_nan(part[1]))
             written = pa.table(part[1].columns, schema=file_schema(schema))
+            flat = flat_columns(written)
+            options = options_of(meta, schema, with_nan(flat)) | {"use_dictionary": repeating(flat, schema)}
             pq.write_table(written, out, row_group_size=GROUP_ROWS, metadata_collector=footers, **options)
             size = out.tell()
         return entry_of(stage, path, footers[0], size, kind)
