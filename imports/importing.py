@@ -8,14 +8,10 @@ cut off is made good by the next one: what it does follows from what the table h
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from typing import Final
-
-from pyroaring import BitMap64
 
 from imports.evolution import columns_changes
 from imports.facts import Bounds, ColumnKey, Columns, SourceFile, SourceSchema, SourceTable, key_of
@@ -44,7 +40,7 @@ from worker.base.external_paths import check_outside
 from worker.base.footers import STATS_COLUMNS
 from worker.base.table_view import TableView
 from worker.base.values import FLOATS
-from worker.write.delete_sets import delete_set
+from worker.write.delete_sets import delete_sets
 from worker.write.stages import Stage
 
 PROFILE: Final = "delta_write_serializable"  # its changes add and remove files in one commit
@@ -247,7 +243,8 @@ class _Run:
         with table.client.begin([intent], commit_message=self._message, properties=properties) as txn:
             stage = Stage(table.meta, table.folder, txn.txn_id, read_version)
             try:
-                self._register(txn, files, _delete_sets(stage, hides))
+                hidden = [(one.file, row_ids(one.file, one.positions)) for one in hides]
+                self._register(txn, files, delete_sets(stage, hidden))
                 committed = txn.commit([change])
             except CommitOutcomeUnknownError:
                 raise
@@ -307,18 +304,6 @@ def _stats(column: catalog_pb2.Column, bounds: Bounds) -> common_pb2.ColumnStats
         found.min.CopyFrom(bounds.low)
         found.max.CopyFrom(bounds.high)
     return found
-
-
-def _delete_sets(stage: Stage, hides: Sequence[Hide]) -> list[common_pb2.DeleteSet]:
-    """One for each partition."""
-    ids: dict[bytes, BitMap64] = defaultdict(BitMap64)
-    touches: dict[bytes, set[str]] = defaultdict(set)
-    for one in hides:
-        key = one.file.partition.SerializeToString(deterministic=True)
-        ids[key] |= row_ids(one.file, one.positions)
-        touches[key].add(one.file.path)
-    numbers = count()
-    return [delete_set(stage, key, bitmap, touches[key], next(numbers)) for key, bitmap in ids.items()]
 
 
 def _answer(

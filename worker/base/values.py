@@ -175,5 +175,13 @@ def _text(raw: bytes | str, *, is_max: bool) -> tuple[common_pb2.Value | None, b
 
 
 def partition_key(partition: common_pb2.Partition) -> PartitionKey:
-    """A hashable key that is equal for equal partitions."""
-    return tuple(sorted((one.column, one.value.SerializeToString(deterministic=True)) for one in partition.values))
+    """A hashable key that is equal for equal partitions: writers and the service write 1.5 or 1.50 for one number."""
+    return tuple(sorted((one.column, _key_bytes(one.value)) for one in partition.values))
+
+
+def _key_bytes(value: common_pb2.Value) -> bytes:
+    if value.decimal:
+        text = format(Decimal(value.decimal), "f")
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        value = common_pb2.Value(decimal="0" if text == "-0" else text)
+    return value.SerializeToString(deterministic=True)

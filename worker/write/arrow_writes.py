@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any, Final, TypeAlias
@@ -10,7 +9,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyroaring import BitMap64
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import arrow_schema
@@ -18,13 +16,13 @@ from worker.base.errors import InputError
 from worker.base.schema import OP, PART, ROW_ID, TOMBSTONE, UPSERT
 from worker.base.spark_hash import row_buckets
 from worker.base.table_view import TableView
-from worker.base.values import python_value, wire_value
+from worker.base.values import partition_key, python_value, wire_value
 from worker.read.arrow_conditions import parsed
 from worker.read.plans import entries_of
 from worker.read.version_rows import FileToRead, VersionRows
 from worker.write.arrow_parts import write_parts
 from worker.write.arrow_rows import fitted
-from worker.write.delete_sets import delete_set
+from worker.write.delete_sets import delete_sets
 from worker.write.inlined_files import are_few
 from worker.write.row_level import PROFILE, key_sets
 from worker.write.scopes import Partitions, scope_of
@@ -72,7 +70,7 @@ def plan_upsert(table: TableView, rows: pa.Table) -> Write:
 def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
     meta = table.meta
     scope = scope_of(table, where, by_spark=False)
-    named = [one.SerializeToString(deterministic=True) for one in scope.named.partitions]
+    named = {partition_key(one) for one in scope.named.partitions}
     parts = _Parts(rows, meta, scope.named.partitions[0] if isinstance(where, Mapping) else None)
 
     def stage(stage: Stage) -> Staged:
@@ -83,7 +81,7 @@ def plan_overwrite(table: TableView, rows: Given, where: Partitions) -> Write:
         else:
             staged = _append(stage, parts)
         for file in staged.files:
-            if named and file.partition.SerializeToString(deterministic=True) not in named:
+            if named and partition_key(file.partition) not in named:
                 raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
         return staged
 
@@ -142,11 +140,10 @@ def _tombstones(stage: Stage, then: TableView, condition: common_pb2.Predicate, 
 
 
 def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate) -> Staged:
-    ids: dict[bytes, BitMap64] = defaultdict(BitMap64)
-    touched: dict[bytes, set[str]] = defaultdict(set)
+    hidden: list[tuple[common_pb2.DataFile, list[int]]] = []
     reader = VersionRows(then, stage.read_version)
     entries = entries_of(then, stage.read_version, condition)
-    partitions = {then.path(one.file.path): one.file for one in entries if one.HasField("file")}
+    files = {then.path(one.file.path): one.file for one in entries if one.HasField("file")}
 
     def chosen(one: FileToRead) -> Iterator[tuple[str, list[int]]]:
         for rows in reader.visible(one, [ROW_ID], condition, float("inf")):
@@ -154,11 +151,8 @@ def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate)
 
     for path, found in reader.visit(entries, chosen, condition):
         if found:
-            place = partitions[path].partition.SerializeToString(deterministic=True)
-            ids[place].update(found)
-            touched[place].add(partitions[path].path)
-    sets = [delete_set(stage, place, ids[place], touched[place], at) for at, place in enumerate(ids)]
-    return Staged(delete_sets=sets)
+            hidden.append((files[path], found))
+    return Staged(delete_sets=delete_sets(stage, hidden))
 
 
 def _named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:

@@ -18,6 +18,7 @@ from worker.base.field_paths import missing_fields
 from worker.base.schema import OP, RESERVED, UPSERT, check_name, quoted
 from worker.base.spark_types import parse_type, table_schema, type_text
 from worker.base.table_view import TableView
+from worker.base.values import partition_key
 from worker.read.file_layouts import partition_literal
 from worker.write import casts
 from worker.write.scopes import Partitions, scope_of, scope_without_rows
@@ -52,7 +53,7 @@ def plan_insert(table: TableView, df: DataFrame, order_by: OrderBy | None = None
 def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
     scope = scope_of(table, where)
-    named = [one.SerializeToString(deterministic=True) for one in scope.named.partitions]
+    named = {partition_key(one) for one in scope.named.partitions}
     if isinstance(where, Mapping):
         df = with_fixed_partition(df, meta, scope.named.partitions[0])
     df = with_defaults(df, meta)
@@ -69,7 +70,7 @@ def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by:
             staged = write_append(stage, rows, in_order=order_by is not None)
         if scope.HasField("named"):
             for file in staged.files:
-                if file.partition.SerializeToString(deterministic=True) not in named:
+                if partition_key(file.partition) not in named:
                     raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
         return staged
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from pyroaring import BitMap64
 
 from protos.laketx.v1 import common_pb2
 from worker.base.storage import make_folder, storage
+from worker.base.values import PartitionKey, partition_key
 from worker.write.stages import Stage
 
 INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
@@ -21,13 +25,28 @@ def named(touches: set[str]) -> list[str]:
     return sorted(touches) if size <= TOUCHES_BYTES_MAX else []
 
 
-def delete_set(stage: Stage, key: bytes, bitmap: Any, touches: set[str], number: int) -> common_pb2.DeleteSet:
+def delete_sets(
+    stage: Stage, hidden: Iterable[tuple[common_pb2.DataFile, Iterable[int]]]
+) -> list[common_pb2.DeleteSet]:
+    """One for each partition; `hidden` are files with ids of their rows."""
+    ids: dict[PartitionKey, BitMap64] = defaultdict(BitMap64)
+    files: dict[PartitionKey, list[common_pb2.DataFile]] = defaultdict(list)
+    for file, found in hidden:
+        key = partition_key(file.partition)
+        ids[key].update(found)
+        files[key].append(file)
+    return [_delete_set(stage, files[key], bitmap, number) for number, (key, bitmap) in enumerate(ids.items())]
+
+
+def _delete_set(
+    stage: Stage, touched: Sequence[common_pb2.DataFile], bitmap: BitMap64, number: int
+) -> common_pb2.DeleteSet:
     raw = bitmap.serialize()
     found = common_pb2.DeleteSet(
         path=f"{stage.txn_id}/deletes-{number}.bin",
-        partition=common_pb2.Partition.FromString(key),
+        partition=touched[0].partition,
         rows=len(bitmap),
-        touches=named(touches),
+        touches=named({file.path for file in touched}),
     )
     if len(raw) <= INLINE_BYTES_MAX:
         found.bitmap = raw

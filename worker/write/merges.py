@@ -30,8 +30,8 @@ from worker.write.row_changes import (
     Settings,
     as_column,
     checked_settings,
-    delete_sets,
     delta,
+    found_sets,
     hide,
     ids_of,
     moves,
@@ -128,7 +128,7 @@ def stage_merge(table: TableView, stage: Stage, merge: Merge, near: Column | Non
     before = there_rows(there)
     ids = ids_of(before)
     refuse_id_twice(meta, ids)
-    staged = Staged(delete_sets=delete_sets(stage, ids, files))
+    staged = Staged(delete_sets=found_sets(stage, ids, files))
     if after is not None:
         staged.add(write_append(stage, with_new_ids(meta, before, after)))
     return staged

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime
-from itertools import count
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap64
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -32,7 +30,7 @@ from worker.read import scan
 from worker.read.frames import frame_of
 from worker.write import casts
 from worker.write.blind_writes import fitted, upserts
-from worker.write.delete_sets import delete_set
+from worker.write.delete_sets import delete_sets
 from worker.write.partition_moves import check_landing, same
 from worker.write.row_level import changes_all
 from worker.write.small_writes import few_of
@@ -191,14 +189,14 @@ def target_of(table: TableView, stage: Stage, where: Condition | None = None) ->
 def hide(stage: Stage, rows: DataFrame, files: Files) -> Staged:
     if stage.meta.primary_key:
         return write_keyed(stage, tombstones(stage.meta, rows), may_repeat=False, few=few_of(files.values()))
-    return Staged(delete_sets=delete_sets(stage, ids_of(rows), files))
+    return Staged(delete_sets=found_sets(stage, ids_of(rows), files))
 
 
 def replace_rows(stage: Stage, before: DataFrame, after: DataFrame, files: Files) -> Staged:
     """Replaces rows: `after` has a row for each row of `before`, by row id or key."""
     meta = stage.meta
     if not meta.primary_key:
-        staged = Staged(delete_sets=delete_sets(stage, ids_of(before), files))
+        staged = Staged(delete_sets=found_sets(stage, ids_of(before), files))
         staged.add(write_append(stage, with_new_ids(meta, before, after)))
         return staged
     return write_keyed(stage, delta(meta, before, after), few=few_of(files.values()))
@@ -236,18 +234,12 @@ def ids_of(rows: DataFrame) -> pa.Table:
     return rows.selectExpr(f"xxhash64({FILE}) as {FILE}", ROW_ID).toArrow()
 
 
-def delete_sets(stage: Stage, found: pa.Table, files: Files) -> list[common_pb2.DeleteSet]:
+def found_sets(stage: Stage, found: pa.Table, files: Files) -> list[common_pb2.DeleteSet]:
     """The delete sets, one per partition."""
     order = np.argsort(found.column(FILE).to_numpy(), kind="stable")
     hashes, begins = np.unique(found.column(FILE).to_numpy()[order], return_index=True)
     by_file = np.split(found.column(ROW_ID).to_numpy()[order], begins[1:])
-    by_hash = {xxhash64(path): path for path in files} if len(hashes) else {}
-    ids: dict[bytes, BitMap64] = {}
-    touched: dict[bytes, set[str]] = {}
-    for of_file, row_ids in zip(hashes.tolist(), by_file, strict=False):
-        path = by_hash[of_file]
-        key = files[path].partition.SerializeToString(deterministic=True)
-        ids.setdefault(key, BitMap64()).update(row_ids.tolist())
-        touched.setdefault(key, set()).add(path)
-    numbers = count()
-    return [delete_set(stage, key, bitmap, touched[key], next(numbers)) for key, bitmap in ids.items()]
+    by_hash = {xxhash64(path): file for path, file in files.items()} if len(hashes) else {}
+    return delete_sets(
+        stage, [(by_hash[one], ids.tolist()) for one, ids in zip(hashes.tolist(), by_file, strict=False)]
+    )

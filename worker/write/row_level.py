@@ -13,6 +13,7 @@ from worker.base.arrow_shapes import column_field
 from worker.base.inlined import rows_in
 from worker.base.spark_hash import row_hashes
 from worker.base.storage import storage
+from worker.base.values import PartitionKey, partition_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -34,7 +35,7 @@ def key_sets(
     if meta.profile != PROFILE or not files or sum(file.rows for file in files) > KEYS_MAX:
         return []
     kinds = {column.name: column_field(column).type for column in meta.columns}
-    found: dict[tuple[bytes, int], common_pb2.KeySet] = {}
+    found: dict[tuple[PartitionKey, int], common_pb2.KeySet] = {}
     for file in files:
         if file.content:
             keys = rows_in(file.content)
@@ -42,7 +43,7 @@ def key_sets(
             lake, path = storage(f"{table_folder}/{file.path}")
             keys = pq.ParquetFile(path, filesystem=lake).read(list(meta.primary_key))
         hashes = row_hashes([keys.column(name).cast(kinds[name]) for name in meta.primary_key])
-        place = (file.partition.SerializeToString(deterministic=True), file.bucket)
+        place = (partition_key(file.partition), file.bucket)
         one = found.setdefault(place, common_pb2.KeySet(partition=file.partition, bucket=file.bucket))
         one.hashes.extend(hashes.tolist())
     return list(found.values())

@@ -1,6 +1,6 @@
 package io.laketx.spark.changes;
 
-import io.laketx.spark.read.PlannedScan;
+import io.laketx.spark.read.PartitionKey;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.Partition;
 import io.laketx.v1.Value;
@@ -10,7 +10,7 @@ import java.util.Map;
 record Bucket(Map<String, Value> partition, int number) {
   static Bucket of(LiveEntry one) {
     int number = one.hasFile() ? one.getFile().getBucket() : 0;
-    return new Bucket(PlannedScan.keyOf(partitionOf(one)), number);
+    return new Bucket(PartitionKey.of(partitionOf(one)), number);
   }
 
   static Partition partitionOf(LiveEntry one) {

@@ -3,12 +3,10 @@ package io.laketx.spark.read;
 import io.laketx.spark.WireTypes;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.Partition;
-import io.laketx.v1.PartitionValue;
 import io.laketx.v1.Predicate;
 import io.laketx.v1.Table;
 import io.laketx.v1.Value;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -31,25 +29,19 @@ public final class LivePartitions {
   public static Collection<Partition> of(Snapshot snapshot, Predicate condition) {
     Map<Map<String, Value>, Partition> found = new LinkedHashMap<>();
     for (LiveEntry one : Plan.of(snapshot, condition, null)) {
-      if (one.hasFile()) found.putIfAbsent(keyOf(one.getFile().getPartition()), one.getFile().getPartition());
+      if (one.hasFile()) found.putIfAbsent(PartitionKey.of(one.getFile().getPartition()), one.getFile().getPartition());
     }
     return found.values();
   }
 
   /** A partition's values as Spark keeps them in rows. */
   public static InternalRow row(Partition partition, StructType schema) {
-    Map<String, Value> values = keyOf(partition);
+    Map<String, Value> values = PartitionKey.of(partition);
     Object[] found = new Object[schema.length()];
     for (int at = 0; at < found.length; at++) {
       Value value = values.get(schema.fields()[at].name());
       found[at] = value == null ? null : PartitionValues.inRows(value, schema.fields()[at].dataType());
     }
     return new GenericInternalRow(found);
-  }
-
-  private static Map<String, Value> keyOf(Partition partition) {
-    Map<String, Value> found = new HashMap<>();
-    for (PartitionValue one : partition.getValuesList()) found.put(one.getColumn(), one.getValue());
-    return found;
   }
 }

@@ -73,12 +73,6 @@ public final class PlannedScan {
     return shapes.all();
   }
 
-  public static Map<String, Value> keyOf(Partition partition) {
-    Map<String, Value> found = new HashMap<>();
-    partition.getValuesList().forEach(one -> found.put(one.getColumn(), one.getValue()));
-    return found;
-  }
-
   // -- append tables
 
   private void addAppended(List<LiveEntry> entries) {
@@ -86,12 +80,12 @@ public final class PlannedScan {
     Map<Map<String, Value>, List<LiveEntry>> hiding = new LinkedHashMap<>();
     for (LiveEntry one : entries) {
       if (one.hasDeleteSet()) {
-        sets.computeIfAbsent(keyOf(one.getDeleteSet().getPartition()), key -> new ArrayList<>()).add(one);
+        sets.computeIfAbsent(PartitionKey.of(one.getDeleteSet().getPartition()), key -> new ArrayList<>()).add(one);
       }
     }
     for (LiveEntry one : entries) {
       if (!one.hasFile()) continue;
-      Map<String, Value> key = sets.isEmpty() ? null : keyOf(one.getFile().getPartition());
+      Map<String, Value> key = sets.isEmpty() ? null : PartitionKey.of(one.getFile().getPartition());
       if (key != null && sets.containsKey(key)) hiding.computeIfAbsent(key, none -> new ArrayList<>()).add(one);
       else add(one, clean(one, NOTHING));
     }
@@ -164,7 +158,7 @@ public final class PlannedScan {
     Map<Bucket, List<LiveEntry>> buckets = new LinkedHashMap<>();
     for (LiveEntry one : entries) {
       if (!one.hasFile()) continue;
-      Bucket bucket = new Bucket(keyOf(one.getFile().getPartition()), one.getFile().getBucket());
+      Bucket bucket = new Bucket(PartitionKey.of(one.getFile().getPartition()), one.getFile().getBucket());
       buckets.computeIfAbsent(bucket, none -> new ArrayList<>()).add(one);
     }
     buckets.values().forEach(this::addBucket);

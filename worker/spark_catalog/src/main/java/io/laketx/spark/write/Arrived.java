@@ -1,6 +1,7 @@
 package io.laketx.spark.write;
 
 import com.google.protobuf.InvalidProtocolBufferException;
+import io.laketx.spark.read.PartitionKey;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.KeySet;
@@ -53,7 +54,7 @@ record Arrived(
     for (int at = 0; at < files.size(); at++) {
       if (hashes.get(at).length != files.get(at).getRows()) return List.of();
       DataFile file = files.get(at);
-      Object place = List.of(WireValues.keyOf(file.getPartition()), file.getBucket());
+      Object place = List.of(PartitionKey.of(file.getPartition()), file.getBucket());
       KeySet.Builder set =
           found.computeIfAbsent(
               place, none -> KeySet.newBuilder().setPartition(file.getPartition()).setBucket(file.getBucket()));

@@ -1,6 +1,7 @@
 package io.laketx.spark.write;
 
 import com.google.protobuf.ByteString;
+import io.laketx.spark.read.PartitionKey;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
 import io.laketx.v1.RowIdRange;
@@ -63,7 +64,7 @@ final class DeleteSets {
           if (file == null) throw new IllegalStateException("a row of " + path + ", which was not read");
           OfPartition set =
               sets.computeIfAbsent(
-                  WireValues.keyOf(file.getPartition()),
+                  PartitionKey.of(file.getPartition()),
                   none -> new OfPartition(file, new Roaring64NavigableMap(), new TreeSet<>()));
           set.ids.or(ids);
           set.touches.add(path);

@@ -2,6 +2,8 @@ package io.laketx.spark.write;
 
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.laketx.spark.read.LivePartitions;
+import io.laketx.spark.read.PartitionKey;
+import io.laketx.v1.Column;
 import io.laketx.v1.Partition;
 import io.laketx.v1.Table;
 import io.laketx.v1.Value;
@@ -168,7 +170,7 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
     UTF8String file = metadata.getUTF8String(origin);
     Map<String, Value> known = partitionOf.get(file);
     if (known != null) return known;
-    Map<String, Value> found = WireValues.keyOf(partition(file));
+    Map<String, Value> found = PartitionKey.of(partition(file));
     partitionOf.put(file.copy(), found);
     return found;
   }
@@ -184,7 +186,8 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
   private Map<String, Value> partitionOf(InternalRow row, int[] ordinals) {
     Map<String, Value> found = new HashMap<>();
     for (int at : ordinals) {
-      found.put(meta.getColumns(at).getName(), WireValues.of(row.get(at, types[at]), meta.getColumns(at).getType()));
+      Column column = meta.getColumns(at);
+      found.put(column.getName(), PartitionKey.canonical(WireValues.of(row.get(at, types[at]), column.getType())));
     }
     return found;
   }

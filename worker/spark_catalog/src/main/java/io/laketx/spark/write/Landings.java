@@ -5,6 +5,7 @@ import io.laketx.spark.WireTypes;
 import io.laketx.spark.read.LakePartition;
 import io.laketx.spark.read.LakeReader;
 import io.laketx.spark.read.LivePartitions;
+import io.laketx.spark.read.PartitionKey;
 import io.laketx.spark.read.Plan;
 import io.laketx.spark.read.PlannedScan;
 import io.laketx.spark.read.Shape;
@@ -60,7 +61,7 @@ final class Landings {
   static List<Read> check(Snapshot snapshot, List<Moves.Landed> landed) {
     if (landed.isEmpty()) return List.of();
     Map<Map<String, Value>, Partition> near = new LinkedHashMap<>();
-    for (Moves.Landed one : landed) near.putIfAbsent(keyOf(partition(one)), partition(one));
+    for (Moves.Landed one : landed) near.putIfAbsent(PartitionKey.of(partition(one)), partition(one));
     boolean areFew = near.size() <= PARTITIONS_MAX;
     List<Partition> partitions = areFew ? List.copyOf(near.values()) : List.of();
     look(snapshot, landed, Plan.of(snapshot, snapshot.version(), partitions));
@@ -73,14 +74,14 @@ final class Landings {
     Map<Bucket, List<LiveEntry>> there = new HashMap<>();
     for (LiveEntry one : entries) {
       if (!one.hasFile()) continue;
-      Bucket bucket = new Bucket(keyOf(one.getFile().getPartition()), one.getFile().getBucket());
+      Bucket bucket = new Bucket(PartitionKey.of(one.getFile().getPartition()), one.getFile().getBucket());
       there.computeIfAbsent(bucket, none -> new ArrayList<>()).add(one);
     }
     StructType key = key(snapshot.meta());
     Shapes shapes = new Shapes(snapshot, key, new Filter[0], Set.of());
     List<Look> looks = new ArrayList<>();
     for (Moves.Landed one : landed) {
-      List<LiveEntry> files = there.get(new Bucket(keyOf(partition(one)), one.bucket()));
+      List<LiveEntry> files = there.get(new Bucket(PartitionKey.of(partition(one)), one.bucket()));
       if (files == null) continue;
       PlannedScan plan = new PlannedScan(snapshot, shapes, files, Map.of());
       looks.add(new Look(plan.units().stream().map(PlannedScan.Placed::unit).toList(), one));
@@ -153,9 +154,5 @@ final class Landings {
     } catch (InvalidProtocolBufferException error) {
       throw new IllegalStateException(error);
     }
-  }
-
-  private static Map<String, Value> keyOf(Partition partition) {
-    return WireValues.keyOf(partition);
   }
 }

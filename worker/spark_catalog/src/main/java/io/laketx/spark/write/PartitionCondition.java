@@ -3,6 +3,7 @@ package io.laketx.spark.write;
 import io.laketx.spark.WireTypes;
 import io.laketx.spark.read.Conditions;
 import io.laketx.spark.read.LivePartitions;
+import io.laketx.spark.read.PartitionKey;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Change;
@@ -101,14 +102,14 @@ public final class PartitionCondition {
   /** What an overwrite with these files covers, and what it read to know that. */
   void declare(Change.Builder change, Snapshot snapshot, List<DataFile> files) {
     Map<Map<String, Value>, Partition> covered = new LinkedHashMap<>();
-    for (Partition one : partitions(snapshot)) covered.put(WireValues.keyOf(one), one);
+    for (Partition one : partitions(snapshot)) covered.put(PartitionKey.of(one), one);
     for (DataFile one : files) {
       Partition partition = one.getPartition();
-      if (!covered.containsKey(WireValues.keyOf(partition)) && !holds(partition)) {
+      if (!covered.containsKey(PartitionKey.of(partition)) && !holds(partition)) {
         throw LakeException.invalid(
             "ROW_OUTSIDE_PARTITION", "there are rows of other partitions than those that are overwritten");
       }
-      covered.put(WireValues.keyOf(partition), partition);
+      covered.put(PartitionKey.of(partition), partition);
     }
     declare(change, covered.values());
   }

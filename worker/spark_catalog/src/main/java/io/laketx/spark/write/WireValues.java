@@ -3,8 +3,6 @@ package io.laketx.spark.write;
 import com.google.protobuf.ByteString;
 import io.laketx.v1.Column;
 import io.laketx.v1.NullValue;
-import io.laketx.v1.Partition;
-import io.laketx.v1.PartitionValue;
 import io.laketx.v1.Table;
 import io.laketx.v1.Value;
 import java.math.BigDecimal;
@@ -13,8 +11,6 @@ import java.time.LocalDateTime;
 import java.time.ZoneOffset;
 import java.util.Arrays;
 import java.util.HexFormat;
-import java.util.Map;
-import java.util.TreeMap;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.Decimal;
@@ -52,13 +48,6 @@ final class WireValues {
       if (one.getName().equals(name)) return one;
     }
     throw new IllegalStateException("no column " + name);
-  }
-
-  /** A partition as something that is equal and can be looked up. */
-  static Map<String, Value> keyOf(Partition partition) {
-    Map<String, Value> found = new TreeMap<>();
-    for (PartitionValue one : partition.getValuesList()) found.put(one.getColumn(), one.getValue());
-    return found;
   }
 
   /** Whether two values of a row are one key or partition. */
