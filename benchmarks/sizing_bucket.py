@@ -39,7 +39,7 @@ WRITERS: Final = 4
 QUIET: Final = {"LAKETX_SCHEDULE_MS": "0", "LAKETX_PURGE_DELAY_MS": "3600000"}  # nothing else is read meanwhile
 ENDS: Final = {
     KILL: ("killed with -9", 3, 8.0),
-    STOP: ("stopped by SIGTERM", 3, None),
+    STOP: ("stopped by SIGTERM", 3, 1.0),
 }  # how often, and seconds at most
 
 

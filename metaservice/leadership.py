@@ -135,9 +135,9 @@ class Leadership(Leads):
     @property
     def leader(self) -> str:
         """The address of the leader, as far as it is known; empty: nobody leads."""
-        if self._mine is not None:
-            return self._mine.address if self._left_ms() > 0 else ""
-        seen = self._seen
+        mine, seen = self._mine, self._seen
+        if mine is not None:
+            return mine.address if self._left_ms() > 0 else ""
         if seen is None or may_take(seen, self._clocks.mono_ms()):
             return ""
         return seen.lease.address
@@ -236,12 +236,16 @@ class Stopping(Protocol[E]):
     def end_stop(self, ended: E, grace_s: float) -> None: ...
 
 
-def leave(server: Stopping[E], decider: Decider, leads: Leadership, grace_s: float) -> bool:
+def leave(
+    server: Stopping[E], decider: Decider, leads: Leadership, grace_s: float, write_out: Callable[[], None]
+) -> bool:
     """Ends leading in order: another process goes on at once. False: the store didn't take what was decided in time.
 
-    The lease is given back as soon as everything that will be answered is durable. Reads under way have been admitted
-    before, so they may take longer.
+    `write_out` shortens the log, which the next leader reads; calls are answered meanwhile. The lease is given back as
+    soon as everything that will be answered is durable. Reads under way have been admitted before, so they may take
+    longer.
     """
+    write_out()
     ended = server.begin_stop(grace_s)
     ended.wait(min(LEAVE_S, grace_s))
     is_durable = decider.stop(STORE_S)

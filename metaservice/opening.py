@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from metaservice.config import Settings
+from metaservice.core.table.meta import TableMeta
 from metaservice.log import REOPEN_FAILED, event
 from metaservice.rpc.payloads import WirePayloads
 from metaservice.service.decider.state import State
 from metaservice.store.folders import PARTIAL
 from metaservice.store.history import ensure_history
-from metaservice.store.object_place import CACHE_BYTES, ObjectPlace
+from metaservice.store.object_place import ObjectPlace
 from metaservice.store.port import STORE_IS_BACKUP, Store, StoreFailed, StoreFenced, StoreUnusable
+from metaservice.store.records import decode_table
 from metaservice.store.rocks import RocksStore
 
 REOPEN_TRIES_MAX = 600
@@ -30,11 +31,15 @@ class OpenState:
     """Opens the store and builds the state; after a failure it closes the old store and retries."""
 
     def __init__(
-        self, settings: Settings, open_placed: Callable[[ObjectPlace, int | None], Store] | None = None
+        self,
+        settings: Settings,
+        open_placed: Callable[[ObjectPlace, int | None], Store] | None = None,
+        decode: Callable[[bytes], TableMeta] = decode_table,
     ) -> None:
-        """`open_placed` opens a store in a bucket."""
+        """`open_placed` opens a store in a bucket, `decode` the metadata of a table."""
         self._settings = settings
-        self._open_placed = open_placed or partial(open_in_bucket, cache_bytes=settings.store_cache_bytes)
+        self._open_placed = open_placed or open_in_bucket
+        self._decode = decode
         self._store: RocksStore | None = None
         self._is_opened = False
         self._opening_since_s = 0.0
@@ -83,17 +88,17 @@ class OpenState:
         try:
             ensure_history(store, fresh_history_id())
             settings = self._settings
-            return State(store, WirePayloads(), settings.task_backoff_ms, settings.store_format)
+            return State(store, WirePayloads(), settings.task_backoff_ms, settings.store_format, self._decode)
         except BaseException:
             store.close()
             raise
 
 
-def open_in_bucket(place: ObjectPlace, bytes_max: int | None = None, cache_bytes: int = CACHE_BYTES) -> Store:
+def open_in_bucket(place: ObjectPlace, bytes_max: int | None = None) -> Store:
     """Opens the store, which fences whoever has it."""
     from metaservice.store.slate import SlateStore  # noqa: PLC0415 - its library is optional
 
-    return SlateStore(place, bytes_max=bytes_max, cache_bytes=cache_bytes)
+    return SlateStore(place, bytes_max=bytes_max)
 
 
 def refuse_unfinished(data: Path) -> None:

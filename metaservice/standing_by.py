@@ -16,7 +16,7 @@ import grpc
 
 from metaservice.config import Settings
 from metaservice.core.lease import LOOK_MS
-from metaservice.leadership import STANDBY, STANDBYS, STORE_S, Leadership, leave, not_leader
+from metaservice.leadership import STANDBY, STANDBYS, STORE_S, Leadership, StoreWatch, leave, not_leader
 from metaservice.log import STANDING_BY, STOPPED, STORE_SILENT, event
 from metaservice.own_process import (
     STOP_SIGNALS,
@@ -26,6 +26,7 @@ from metaservice.own_process import (
     product_version,
     say_listening,
 )
+from metaservice.reading_ahead import ReadingAhead
 from metaservice.rpc.server import Server
 from metaservice.rpc.standby import Standby, StandbyAnswers
 from metaservice.service.compaction.scheduling import Scheduler
@@ -36,7 +37,7 @@ from metaservice.store.port import STORE_UNREACHABLE, Store, StoreFailed, StoreG
 from protos.laketx.v1 import admin_pb2
 
 OPENING_LOOK_S = 0.02
-CLOSE_S = 2.0  # for a store in a bucket
+WRITE_OUT_S = CLOSE_S = 2.0  # for a store in a bucket
 EVERY_ADDRESS = ("", "0.0.0.0", "[::]")  # noqa: S104 - to tell them from one
 
 
@@ -47,27 +48,35 @@ class StandingBy:
     leads: Leadership
     server: Standby
     standbys: Standbys
+    ahead: ReadingAhead
 
     def wait(self) -> bool:
         """Whether it leads; else it was told to stop."""
         self.standbys.start()
-        while not self.leads.try_take():
-            if signal.sigtimedwait(STOP_SIGNALS, LOOK_MS / 1000) is not None:
-                self.server.stop()
-                self.standbys.stop()
-                event(STOPPED)
-                return False
+        with self.ahead.running():
+            while not self.leads.try_take():
+                if signal.sigtimedwait(STOP_SIGNALS, LOOK_MS / 1000) is not None:
+                    self.server.stop()
+                    self.standbys.stop()
+                    event(STOPPED)
+                    return False
         self.leads.start()
         return True
 
+    def took_over(self, decider: Decider) -> None:
+        """It answers calls. The log that it has read is shortened, so that the next one doesn't read it again."""
+        self.leads.took_over()
+        self.leads.watch = StoreWatch(decider.syncing_s, lost_the_lease).look
+        _within(0.0, decider.state.store.write_out)
+
     def leave(self, decider: Decider, scheduler: Scheduler, server: Server, grace_s: float) -> bool:
         """Lets another process lead; False: the store doesn't take what was decided."""
-        if not leave(server, decider, self.leads, grace_s):
+        if not leave(server, decider, self.leads, grace_s, partial(_write_out, decider.state.store)):
             event(STORE_SILENT, silent_s=STORE_S)
             return False
         scheduler.stop()
         self.standbys.stop()
-        _close_soon(decider.state.store)
+        _within(CLOSE_S, decider.state.store.close)
         return True
 
     @contextlib.contextmanager
@@ -98,18 +107,23 @@ class StandingBy:
         finally:
             opened.set()
             listening.join()
+            self.ahead.decoded.keep(())
 
 
-def _close_soon(store: Store) -> None:
-    """Everything is durable and the lease given back: a bucket that doesn't answer keeps nobody waiting."""
+def _write_out(store: Store) -> None:
+    _within(WRITE_OUT_S, store.write_out)
 
-    def close() -> None:
-        with contextlib.suppress(StoreFailed, StoreGone):
-            store.close()
 
-    closing = threading.Thread(target=close, name="close", daemon=True)
-    closing.start()
-    closing.join(CLOSE_S)
+def _within(most_s: float, work: Callable[[], None]) -> None:
+    """Of use, and not needed: a bucket that doesn't answer keeps nobody waiting, and one that fails is no matter."""
+
+    def run() -> None:
+        with contextlib.suppress(StoreFailed, StoreGone, OSError):
+            work()
+
+    running = threading.Thread(target=run, name=work.__name__, daemon=True)
+    running.start()
+    running.join(most_s)
 
 
 def stand_by(
@@ -133,7 +147,7 @@ def stand_by(
     server.start()
     say_listening(server.address)
     event(STANDING_BY, listen=server.address, advertise=leads.address, store=settings.store)
-    return StandingBy(leads, server, standbys)
+    return StandingBy(leads, server, standbys, ReadingAhead(settings.place, settings.store_cache_bytes))
 
 
 def _standbys(place: ObjectPlace, leads: Leadership) -> Standbys:

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from metaservice.callers import known_callers, own_credentials, owner_socket
 from metaservice.config import Settings
@@ -78,9 +77,6 @@ from metaservice.store.port import (
 )
 from metaservice.terminal import printable
 from metaservice.verifying import VerifyingProcess
-
-if TYPE_CHECKING:
-    pass
 
 SOCKET_LOOK_S = 1.0
 CONNECTIONS_MAX = 10_000
@@ -220,8 +216,7 @@ def serve(settings: Settings) -> int:
     if standby is None:
         say_listening(server.address)
     else:
-        standby.leads.took_over()
-        standby.leads.watch = StoreWatch(service.decider.syncing_s, lost_the_lease).look
+        standby.took_over(service.decider)
     event(STARTED, listen=server.address, data=settings.store or settings.data, pid=os.getpid())
     wait_for_end(service, server, settings.idle_exit_s)
     if not _stop(service, server, standby, settings.grace_s):
@@ -276,10 +271,11 @@ def _stop(service: Service, server: Server, standby: StandingBy | None, grace_s:
 
 def _open_service(settings: Settings, standby: StandingBy | None) -> Service | None:
     """None: the store can't be used, and that was said."""
-    open_state, clocks = OpenState(settings), RealClocks()
+    clocks = RealClocks()
     try:
         if standby is None:
-            return build_service(open_state, clocks, settings, read_uptime)
+            return build_service(OpenState(settings), clocks, settings, read_uptime)
+        open_state = OpenState(settings, standby.ahead.open_store, standby.ahead.decoded)
         standby.leads.watch = StoreWatch(open_state.opening_s, lost_the_lease).look
         with standby.opening():
             return build_service(open_state, clocks, settings, read_uptime, standby.leads)

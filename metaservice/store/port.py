@@ -84,7 +84,7 @@ class Store(Protocol):
         """
 
     def write_out(self) -> None:
-        """Writes memory to disk, so that the next checkpoint has less to do. Any thread can call it.
+        """Writes memory out, so that the next checkpoint or opening has less to do. Any thread can call it.
 
         Raises OSError if it fails.
         """

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from slatedb import uniffi as slatedb
 
@@ -40,6 +40,7 @@ from metaservice.store.port import (
     Store,
     StoreFailed,
     StoreFenced,
+    StoreGone,
     StoreUnusable,
 )
 from metaservice.store.slate_binding import run
@@ -52,27 +53,29 @@ class SlateStore(Store):
     """Opens the store, or creates it, and fences every process that has it open; raises StoreUnusable."""
 
     reads_at_once = 32  # each may wait for the bucket
+    log_files_max = 512  # each sync makes one; an opening reads about as many
 
     def __init__(
         self,
         place: ObjectPlace,
         *,
         bytes_max: int | None = None,
-        cache_bytes: int = CACHE_BYTES,
+        cache: slatedb.DbCache | None = None,
         bucket: slatedb.ObjectStore | None = None,
     ) -> None:
-        """`cache_bytes`: for what was read; `bucket`: another one than the place names, such as one in memory."""
-        bucket = bucket if bucket is not None else _bucket(place)
+        """`cache`: for what was read; `bucket`: another one than the place names, such as one in memory."""
+        bucket = bucket if bucket is not None else open_bucket(place)
         self._place = place
         self._bytes_max = bytes_max
         self._failure: str | None = None
         self._fenced = False
         self._closed = False
         self._is_synced = True
-        self._log_bytes = 0
+        self._log_bytes = self._log_files = 0
+        self._shortens_s = 0.0
         self._sizes = _Sizes(place, bucket)
         self.requests = SlateRequests()
-        self._db = _open(place, bucket, self.requests, cache_bytes)
+        self._db = _open(place, bucket, self.requests, cache if cache is not None else new_cache(CACHE_BYTES))
 
     def get(self, key: bytes) -> bytes | None:
         value: bytes | None = self.ask(lambda: self._db.get(key))
@@ -102,6 +105,10 @@ class SlateStore(Store):
     def sync(self) -> None:
         self.ask(lambda: self._db.flush_with_options(_LOG))
         self._is_synced = True
+        self._log_files += 1
+        if self._log_files >= self.log_files_max and time.monotonic() >= self._shortens_s:
+            self._shortens_s = float("inf")
+            threading.Thread(target=self._shorten_log, name="shorten log", daemon=True).start()
 
     def checkpoint(self, path: Path) -> Callable[[], None]:
         """The copy is a folder of RocksDB's: it can be opened without the bucket.
@@ -123,8 +130,16 @@ class SlateStore(Store):
         return write
 
     def write_out(self) -> None:
-        """Nothing to do: a checkpoint reads what is in memory too."""
-        self.refuse_if_failed()
+        try:
+            self.ask(lambda: self._db.flush_with_options(_TABLES))
+        except (StoreFailed, StoreUnusable) as error:
+            raise OSError(f"memory was not written out: {error}") from error
+
+    def _shorten_log(self) -> None:
+        self._log_files = 0
+        with contextlib.suppress(OSError, StoreGone):  # the writer is told by its next call
+            self.write_out()
+        self._shortens_s = time.monotonic() + _SHORTEN_S
 
     def size_bytes(self) -> int:
         return self._sizes.tables_bytes() + self._log_bytes
@@ -174,12 +189,20 @@ class SlateStore(Store):
         return StoreFenced(f"another process has opened the store {self._place}: this one ends")
 
 
+class Asked(Protocol):
+    """A store that a cursor belongs to."""
+
+    def ask(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T: ...
+
+    def refuse_if_failed(self) -> None: ...
+
+
 class SlateCursor:
     """A snapshot; each scan of it has an iterator of its own."""
 
     __slots__ = ("_snapshot", "_store")
 
-    def __init__(self, store: SlateStore, snapshot: slatedb.DbSnapshot) -> None:
+    def __init__(self, store: Asked, snapshot: slatedb.DbSnapshot | slatedb.DbReader) -> None:
         self._store = store
         self._snapshot = snapshot
 
@@ -235,15 +258,19 @@ class _Sizes:
 
 
 _LOG: Final = slatedb.FlushOptions(flush_type=slatedb.FlushType.WAL)
+_TABLES: Final = slatedb.FlushOptions(flush_type=slatedb.FlushType.MEM_TABLE)
 _ENTRIES_FIRST: Final = 4
 _ENTRIES_MAX: Final = 1024
 _SIZES_S: Final = 60.0
 _CACHE_SHARDS: Final = 4  # an entry is at most as large as one of them
-_CACHE_ID: Final = 1  # no other database shares it
+CACHE_ID: Final = 1  # of this database in a cache
 _TABLE_BYTES: Final = 16 << 20  # an opening reads as much of the log
+_SHORTEN_S: Final = 2.0  # between two tables at least, or there are more than are compacted
 _SETTINGS: Final = {
     "flush_interval": None,  # the log is written when it is synced
     "l0_sst_size_bytes": _TABLE_BYTES,
+    "l0_max_ssts": 16,  # of the newest tables; with more than these the log grows
+    "l0_max_ssts_per_key": 16,
     "max_unflushed_bytes": 8 * _TABLE_BYTES,  # more waits until tables are written
 }
 
@@ -263,7 +290,7 @@ _UP: Final = _options(slatedb.IterationOrder.ASCENDING)
 _DOWN: Final = _options(slatedb.IterationOrder.DESCENDING)
 
 
-def _bucket(place: ObjectPlace) -> slatedb.ObjectStore:
+def open_bucket(place: ObjectPlace) -> slatedb.ObjectStore:
     """Where the server is and who we are comes from AWS's own variables."""
     if place.folder is not None:
         place.folder.mkdir(parents=True, exist_ok=True)
@@ -279,7 +306,9 @@ def _bucket(place: ObjectPlace) -> slatedb.ObjectStore:
         raise _unusable(place, error) from error
 
 
-def _open(place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateRequests, cache_bytes: int) -> slatedb.Db:
+def _open(
+    place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateRequests, cache: slatedb.DbCache
+) -> slatedb.Db:
     try:
         settings = slatedb.Settings.default()
         for name, value in _SETTINGS.items():
@@ -287,7 +316,7 @@ def _open(place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateReques
         builder = slatedb.DbBuilder(place.path, bucket)
         builder.with_settings(settings)
         builder.with_metrics_recorder(requests.recorder)
-        builder.with_db_cache(_cache(cache_bytes), _CACHE_ID)
+        builder.with_db_cache(cache, CACHE_ID)
         db = run(builder.build())
     except slatedb.Error as error:
         raise _unusable(place, error) from error
@@ -302,7 +331,7 @@ def _open(place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateReques
     return db
 
 
-def _cache(size: int) -> slatedb.DbCache:
+def new_cache(size: int) -> slatedb.DbCache:
     """One half for rows; one for indexes and filters of tables, of which a look-up needs a whole one."""
     rows, indexes = (
         slatedb.DbCache.new_foyer_cache(slatedb.FoyerCacheOptions(max_capacity=size // 2, shards=_CACHE_SHARDS))

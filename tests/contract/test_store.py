@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -30,12 +31,14 @@ from metaservice.store.port import (
     prefix_end,
 )
 from metaservice.store.rocks import RocksStore
-from metaservice.store.slate import SlateStore
+from metaservice.store.slate import SlateStore, new_cache
+from metaservice.store.slate_reader import SlateReader
 
 Ops = list[tuple[bytes, bytes | None]]
 
 ROOT = Path(__file__).parents[2]
 CACHED, CACHED_BYTES = 768, 64 << 10
+PATIENCE_S = 60.0
 FIRST, LAST = b"\x01", b"\xff" * 9  # around every key that a user of a store may choose
 
 
@@ -637,7 +640,7 @@ def test_a_cache_bounds_what_is_remembered_of_a_bucket(tmp_path: Path, cache_byt
         store.write(batch)
     store.sync()
     store.close()
-    store = SlateStore(place, cache_bytes=cache_bytes)
+    store = SlateStore(place, cache=new_cache(cache_bytes))
     read = []
     for _ in range(2):
         before = store.requests.counts()["get_range"]
@@ -646,3 +649,41 @@ def test_a_cache_bounds_what_is_remembered_of_a_bucket(tmp_path: Path, cache_byt
     store.close()
     assert read[0] > 0
     assert (read[1] > 0) == asks_again
+
+
+def in_tables(place: ObjectPlace) -> int:
+    """How many entries don't need the log any more."""
+    try:
+        reader = SlateReader(place, new_cache(1 << 20))
+    except StoreFailed:
+        return 0
+    found = sum(1 for _ in reader.cursor().scan(FIRST, LAST))
+    reader.close()
+    return found
+
+
+def test_what_is_written_out_in_a_bucket_is_in_tables(tmp_path: Path) -> None:
+    place = ObjectPlace.in_folder(tmp_path / "db")
+    store = SlateStore(place)
+    store.write(batch((b"a", b"1"), (b"b", b"2")))
+    store.sync()
+    assert in_tables(place) == 0
+    store.write_out()
+    assert in_tables(place) == 2
+    store.write_out()
+    store.close()
+
+
+def test_the_log_in_a_bucket_is_written_out_after_so_many_syncs(tmp_path: Path) -> None:
+    place = ObjectPlace.in_folder(tmp_path / "db")
+    store = SlateStore(place)
+    store.log_files_max = 10
+    for number in range(10):
+        assert in_tables(place) == 0
+        store.write(batch((b"k%02d" % number, b"v")))
+        store.sync()
+    until_s = time.monotonic() + PATIENCE_S
+    while in_tables(place) < 10:
+        assert time.monotonic() < until_s, "nothing was written out"
+        time.sleep(0.02)
+    store.close()

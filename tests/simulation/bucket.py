@@ -69,6 +69,7 @@ class Bucket:
         _reach(self.steps, link)
         store = SlateStore(self.place, bucket=self.objects)
         store.reads_at_once = 1  # threads would come in an order that no seed tells
+        store.log_files_max = 1 << 30  # likewise
         self.openings += 1
         self._opened.append(store._db)
         store._db = _Db(self, link, store._db, self.openings)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -15,7 +16,7 @@ from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import LOOK_MS
 from metaservice.leadership import Leadership, leave, not_leader
 from metaservice.opening import OpenState
-from metaservice.service.decider.decider import Answer, Job, Mailbox
+from metaservice.service.decider.decider import Answer, Decider, Job, Mailbox
 from metaservice.service.decider.gathering import Gathering
 from metaservice.store.lease_object import decode_lease
 from metaservice.store.port import Store, StoreFailed, StoreFenced, StoreGone, StoreUnusable
@@ -147,7 +148,7 @@ class Process(Host):
         self.service = service
         self.stop.wait()
         self.service = None
-        if not leave(_NoServer(self.steps), decider, self.leads, 10.0):
+        if not leave(_NoServer(self.steps), decider, self.leads, 10.0, partial(_write_out, decider)):
             self.die(74)
         with suppress(StoreFailed, StoreGone):
             decider.state.store.close()
@@ -216,6 +217,11 @@ class Process(Host):
         check(not later, "who led before takes no call once another one does", self.leads._holder, later)
         served.setdefault(self._opening, self.steps.now_us)
         return service
+
+
+def _write_out(decider: Decider) -> None:
+    with suppress(StoreFailed, StoreGone, OSError):
+        decider.state.store.write_out()
 
 
 class _NoServer:

@@ -18,6 +18,7 @@ class SlateMemory(MemoryStore):
         super().__init__(survivors._entries if survivors is not None else None)
         self._bucket = bucket if bucket is not None else slatedb.ObjectStore.resolve("memory:///")
         self._slate = SlateStore(ObjectPlace("sim", "meta"), bucket=self._bucket)
+        self._slate.log_files_max = 1 << 30  # what is not synced would be written with tables
 
     def get(self, key: bytes) -> bytes | None:
         self.refuse_if_failed()

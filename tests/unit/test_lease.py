@@ -126,6 +126,17 @@ def test_one_leads_while_it_renews(scene: Scene) -> None:
     assert scene.two.view().role == "standby"
 
 
+def test_who_leads_can_be_asked_while_the_lease_is_given_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def released_meanwhile() -> int:
+        monkeypatch.undo()
+        scene.one.release()
+        return scene.clocks[0].ms
+
+    monkeypatch.setattr(scene.clocks[0], "mono_ms", released_meanwhile)
+    assert scene.one.leader in {"a:7070", ""}
+    assert scene.one.leader == ""
+
+
 def test_a_leader_that_stood_still_answers_nothing_and_ends(scene: Scene) -> None:
     scene.passes(TAKE_MS)
     assert scene.one.refusal() is not None

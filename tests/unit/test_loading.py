@@ -14,6 +14,7 @@ from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Principal
 from metaservice.core.table.partitions import Partitioning
 from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider import loading
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.loading import PASSED_MAX, load_table, load_tables, newest_of_each
 from metaservice.service.decider.state import State
@@ -23,6 +24,7 @@ from metaservice.store.memory import MemoryCursor, MemoryStore
 from metaservice.store.port import Batch
 
 TABLES = 10
+PATIENCE_S = 20.0
 
 
 class Clock:
@@ -34,14 +36,20 @@ class Clock:
 
 
 class CountingStore(MemoryStore):
-    """Notes the threads that read it."""
+    """Notes the threads that read it. One that is expected to be not the only one waits for another."""
 
     def __init__(self) -> None:
         super().__init__()
         self.readers: set[int] = set()
+        self.waits = False
+        self._met = threading.Event()
 
     def cursor(self) -> MemoryCursor:
         self.readers.add(threading.get_ident())
+        if len(self.readers) > 1:
+            self._met.set()
+        if self.waits:
+            self._met.wait(PATIENCE_S)
         return super().cursor()
 
 
@@ -66,12 +74,17 @@ def store() -> CountingStore:
 
 
 @pytest.mark.parametrize("at_once", [2, 3, TABLES, 4 * TABLES])
-def test_several_threads_find_what_one_finds(store: CountingStore, at_once: int) -> None:
+def test_several_threads_find_what_one_finds(
+    store: CountingStore, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "PART_MIN", 1)
     cursor = store.cursor()
     alone = {raw.meta.table_id: raw for raw in State(store).tables.values()}
     raw_ids = [table.raw_id for table in alone.values()]
     store.reads_at_once = at_once
     store.readers.clear()
+    store._met.clear()
+    store.waits = True
     found = load_tables(store, raw_ids[::-1])
     assert [table.raw_id for table in found] == raw_ids[::-1]
     assert len(store.readers) > 1

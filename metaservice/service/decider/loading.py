@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from metaservice.core.table.inlined import Inlined
+from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Idle
 from metaservice.service.decider.snapshots import TableState
 from metaservice.store import keys
-from metaservice.store.port import Store, StoreCursor, prefix_end
+from metaservice.store.port import StoreCursor, prefix_end
 from metaservice.store.records import decode_table
 
 V = TypeVar("V")
@@ -21,29 +23,71 @@ Found = tuple[bytes, bytes]  # a key and its value
 ONE_EACH: Final = (keys.ROW_IDS, keys.OLDEST, keys.INLINED_COUNTS)  # a table has one record of these at most
 NEWEST_EACH: Final = (keys.TABLES, keys.TIMES, keys.IDLE)  # only the newest of a table counts
 PASSED_MIN, PASSED_MAX = 8, 64
+PART_MIN: Final = 256  # tables: passes over fewer cost more than they save
 
 
-def load_tables(store: Store, raw_ids: Sequence[bytes]) -> list[TableState]:
-    """The tables in this order. Nothing is written meanwhile.
+class DecodedTables:
+    """Metadata of tables by their records: a record that was decoded before needs not be decoded again."""
 
-    Records of a family lie side by side, so they are read in passes: one over each part of the tables, by several
+    def __init__(self) -> None:
+        self._by_record: Mapping[bytes, TableMeta] = {}
+
+    def __call__(self, raw: bytes) -> TableMeta:
+        return self._by_record.get(raw) or decode_table(raw)
+
+    def keep(self, raws: Iterable[bytes]) -> None:
+        """These, and no others."""
+        self._by_record = {raw: self(raw) for raw in raws}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTables:
+    """Records of tables, by family and table: of some families the newest with its key, of others the only one."""
+
+    newest: Mapping[bytes, Found]
+    only: Mapping[bytes, bytes]
+
+    def metadata(self) -> Iterator[bytes]:
+        return (raw for prefix, (_, raw) in self.newest.items() if prefix.startswith(keys.TABLES))
+
+
+class Readable(Protocol):
+    """A store, to those who only read."""
+
+    @property
+    def reads_at_once(self) -> int: ...
+
+    def cursor(self) -> StoreCursor: ...
+
+
+def load_tables(
+    store: Readable, raw_ids: Sequence[bytes], decode: Callable[[bytes], TableMeta] = decode_table
+) -> list[TableState]:
+    """The tables in this order. Nothing is written meanwhile."""
+    found = read_tables(store, raw_ids)
+    return [_load(raw_id, found.newest.get, found.only.get, decode) for raw_id in raw_ids]
+
+
+def read_tables(store: Readable, raw_ids: Sequence[bytes]) -> ReadTables:
+    """Records of a family lie side by side, so they are read in passes: one over each part of the tables, by several
     threads where a read waits for more than this machine.
     """
     ordered = sorted(raw_ids)
-    size = -(-len(ordered) // store.reads_at_once) or 1
+    size = max(-(-len(ordered) // store.reads_at_once), PART_MIN)
     parts = [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
     newest = [partial(newest_of_each, store, family, part[0], part[-1]) for family in NEWEST_EACH for part in parts]
     one = [partial(_all_of, store, family) for family in ONE_EACH]
-    known, found = _at_once(one, store.reads_at_once), _at_once(newest, store.reads_at_once)
-    return [_load(raw_id, found.get, known.get) for raw_id in raw_ids]
+    only = _at_once(one, store.reads_at_once)
+    return ReadTables(_at_once(newest, store.reads_at_once), only)
 
 
 def load_table(cursor: StoreCursor, raw_id: bytes) -> TableState:
     """A table, live or dropped."""
-    return _load(raw_id, lambda prefix: next(iter(cursor.scan_back(prefix, prefix_end(prefix))), None), cursor.get)
+    newest = lambda prefix: next(iter(cursor.scan_back(prefix, prefix_end(prefix))), None)  # noqa: E731 - no other name
+    return _load(raw_id, newest, cursor.get, decode_table)
 
 
-def newest_of_each(store: Store, family: bytes, first: bytes, last: bytes) -> Iterator[tuple[bytes, Found]]:
+def newest_of_each(store: Readable, family: bytes, first: bytes, last: bytes) -> Iterator[tuple[bytes, Found]]:
     """The newest record of each table, by its prefix.
 
     A table's older records are passed while they are few; beyond some, the next table is looked up.
@@ -71,14 +115,19 @@ def first_commit(cursor: StoreCursor, raw_id: bytes) -> int:
     return keys.decode_version(key[-8:])
 
 
-def _load(raw_id: bytes, newest: Callable[[bytes], Found | None], get: Callable[[bytes], bytes | None]) -> TableState:
+def _load(
+    raw_id: bytes,
+    newest: Callable[[bytes], Found | None],
+    get: Callable[[bytes], bytes | None],
+    decode: Callable[[bytes], TableMeta],
+) -> TableState:
     """`newest` finds the last record of the table with a prefix, `get` records of which a table has one at most."""
     metadata, timed, idle = (newest(family + raw_id) for family in NEWEST_EACH)
     assert metadata is not None
     assert timed is not None
     head, time_us = keys.decode_version(timed[1]), keys.decode_version(timed[0][-8:])
     raw_row = get(keys.row_id_key(raw_id))
-    table = TableState(raw_id, decode_table(metadata[1]), head, time_us)
+    table = TableState(raw_id, decode(metadata[1]), head, time_us)
     table.next_row_id = keys.decode_version(raw_row) if raw_row is not None else 1
     table.last_metadata_version = head
     raw_oldest = get(keys.oldest_key(raw_id))
@@ -92,7 +141,7 @@ def _load(raw_id: bytes, newest: Callable[[bytes], Found | None], get: Callable[
     return table
 
 
-def _all_of(store: Store, family: bytes) -> Iterator[Found]:
+def _all_of(store: Readable, family: bytes) -> Iterator[Found]:
     return store.cursor().scan(family, prefix_end(family))
 
 

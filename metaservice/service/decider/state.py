@@ -7,7 +7,7 @@ rebuilds the same state from the store; leases restart then.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState, TxnTable, first_id, unknown_txn
@@ -35,6 +35,7 @@ from metaservice.store.records import (
     decode_chunk,
     decode_commit,
     decode_namespace,
+    decode_table,
     decode_view,
     encode_entry,
     encode_table,
@@ -52,6 +53,7 @@ class State:
         payloads: Payloads = NOTHING_KNOWN,
         task_backoff_ms: int = limits.TASK_BACKOFF_MS,
         format_max: int = formats.NEWEST,
+        decode: Callable[[bytes], TableMeta] = decode_table,
     ) -> None:
         self.store = store
         self.format = formats.FIRST
@@ -88,9 +90,9 @@ class State:
         self.ended_now: list[Txn] = []
         self.history = read_history(store)
         self.judging_left: float = limits.JUDGE_TURN
-        self._load()
+        self._load(decode)
 
-    def _load(self) -> None:
+    def _load(self, decode: Callable[[bytes], TableMeta]) -> None:
         upkeep.index_the_past(self.store, self.batch)
         imports.index_imports(self.store, self.batch)
         cursor = self.store.cursor()
@@ -102,7 +104,8 @@ class State:
         if raw_forgotten is not None:
             self.forgotten_ms = keys.decode_version(raw_forgotten)
         named = list(cursor.scan(keys.NAMES, prefix_end(keys.NAMES)))
-        for (key, _), table in zip(named, load_tables(self.store, [raw_id for _, raw_id in named]), strict=True):
+        loaded = load_tables(self.store, [raw_id for _, raw_id in named], decode)
+        for (key, _), table in zip(named, loaded, strict=True):
             self.newest_us = max(self.newest_us, table.last_time_us)
             self.tables[table.meta.table_id] = table
             self.inlined_bytes += table.inlined.size_bytes

@@ -71,6 +71,21 @@ BUGS: Final = (
         (("        if self._is_opened:\n", "        if False:\n"),),
     ),
     Bug(
+        "a take-over has the metadata of tables as it was read ahead",
+        "metaservice/service/decider/loading.py",
+        (
+            ("self._by_record.get(raw) or", "self._by_record.get(raw[:38]) or"),
+            ("{raw: self(raw) for raw in raws}", "{raw[:38]: self(raw) for raw in raws}"),
+        ),
+        own_tests=("tests/unit/test_reading_ahead.py",),
+    ),
+    Bug(
+        "the log of a store in a bucket is never written to tables for its length",
+        "metaservice/store/slate.py",
+        (("if self._log_files >= self.log_files_max and", "if False and"),),
+        own_tests=("tests/contract/test_store.py", "-k", "so_many_syncs"),
+    ),
+    Bug(
         "a store in a bucket says that a write is durable before the bucket has it",
         "metaservice/store/slate.py",
         (
