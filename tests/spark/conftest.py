@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from laketx import Lake, connect
-from tests.spark.sessions import shared_session
+from tests.spark.sessions import shared_session, shared_settings
 
 _numbers = itertools.count()
 
@@ -18,6 +18,15 @@ def spark() -> Iterator[SparkSession]:
     session = shared_session()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def leaves_the_session_as_it_was() -> Iterator[None]:
+    """Tests run in any order: what one sets in the shared session, another would find."""
+    before = shared_settings()
+    yield
+    if before is not None:
+        assert shared_settings() == before
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,22 @@ def small_session(master: str = "local[2]", more: Mapping[str, str] | None = Non
     return SparkSession.builder.master(master).config(map={**SMALL, **jar_setting(), **(more or {})}).getOrCreate()
 
 
+_shared: dict[str, SparkSession] = {}
+
+
 def shared_session() -> SparkSession:
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         pytest.skip("Spark needs Java 17 or later, which is not installed here")
-    return small_session()
+    if "session" not in _shared:
+        _shared["session"] = small_session()
+    return _shared["session"]
+
+
+def shared_settings() -> dict[str, str] | None:
+    """What the shared session is set to, catalogs left out; None: there is none yet."""
+    session = _shared.get("session")
+    if session is None:
+        return None
+    catalogs = "spark.sql.catalog."
+    found = {key: value for key, value in session.conf.getAll.items() if not key.startswith(catalogs)}
+    return found | {"current": f"{session.catalog.currentCatalog()}.{session.catalog.currentDatabase()}"}

@@ -18,9 +18,10 @@ def of_rows(spark: SparkSession, rows: AnyRows) -> DataFrame:
 def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
     try:
         rows = rows.cast(pa.schema([field.with_type(for_spark(field.type)) for field in rows.schema]))
+        schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)  # no zone leaves out a clock time
         if rows.num_rows == 0:  # Connect refuses an empty Arrow table
-            return spark.createDataFrame([], from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
-        return spark.createDataFrame(rows.combine_chunks())
+            return spark.createDataFrame([], schema)
+        return spark.createDataFrame(rows.combine_chunks(), schema)
     except (PySparkException, pa.ArrowException, TypeError, ValueError) as error:
         raise InputError("TYPE_NOT_SUPPORTED", f"Spark can't take these rows: {error}") from error
 

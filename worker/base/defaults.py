@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
+from worker.base.spark_types import parse_type
 
 
-def default_of(column: catalog_pb2.Column) -> str:
-    """In SQL, as the column's type."""
-    return f"cast(({column.default_sql}) as {column.type})" if column.default_sql else "null"
+def default_of(column: catalog_pb2.Column) -> Column:
+    """As the column's type. The line ends before the parenthesis does: a comment at the end hides neither."""
+    return sf.expr(f"({column.default_sql}\n)").cast(parse_type(column.type)) if column.default_sql else sf.lit(None)
 
 
 def with_defaults(rows: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
     """The rows with the defaults of the columns that they lack."""
     there = {name.lower() for name in rows.columns}
     lacking = [one for one in meta.columns if one.default_sql and one.name.lower() not in there]
-    return rows.withColumns({one.name: sf.expr(default_of(one)) for one in lacking}) if lacking else rows
+    return rows.withColumns({one.name: default_of(one) for one in lacking}) if lacking else rows
 
 
 def check_defaults(spark: SparkSession, columns: Iterable[catalog_pb2.Column]) -> None:
@@ -29,7 +30,7 @@ def check_defaults(spark: SparkSession, columns: Iterable[catalog_pb2.Column]) -
     for column in columns:
         try:
             row = spark.range(1).toDF("_laketx_row")  # a name that no column has; a sum or the like fails beside it
-            row.selectExpr("_laketx_row", f"{default_of(column)} as value").collect()
+            row.select("_laketx_row", default_of(column).alias("value")).collect()
         except PySparkException as error:
             said = f"{column.name} can't have the default {column.default_sql}: {error.getMessage()}"
             raise InputError("DEFAULT_INVALID", said) from error

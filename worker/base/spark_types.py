@@ -185,4 +185,4 @@ def _spark_type(kind: Type, path: str, nested: Mapping[str, int], *, nullable: b
 def literal_of(value: Any, type_name: str) -> Column:
     """A value of a column. Spark's own conversion from Python has no dates before the year 1000."""
     plain = value.isoformat() if type(value) is date else value
-    return sf.lit(plain).cast(type_name)
+    return sf.lit(plain).cast(parse_type(type_name))

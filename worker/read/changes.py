@@ -134,7 +134,7 @@ class _Reader:
             "*",
             sf.lit("").alias(CHANGE_TYPE),
             sf.lit(0).cast("bigint").alias(COMMIT_VERSION),
-            sf.lit(None).cast("timestamp").alias(COMMIT_TIME),
+            sf.lit(None).cast(t.TimestampType()).alias(COMMIT_TIME),
         )
 
     def log(self) -> DataFrame | None:

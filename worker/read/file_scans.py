@@ -36,6 +36,15 @@ PATHS_ONE_BY_ONE: Final = 10
 FACTS_IN_TEXT: Final = 64  # of more files they are joined
 PRUNED: Final = "spark.sql.optimizer.nestedSchemaPruning.enabled"
 VECTORED_IO: Final = "parquet.hadoop.vectored.io.enabled"
+OPTIONS: Final = {  # whatever the session says
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "__globPaths__": "false",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "ignoredPathSegmentRegex": "^[._]",  # hides none of them
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
 LISTED_IN_DRIVER: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
@@ -304,8 +313,7 @@ def read_files(spark: SparkSession, schema: t.StructType, paths: Sequence[str]) 
 
 
 def _scanned(spark: SparkSession, schema: t.StructType, paths: Sequence[str]) -> DataFrame:
-    reader = spark.read.schema(schema).option("spark.sql.parquet.fieldId.read.enabled", "true")
-    reader = reader.option("__globPaths__", "false")
+    reader = spark.read.schema(schema).options(**OPTIONS)
     if all("://" not in path or path.startswith("file:") for path in paths):
         # on local disks a thread for each range costs more than it saves
         reader = reader.option(VECTORED_IO, "false")

@@ -325,10 +325,13 @@ def merge_images(meta: catalog_pb2.Table, merge: Merge, clause: Clause, rows: Da
     is_new = clause.when == "not_matched"
     images = []
     for column in meta.columns:
-        name = quoted(column.name)
-        kept = default_of(column) if is_new else f"{TARGET}.{name}"
-        text = taken.get(column.name, kept)
-        images.append(values[column.name].alias(column.name) if column.name in values else sf.expr(f"{text} as {name}"))
+        if column.name in values:
+            image = values[column.name]
+        elif column.name in taken or not is_new:
+            image = sf.expr(taken.get(column.name, f"{TARGET}.{quoted(column.name)}"))
+        else:
+            image = default_of(column)
+        images.append(image.alias(column.name))
     with refused_values(meta):
         ids = [name for name in (ROW_ID,) if name in rows.columns]
         return shaped(meta, rows.select(*images, *ids))

@@ -1,6 +1,7 @@
 package io.laketx.spark.define;
 
 import io.laketx.spark.TableNames;
+import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.read.SqlTransaction;
 import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
@@ -24,7 +25,6 @@ import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.View;
-import org.apache.spark.sql.types.DataType;
 
 /** Views: queries that the service keeps, and that Spark runs where a statement names them. */
 public final class Views {
@@ -179,7 +179,7 @@ public final class Views {
                 one ->
                     Column.create(
                         one.getName(),
-                        DataType.fromDDL(one.getType()),
+                        SparkInternals.type(one.getType()),
                         one.getNullable(),
                         one.getComment().isEmpty() ? null : one.getComment(),
                         null))

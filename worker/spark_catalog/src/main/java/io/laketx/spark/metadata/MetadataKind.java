@@ -1,6 +1,7 @@
 package io.laketx.spark.metadata;
 
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.read.SparkInternals;
 import java.util.List;
 import java.util.function.Function;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -36,7 +37,7 @@ public enum MetadataKind {
   private final Function<Snapshot, List<InternalRow>> rows;
 
   MetadataKind(String ddl, Function<Snapshot, List<InternalRow>> rows) {
-    schema = StructType.fromDDL(ddl);
+    schema = SparkInternals.columns(ddl);
     this.rows = rows;
   }
 

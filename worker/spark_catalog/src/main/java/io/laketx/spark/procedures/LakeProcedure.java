@@ -1,5 +1,6 @@
 package io.laketx.spark.procedures;
 
+import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.read.SqlTransaction;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -59,7 +60,7 @@ final class LakeProcedure implements SimpleProcedure {
   }
 
   LakeProcedure answers(String ddl) {
-    return answers(StructType.fromDDL(ddl));
+    return answers(SparkInternals.columns(ddl));
   }
 
   LakeProcedure does(Work found) {

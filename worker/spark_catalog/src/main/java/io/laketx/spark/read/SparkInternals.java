@@ -45,9 +45,15 @@ public final class SparkInternals {
 
   private static final String FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled";
   private static final String VECTORED_IO = "parquet.hadoop.vectored.io.enabled";
-  private static final String[] TURNED_ON = {
-    "spark.sql.parquet.enableVectorizedReader", "spark.sql.parquet.enableNestedColumnVectorizedReader"
+  private static final String[][] SETTINGS = {
+    {"spark.sql.parquet.enableVectorizedReader", "true"},
+    {"spark.sql.parquet.enableNestedColumnVectorizedReader", "true"},
+    {"spark.sql.parquet.int96TimestampConversion", "false"},
   };
+
+  /** Files have days of one calendar, whoever wrote them. */
+  private static final java.util.Map<String, String> OPTIONS =
+      java.util.Map.of("datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
 
   private SparkInternals() {}
 
@@ -102,14 +108,14 @@ public final class SparkInternals {
               schema,
               new StructType(),
               filters,
-              CaseInsensitiveStringMap.empty(),
+              new CaseInsensitiveStringMap(OPTIONS),
               Option.empty(),
               (Seq) Nil$.MODULE$,
               (Seq) Nil$.MODULE$,
               new VariantExtraction[0]);
       ParquetPartitionReaderFactory made = (ParquetPartitionReaderFactory) scan.createReaderFactory();
       SQLConf settings = made.sqlConf().clone();
-      for (String name : TURNED_ON) settings.setConfString(name, "true");
+      for (String[] one : SETTINGS) settings.setConfString(one[0], one[1]);
       return new ParquetFiles(
           made.copy(
               settings,
@@ -136,6 +142,16 @@ public final class SparkInternals {
 
   static void closed() {
     InputFileBlockHolder.unset();
+  }
+
+  /** Columns in SQL that was written by us or kept in the lake: no setting of the session changes what it means. */
+  public static StructType columns(String ddl) {
+    return SQLConf.withExistingConf(new SQLConf(), () -> StructType.fromDDL(ddl));
+  }
+
+  /** A type in SQL that is kept in the lake; as for columns. */
+  public static DataType type(String ddl) {
+    return SQLConf.withExistingConf(new SQLConf(), () -> DataType.fromDDL(ddl));
   }
 
   /** A value of a filter as Spark keeps it in rows. */

@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
@@ -57,8 +58,10 @@ import org.apache.spark.sql.errors.QueryExecutionErrors$;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.functions;
 import org.apache.spark.sql.internal.connector.PredicateUtils$;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.collection.immutable.Map$;
@@ -170,11 +173,11 @@ final class SparkPlans {
           Alias$.MODULE$.apply(
               value, VALUE, NamedExpression$.MODULE$.newExprId(), seq(List.of()), Option.empty(), seq(List.of()));
       Dataset<Row> values = Dataset$.MODULE$.ofRows(ParquetOut.session(), new Project(seq(List.of(named)), rows));
-      String there = "try_cast(" + VALUE + " AS " + to.sql() + ")";
+      Column given = functions.col(VALUE); // types as text would mean what the session says
       List<Row> lost =
           values
-              .where("NOT (try_cast(" + there + " AS " + from.sql() + ") <=> " + VALUE + ")")
-              .selectExpr("CAST(" + VALUE + " AS STRING)")
+              .where(functions.not(given.try_cast(to).try_cast(from).eqNullSafe(given)))
+              .select(given.cast(DataTypes.StringType))
               .limit(1)
               .collectAsList();
       return lost.isEmpty() ? null : lost.get(0).getString(0);
