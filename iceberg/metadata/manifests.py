@@ -1,7 +1,8 @@
 """The manifests and the manifest lists of a table's snapshots.
 
 Manifests hold the files that an aligned range of commits added, so a snapshot shares nearly all of them with the one
-before. Generated files are named by their content: whoever makes one again makes the same.
+before. The newest files, while they are few, are in one manifest: readers take longer to open a manifest than to read
+an entry. Generated files are named by their content: whoever makes one again makes the same.
 
 A file's sequence number is its data version's, so a delete applies to what it applies to here. The hidden rows of a
 data file are the union of all that hides some: one vector a file, with the sequence number of the data file.
@@ -32,13 +33,14 @@ from iceberg.metadata.facts import (
     sequence_of,
 )
 from iceberg.metadata.partitions import partition_columns, partition_spec
-from iceberg.metadata.ranges import cover, parts
+from iceberg.metadata.ranges import merged_cover, parts
 from iceberg.metadata.schemas import iceberg_schema
 from iceberg.metadata.sort_orders import SortOrder
 from iceberg.metadata.values import FLOATS, bound_of
 from metaservice.column_types import Atomic
 
 ENTRIES_MAX: Final = 10_000  # of one manifest
+MERGED_BOUNDS_MAX: Final = 256  # in the newest manifest, which is made anew for each commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,7 @@ class Manifests:
         if number not in self._makers:
             self._makers[number] = _Maker(self._table, facts, self._put, self._deletes)
         versions = list(facts.files)
-        ranges = [
-            one for span in cover(facts.version + 1) for one in self._makers[number].ranges(span, facts, versions)
-        ]
+        ranges = [one for span in _spans(facts, versions) for one in self._makers[number].ranges(span, facts, versions)]
         manifests = [record for one in ranges for record in one.manifests]
         totals = sum((one.totals for one in ranges), start=Totals())
         orders = frozenset().union(*(one.orders for one in ranges))
@@ -216,6 +216,17 @@ class _Maker:
                 summary |= {"lower_bound": bound(min(known)), "upper_bound": bound(max(known))}
             found.append(summary)
         return found
+
+
+def _spans(facts: SnapshotFacts, versions: Sequence[int]) -> list[range]:
+    """The ranges of commits whose files share manifests. The last one ends with the newest commit that added files."""
+
+    def count(span: range) -> int:
+        begin, end = bisect_left(versions, span.start), bisect_left(versions, span.stop)
+        return sum(len(facts.files[one]) for one in versions[begin:end])
+
+    end = versions[-1] + 1 if versions else 0
+    return merged_cover(end, count, min(ENTRIES_MAX, MERGED_BOUNDS_MAX // max(1, len(facts.schema.columns))))
 
 
 def _unchanged(some: Sequence[Sequence[ShownFile]], others: Sequence[Sequence[ShownFile]]) -> bool:

@@ -6,7 +6,7 @@ of one, and three such ranges and it become one of four.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 WIDTH: Final = 4
@@ -21,6 +21,18 @@ def cover(end: int) -> Iterator[range]:
             size *= WIDTH
         yield range(begin, begin + size)
         begin += size
+
+
+def merged_cover(end: int, count: Callable[[range], int], together_max: int) -> list[range]:
+    """As `cover`, but the newest ranges that together have at most so many files are one."""
+    found = list(cover(end))
+    files = 0
+    for at in reversed(range(len(found))):
+        files += count(found[at])
+        if files > together_max:
+            break
+        found[at:] = [range(found[at].start, end)]
+    return found
 
 
 def parts(whole: range) -> Iterator[range]:

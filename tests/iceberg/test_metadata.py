@@ -24,7 +24,7 @@ from iceberg.metadata.avro_files import avro_name
 from iceberg.metadata.deletes import puffin, vector
 from iceberg.metadata.facts import MadeFile, MadeSnapshot, ShownFile, SnapshotFacts, TableFacts
 from iceberg.metadata.manifests import Manifests
-from iceberg.metadata.ranges import cover, parts
+from iceberg.metadata.ranges import cover, merged_cover, parts
 from iceberg.metadata.values import bound_of, decimal_bytes, plain_of
 from laketx import InputError
 from metaservice.column_types import read_type
@@ -134,27 +134,50 @@ def entries_in(store: Store, made: MadeSnapshot, content: int = 0) -> list[Any]:
     return found
 
 
-def test_a_commit_makes_one_small_manifest() -> None:
+@pytest.mark.parametrize(
+    ("merged_max", "files_of_manifests", "made_at_most"),
+    [(0, [15, 16, 4, 4], 39), (7, [15, 16, 4, 4], 48), (8, [15, 16, 8], 48), (39, [39], 39)],
+)
+def test_a_commit_makes_one_small_manifest(
+    monkeypatch: pytest.MonkeyPatch, merged_max: int, files_of_manifests: list[int], made_at_most: int
+) -> None:
+    """And now and then those of the ranges that have become too many for the newest one."""
+    monkeypatch.setattr(manifests, "MERGED_BOUNDS_MAX", merged_max)
     store = Store()
     made = Manifests(TABLE, store.put)
     files = [shown(number) for number in range(1, 40)]
     snapshots = []
     for version in range(1, 40):
         snapshots.append(snapshot_of(made, version, files[:version]))
-        assert store.fresh() == ["data", "snap"]
+        assert len(manifests_in(store, snapshots[-1])) <= 8
+    assert store.fresh().count("data") <= made_at_most
     last = snapshots[-1]
-    assert [one["added_files_count"] + one["existing_files_count"] for one in manifests_in(store, last)] == [
-        15,
-        16,
-        4,
-        4,
-    ]
+    held = [one["added_files_count"] + one["existing_files_count"] for one in manifests_in(store, last)]
+    assert held == files_of_manifests
+    assert [one["snapshot_id"] for one in entries_in(store, last) if one["status"] == 1][-1] == 40
     assert sorted(one["data_file"]["first_row_id"] for one in entries_in(store, last)) == [
         one * 10 for one in range(1, 40)
     ]
     other = Store()
     again = snapshot_of(Manifests(TABLE, other.put), 39, files)
     assert (again, other.files.items() <= store.files.items()) == (last, True)
+
+
+def test_a_snapshot_of_few_files_has_a_manifest_of_files_and_one_of_vectors() -> None:
+    """Commits that add no files leave the files' manifest as it is."""
+    store = Store()
+    made = Manifests(TABLE, store.put)
+    files = [shown(number, (1,)) for number in range(1, 8)]
+    before = manifests_in(store, snapshot_of(made, 7, files))
+    files[2] = ShownFile(files[2].entry, files[2].path, BitMap64([1, 2]))
+    after = manifests_in(store, snapshot_of(made, 30, files))
+    assert [(one["content"], one["added_files_count"] + one["existing_files_count"]) for one in after] == [
+        (0, 7),
+        (1, 7),
+    ]
+    files_before, vectors_before = (one["manifest_path"] for one in before)
+    files_after, vectors_after = (one["manifest_path"] for one in after)
+    assert (files_before == files_after, vectors_before == vectors_after) == (True, False)
 
 
 def test_only_changed_vectors_are_written() -> None:
@@ -199,6 +222,18 @@ def test_ranges_cover_all_versions_once(end: int) -> None:
     assert len(fresh) == 1
     for one in fresh:
         assert len(one) == 1 or list(chain.from_iterable(parts(one))) == list(one)
+
+
+@given(end=st.integers(0, 5_000), most=st.integers(0, 100), a_version=st.integers(1, 3))
+def test_the_newest_ranges_with_few_files_are_one(end: int, most: int, a_version: int) -> None:
+    found = merged_cover(end, lambda span: a_version * len(span), most)
+    assert list(chain.from_iterable(found)) == list(range(end))
+    whole = list(cover(end))
+    if len(found) < len(whole):
+        assert a_version * len(found[-1]) <= most
+    assert found[:-1] == whole[: len(found) - 1]
+    before = whole[len(found) - 2 :] if len(found) > 1 else []
+    assert not before or a_version * sum(map(len, before)) > most
 
 
 def test_locations_are_uris_without_escapes() -> None:
