@@ -282,22 +282,43 @@ def test_rows_and_filters_decide_who_loses(
     assert content(table, sql) == {0: (0, "mon"), 1: (2, "mon"), 2: (7, "mon"), 3: (3, "mon")}
 
 
+@pytest.mark.parametrize("clauses", ["WHEN MATCHED THEN UPDATE SET amount = 3 ", ""], ids=["upsert", "insert"])
 def test_a_merge_loses_to_rows_that_it_should_have_read(
-    lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, tmp_path: Path
+    lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, tmp_path: Path, clauses: str
 ) -> None:
-    """It found no such row, and would insert it a second time."""
+    """It found no such row, changes none, and would insert it a second time."""
     table = make(lake, new_name(), keyed=False, parted=False, profile="delta_serializable")
     fill(table, spark, {1: (1, "mon")})
-    held = Held(spark, tmp_path, "merged")
+    name = f"merged_{bool(clauses)}"
+    held = Held(spark, tmp_path, name)
     statement = (
-        f"MERGE INTO {{lake}}.{table.name} t USING (SELECT 1L AS id UNION ALL SELECT 2L) s ON t.id = s.id "
-        "WHEN MATCHED THEN UPDATE SET amount = merged(t.amount) "
-        "WHEN NOT MATCHED THEN INSERT (id, amount) VALUES (s.id, 0)"
+        f"MERGE INTO {{lake}}.{table.name} t USING (SELECT 2L AS id) s ON t.id = s.id {clauses}"
+        f"WHEN NOT MATCHED THEN INSERT (id, amount) VALUES (s.id, {name}(s.id))"
     )
     rows = spark.createDataFrame([(2, 2, "tue")], COLUMNS)
     error = held.run(lambda: sql(statement), lambda: lake.table(table.name).insert(rows))
     assert "LOST_RACE: MERGE on" in str(error)
     assert content(table, sql) == {1: (1, "mon"), 2: (2, "tue")}
+
+
+def test_a_merge_that_inserts_alone_reads_what_it_is_on(
+    lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, tmp_path: Path
+) -> None:
+    """A commit beside it lets it pass; after one into it the statement runs again, and finds the row."""
+    table = make(lake, new_name(), keyed=False, parted=True, profile="delta_serializable")
+    fill(table, spark, {1: (1, "mon")})
+    for number, day, policy in ((2, "tue", "fail"), (3, "mon", "rerun")):
+        table.set_properties(**{"write.on_conflict": policy})
+        (folder := tmp_path / day).mkdir()
+        held = Held(spark, folder, f"unmatched_{day}")
+        statement = (
+            f"MERGE INTO {{lake}}.{table.name} t USING (SELECT {number}L AS id) s ON t.id = s.id AND t.day = 'mon' "
+            f"WHEN NOT MATCHED THEN INSERT (id, amount, day) VALUES (s.id, unmatched_{day}(7), 'mon')"
+        )
+        rows = spark.createDataFrame([(number, 5, day)], COLUMNS)
+        assert held.run(lambda: sql(statement), lambda: lake.table(table.name).insert(rows)) is None  # noqa: B023
+    found = sorted((row.id, row.amount, row.day) for row in lake.table(table.name).read().collect())
+    assert found == [(1, 1, "mon"), (2, 5, "tue"), (2, 7, "mon"), (3, 5, "mon")]
 
 
 RERUN = {

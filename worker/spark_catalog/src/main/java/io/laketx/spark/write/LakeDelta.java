@@ -4,21 +4,17 @@ import io.laketx.spark.read.LakeScan;
 import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeException;
-import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.Change;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
 import io.laketx.v1.FileKind;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.Operation;
-import io.laketx.v1.Predicate;
 import io.laketx.v1.Read;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
@@ -34,8 +30,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Rows that are hidden, changed and added by one DELETE, UPDATE or MERGE: one transaction. */
 final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributionAndOrdering {
-  private static final Predicate ALL = Predicate.newBuilder().setLiteral(true).build();
-
   private final Snapshot snapshot;
   private final RowLevelOperation.Command command;
   private final List<LakeScan> scans;
@@ -44,8 +38,7 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   private final CaseInsensitiveStringMap options;
   private final boolean byFile; // its rows say by their file which partition they are of
   private final boolean mayMove; // they say it themselves, and may leave it
-  private boolean changesAll;
-  private boolean readsAll;
+  private StatementReads reads;
   private WriteTransaction txn;
 
   LakeDelta(Snapshot snapshot, RowLevelOperation.Command command, List<LakeScan> scans, LogicalWriteInfo info) {
@@ -98,8 +91,9 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
     Casts.check(snapshot.meta(), false);
-    changesAll = command != RowLevelOperation.Command.MERGE && !SparkPlans.mayHaveSubquery();
-    txn = begin();
+    boolean changesAll = command != RowLevelOperation.Command.MERGE && !SparkPlans.mayHaveSubquery();
+    reads = new StatementReads(snapshot, scans, changesAll);
+    txn = reads.begin(operation(), ConflictPolicy.of(options, snapshot.meta()));
     try {
       txn.checkNotDoomed(); // shuffles may have taken long
     } catch (LakeException lost) {
@@ -131,29 +125,6 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     return found;
   }
 
-  /** What the statement read of the table: the filters that Spark pushed down to it. */
-  private Set<Read> reads() {
-    Set<Read> found = new LinkedHashSet<>();
-    for (LakeScan scan : scans) {
-      Predicate condition = readsAll ? null : scan.condition();
-      found.add(Read.newBuilder().setPredicate(condition == null ? ALL : condition).setChangesAll(changesAll).build());
-    }
-    return found;
-  }
-
-  /** What the service can't take as a condition is declared as a read of everything. */
-  private WriteTransaction begin() {
-    long schema = snapshot.meta().getSchemaVersion();
-    ConflictPolicy policy = ConflictPolicy.of(options, snapshot.meta());
-    try {
-      return WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation(), schema, reads(), policy));
-    } catch (LakeException error) {
-      if (readsAll || error.kind() != RefusalKind.INVALID) throw error;
-      readsAll = true;
-      return begin();
-    }
-  }
-
   @Override
   public void commit(WriterCommitMessage[] messages) {
     Arrived arrived = arrived(messages);
@@ -162,21 +133,11 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
       sets = DeleteSets.of(arrived.hidden(), filesRead(), txn.tableFolder(), txn.id());
     }
     List<Read> lookedAt = Landings.check(snapshot, arrived.landed());
-    Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta())).addAllReads(lookedAt);
+    Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta()));
     try {
-      commit(arrived.files(), sets, change, lookedAt);
+      reads.commit(txn, arrived.files(), sets, change, lookedAt);
     } catch (LakeException lost) {
       Reruns.run(txn, lost);
-    }
-  }
-
-  private void commit(List<DataFile> files, List<DeleteSet> sets, Change.Builder change, List<Read> lookedAt) {
-    try {
-      txn.commit(files, sets, change.addAllReads(reads()));
-    } catch (LakeException error) {
-      if (readsAll || !error.reason().equals("PREDICATE_TOO_COSTLY")) throw error;
-      readsAll = true;
-      txn.commit(files, sets, change.clearReads().addAllReads(lookedAt).addAllReads(reads()));
     }
   }
 

@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.read.LakeScan;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Change;
@@ -30,6 +31,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final NewDefinition definition;
   private final Spread spread;
   private final LogicalWriteInfo info;
+  private StatementReads merge; // what a MERGE read that inserts alone, which Spark makes an append; else null
   private WriteTransaction txn;
 
   /**
@@ -92,16 +94,24 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   @Override
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
     Casts.check(snapshot.meta(), true);
-    List<Read> reads = condition == null ? null : condition.reads();
-    long schema = definition == null ? snapshot.meta().getSchemaVersion() : definition.schemaVersion();
-    ConflictPolicy policy = ConflictPolicy.of(info.options(), snapshot.meta());
-    txn = WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation, schema, reads, policy));
+    txn = begin(ConflictPolicy.of(info.options(), snapshot.meta()));
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
     if (snapshot.isKeyed()) {
       kind = operation == Operation.OPERATION_INSERT ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_BASE;
     }
     Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, false);
     return new Factory(staging, spread.isOneBucket());
+  }
+
+  private WriteTransaction begin(ConflictPolicy policy) {
+    List<LakeScan> scans = SparkPlans.readByMerge();
+    if (scans != null) {
+      merge = new StatementReads(snapshot, scans, false);
+      return merge.begin(Operation.OPERATION_MERGE, policy);
+    }
+    List<Read> reads = condition == null ? null : condition.reads();
+    long schema = definition == null ? snapshot.meta().getSchemaVersion() : definition.schemaVersion();
+    return WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation, schema, reads, policy));
   }
 
   @Override
@@ -116,7 +126,8 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     }
     if (definition != null) change.setAlteration(definition.naming());
     try {
-      txn.commit(arrived.files(), List.of(), change);
+      if (merge != null) merge.commit(txn, arrived.files(), List.of(), change, List.of());
+      else txn.commit(arrived.files(), List.of(), change);
     } catch (LakeException lost) {
       Reruns.run(txn, lost);
     }

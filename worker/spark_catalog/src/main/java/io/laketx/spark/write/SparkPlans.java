@@ -1,5 +1,6 @@
 package io.laketx.spark.write;
 
+import io.laketx.spark.read.LakeScan;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -40,6 +41,7 @@ import org.apache.spark.sql.catalyst.plans.logical.AppendData$;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
+import org.apache.spark.sql.catalyst.plans.logical.InsertOnlyMerge;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -58,6 +60,7 @@ import org.apache.spark.sql.errors.QueryExecutionErrors$;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.internal.connector.PredicateUtils$;
 import org.apache.spark.sql.types.DataType;
@@ -327,6 +330,37 @@ final class SparkPlans {
     }
     return found.keySet().equals(Set.copyOf(meta.getPrimaryKeyList())) ? found : null;
   }
+
+  // -- a MERGE that inserts alone
+
+  /** Its scans of the table; null where another statement runs. */
+  static List<LakeScan> readByMerge() {
+    QueryExecution execution = execution();
+    InsertOnlyMerge merge = execution == null ? null : insertsOnly(execution.analyzed());
+    if (merge == null) return null;
+    List<LakeScan> found = new ArrayList<>();
+    addScans(execution.optimizedPlan(), (LogicalPlan) merge.table(), found);
+    return found;
+  }
+
+  private static InsertOnlyMerge insertsOnly(LogicalPlan plan) {
+    if (plan instanceof InsertOnlyMerge merge) return merge;
+    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
+      InsertOnlyMerge found = insertsOnly(child);
+      if (found != null) return found;
+    }
+    return null;
+  }
+
+  /** The scans that show columns of the table that is merged into, and of no other reading of it. */
+  private static void addScans(LogicalPlan plan, LogicalPlan table, List<LakeScan> found) {
+    if (plan instanceof DataSourceV2ScanRelation read && read.scan() instanceof LakeScan scan) {
+      if (read.relation().outputSet().intersect(table.outputSet()).nonEmpty()) found.add(scan);
+    }
+    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) addScans(child, table, found);
+  }
+
+  // -- columns of a plan
 
   private static boolean isOf(LogicalPlan plan, Expression one) {
     return one instanceof Attribute column && plan.outputSet().contains(column);
