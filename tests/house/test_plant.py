@@ -8,14 +8,21 @@ import pytest
 from _pytest.mark.expression import Expression
 
 from tests.house.tree import ROOT
+from tests.plant.__main__ import PAGE, read_page, write_page
 from tests.plant.bug import Bug
 from tests.plant.bugs import BUGS
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_finds_its_place(bug: Bug) -> None:
-    text = (ROOT / bug.file).read_text(encoding="utf-8")
-    assert [old for old, _ in bug.swaps if text.count(old) != 1] == []
+    places = [*((bug.file, old) for old, _ in bug.swaps), *((file, old) for file, old, _ in bug.also)]
+    assert [old for file, old in places if (ROOT / file).read_text(encoding="utf-8").count(old) != 1] == []
+
+
+def test_the_page_has_a_row_for_each_bug() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert list(read_page(page)) == [bug.name for bug in BUGS]
+    assert write_page(read_page(page)) == page
 
 
 def named(test: str) -> Callable[..., bool]:

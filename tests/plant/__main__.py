@@ -1,6 +1,7 @@
 """`python -m tests.plant`: plants each bug in a copy of the tree and runs suites until one fails; 0 if all are caught.
 
-Writes docs/planted-bugs.md where all were. `python -m tests.plant WORD…` plants only bugs whose name has a WORD.
+Each bug that is caught gets its row in docs/planted-bugs.md at once, so that a run that is broken off counts for what
+it did. `python -m tests.plant WORD…` plants only bugs whose name or file has a WORD.
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.plant.bug import Bug
 from tests.plant.bugs import BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("laketx", "metaservice", "protos", "tests", "worker", "iceberg", "imports", "tools", "examples")
+PAGE = ROOT / "docs" / "planted-bugs.md"
+CODE = ("laketx", "metaservice", "protos", "tests", "worker", "iceberg", "imports", "tools", "examples", "benchmarks")
 COPIED = (*CODE, "docs", "pyproject.toml", "README.md")
 TIMEOUT_S = 900  # a suite that takes so long has caught nothing
 AT_A_TIME = 2
 PYTEST = ("pytest", "-x", "-q", "-p", "no:cacheprovider")
 QUICK = ("-m", "not long")
+TESTS_FAILED = 1  # pytest's exit code; the others say that tests were not there or could not be read
 SUITES = {  # the quick ones first
     "conformance": ["tests.conformance"],
     "unit": [*PYTEST, "tests/unit"],
@@ -36,30 +42,46 @@ SUITES = {  # the quick ones first
 }
 
 
+class Catch(NamedTuple):
+    suite: str
+    day: str
+
+
 def main(words: Sequence[str]) -> int:
-    bugs = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
-    own = {f"own tests: {' '.join(bug.own_tests)}": [*PYTEST, *QUICK, *bug.own_tests] for bug in bugs if bug.own_tests}
+    bugs = [bug for bug in BUGS if not words or any(word in bug.name or word in bug.file for word in words)]
+    caught = read_page(PAGE.read_text(encoding="utf-8"))
     started = time.monotonic()
-    clean = try_bug(None, {**SUITES, **own})
-    if clean:
-        print(f"without a planted bug this suite fails: {clean}", file=sys.stderr)
+    commands = [command for bug in bugs for command in suites_for(bug, "").values()]
+    failed = try_bug(None, {" ".join(command): command for command in commands})
+    if failed:
+        print(f"without a planted bug this suite fails: {failed}", file=sys.stderr)
         return 2
+    today = datetime.now(UTC).date().isoformat()
+    writes = threading.Lock()
+
+    def play(bug: Bug) -> bool:
+        suite = try_bug(bug, suites_for(bug, caught[bug.name].suite if bug.name in caught else ""))
+        with writes:
+            caught.pop(bug.name, None)
+            if suite:
+                caught[bug.name] = Catch(suite, today)
+            PAGE.write_text(write_page(caught), encoding="utf-8")
+        return bool(suite)
+
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        found = {bug: pool.submit(try_bug, bug, suites_for(bug)) for bug in bugs}
-    catchers = {bug: one.result() for bug, one in found.items()}
-    missed = sum(not one for one in catchers.values())
+        missed = list(pool.map(play, bugs)).count(False)
     print(f"{len(bugs) - missed} caught, {missed} missed, {time.monotonic() - started:.0f} s")
-    if not missed and len(bugs) == len(BUGS):
-        (ROOT / "docs" / "planted-bugs.md").write_text(write_table(catchers), encoding="utf-8")
     return 1 if missed else 0
 
 
-def suites_for(bug: Bug) -> dict[str, list[str]]:
-    """A bug that no suite can see has tests of its own."""
-    return {"own tests": [*PYTEST, *QUICK, *bug.own_tests]} if bug.own_tests else SUITES
+def suites_for(bug: Bug, first: str) -> dict[str, list[str]]:
+    """A bug that no suite can see has tests of its own; else the suite that caught it the last time is tried first."""
+    if bug.own_tests:
+        return {f"`{bug.own_tests[0]}`": [*PYTEST, *QUICK, *bug.own_tests]}
+    return {suite: SUITES[suite] for suite in sorted(SUITES, key=lambda one: one != first)}
 
 
-def try_bug(bug: Bug | None, suites: dict[str, list[str]]) -> str:
+def try_bug(bug: Bug | None, suites: Mapping[str, list[str]]) -> str:
     """Which suite fails first on a copy with the bug; empty: none does."""
     with tempfile.TemporaryDirectory(prefix="laketx-plant-") as folder:
         root = Path(folder)
@@ -68,46 +90,67 @@ def try_bug(bug: Bug | None, suites: dict[str, list[str]]) -> str:
                 shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(ROOT / name, root / name)
+        started = time.monotonic()
         if bug is not None:
             bug.plant(root)
-            if bug.file.endswith(".java") and fails("the jar", ["tools.spark_jar", "--require"], root):
-                raise LookupError(f"{bug.name}: the jar does not build")
-        started = time.monotonic()
-        found = next((name for name, command in suites.items() if fails(name, command, root)), "")
-        if bug is not None:
-            result = f"caught by {found}" if found else "MISSED"
-            print(f"{result}: {bug.name} ({time.monotonic() - started:.0f} s)", flush=True)
-        return found
+            if bug.file.endswith(".java") and (said := failure_of(["tools.spark_jar", "--require"], root)):
+                raise LookupError(f"{bug.name}: the jar does not build: {said}")
+        for suite, command in suites.items():
+            if said := failure_of(command, root):
+                result = f"caught by {suite}" if bug is not None else f"{suite} fails"
+                break
+        else:
+            suite, result, said = "", "MISSED" if bug is not None else "all suites pass", ""
+        named = bug.name if bug is not None else "without a bug"
+        print(f"{result}: {named} ({time.monotonic() - started:.0f} s) {said}", flush=True)
+        return suite
 
 
-def fails(name: str, command: list[str], root: Path) -> bool:
+def failure_of(command: list[str], root: Path) -> str:
+    """What a suite says of the test that failed; empty where it passes, or takes too long to tell."""
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         ended = subprocess.run(
             [sys.executable, "-m", *command],
             cwd=root,
             env=environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
             timeout=TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        print(f"{name} did not end within {TIMEOUT_S} s, which counts for nothing", file=sys.stderr)
-        return False
-    return ended.returncode != 0
+        print(f"{' '.join(command)} did not end within {TIMEOUT_S} s, which counts for nothing", file=sys.stderr)
+        return ""
+    if ended.returncode == 0:
+        return ""
+    lines = [line for line in ended.stdout.splitlines() if line.strip()]
+    if command[0] == "pytest" and ended.returncode != TESTS_FAILED:
+        raise LookupError(f"{' '.join(command)} ended with {ended.returncode}: {lines[-1:]}")
+    named = [line for line in lines if line.startswith(("FAILED tests", "ERROR tests"))]
+    return next(iter([*named, *lines[-1:]]), f"exit {ended.returncode}")
 
 
-def write_table(catchers: dict[Bug, str]) -> str:
+def read_page(text: str) -> dict[str, Catch]:
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in text.splitlines() if line.startswith("| ")]
+    return {row[0].removeprefix("| "): Catch(row[2], row[3].removesuffix(" |")) for row in rows[2:] if len(row) == 4}
+
+
+def write_page(caught: Mapping[str, Catch]) -> str:
     lines = [
         "# Planted bugs",
         "",
-        "`make plant` plants each bug in a copy of the tree, runs quick suites on it until one fails, and writes this",
-        "table. A bug that no suite can see has tests of its own. Without a planted bug every suite passes.",
+        "`make plant` plants each bug in a copy of the tree and runs quick suites on it until one fails, first the one",
+        "that caught it the last time. A bug that no suite can see has tests of its own. Without a planted bug they",
+        "all pass. The day is that on which the bug was last tried and caught; a dash where it was not.",
         "",
-        "| bug | file | caught by |",
-        "| --- | --- | --- |",
+        "| bug | file | caught by | day |",
+        "| --- | --- | --- | --- |",
     ]
-    lines += [f"| {bug.name} | `{bug.file}` | {found} |" for bug, found in catchers.items()]
+    found = {bug: caught.get(bug.name, Catch("-", "-")) for bug in BUGS}
+    lines += [f"| {bug.name} | `{bug.file}` | {catch.suite} | {catch.day} |" for bug, catch in found.items()]
     return "\n".join(lines) + "\n"
 
 

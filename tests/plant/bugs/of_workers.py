@@ -152,8 +152,14 @@ BUGS: Final = (
     ),
     Bug(
         "a MERGE by Spark SQL doesn't say what it read",
-        CATALOG + "write/LakeDelta.java",
-        (("found.add(Read", "if (command != RowLevelOperation.Command.MERGE) found.add(Read"),),
+        CATALOG + "write/StatementReads.java",
+        (("found.add(Read", "if (changesAll) found.add(Read"),),
+        own_tests=("tests/spark/test_sql_rows.py", "-k", "merge_loses"),
+    ),
+    Bug(
+        "a MERGE by Spark SQL that inserts alone is taken for an INSERT, which reads nothing",
+        CATALOG + "write/LakeWrite.java",
+        (("    if (scans != null) {", "    if (false) {"),),
         own_tests=("tests/spark/test_sql_rows.py", "-k", "merge_loses"),
     ),
     Bug(
@@ -232,5 +238,11 @@ BUGS: Final = (
         CATALOG + "write/FieldIds.java",
         (("ids.containsKey(below) ? part.withId(ids.get(below)) : part", "part"),),
         own_tests=("tests/spark/test_field_ids.py",),
+    ),
+    Bug(
+        "what a session says of Parquet goes into files of Spark SQL",
+        CATALOG + "write/ParquetOut.java",
+        (("      for (String[] one : SETTINGS) job.getConfiguration().set(one[0], one[1]);", "     "),),
+        own_tests=("tests/spark/test_session.py", "-k", "whatever"),
     ),
 )
