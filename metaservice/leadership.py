@@ -57,6 +57,7 @@ class Leadership(Leads):
     ) -> None:
         """`lost` is called when this process can lead no more, and ends it; `stop` begins to stop it."""
         self.address = ""
+        self.unanswered = ""  # why the last look at the lease had no answer
         self.is_stepping_down = False
         self._stop = stop
         self._at = at
@@ -77,9 +78,11 @@ class Leadership(Leads):
 
     def try_take(self) -> bool:
         """Looks once, and takes the lease where it may be taken."""
+        self.unanswered = ""
         try:
             return self._try_take()
         except OSError as error:
+            self.unanswered = str(error)
             self.failed(LOOK, error)
             return False
 

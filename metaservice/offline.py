@@ -13,12 +13,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from metaservice.core.errors import MetaError
+from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.log import Logging, set_up_logging
 from metaservice.offline_backups import run_backups
 from metaservice.offline_restore import run_restore
 from metaservice.offline_stores import EXIT_REFUSED, run_check, run_copy
 from metaservice.own_process import EXIT_UNUSABLE
+from metaservice.store.backup_objects import RepositoryUnreachable
 from metaservice.store.folders import BackupUnusable
 from metaservice.store.port import StoreFailed, StoreGone, StoreUnusable
 from metaservice.terminal import printable
@@ -38,6 +39,10 @@ def main(command: str, arguments: Sequence[str]) -> int:
     except (MetaError, BackupUnusable) as error:
         sys.stderr.write(f"laketx {command}: {printable(str(error))}\n")
         return EXIT_REFUSED
+    except RepositoryUnreachable as error:
+        refusal = MetaError(ErrorKind.BLOCKED, "BACKUP_UNREACHABLE", found=error)
+        sys.stderr.write(f"laketx {command}: {printable(str(refusal))}\n")
+        return EXIT_UNUSABLE
     except (StoreUnusable, StoreFailed, StoreGone, OSError) as error:
         sys.stderr.write(f"laketx {command}: {printable(str(error))}\n")
         return EXIT_UNUSABLE

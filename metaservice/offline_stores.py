@@ -16,11 +16,12 @@ from metaservice.service.operate.check import StoreCheck
 from metaservice.standing_by import lead_store
 from metaservice.store.copying import AFTER_ALL, FIRST_KEY, copy_entries, copy_to_folder
 from metaservice.store.object_place import ObjectPlace
-from metaservice.store.port import Store
+from metaservice.store.port import STORE_UNREACHABLE, Store, StoreUnusable
 from metaservice.store.rocks import RocksStore
 from metaservice.terminal import printable
 
 EXIT_REFUSED = 1
+UNANSWERED_MAX = 3  # looks at the lease, one after the other
 
 
 def run_check(arguments: Sequence[str]) -> int:
@@ -95,12 +96,18 @@ def _opened_alone(where: str) -> Iterator[Store]:
 
 @contextmanager
 def _leading(place: ObjectPlace) -> Iterator[None]:
-    """Leads, so that no service does; waits for a lease to run out, and refuses one that is renewed."""
+    """Leads, so that no service does; waits for a lease to run out, and refuses one that is renewed.
+
+    Raises StoreUnusable where the bucket can't be used.
+    """
     leads = lead_store(place)
     leads.address = "an offline command"
-    until_s = time.monotonic() + (TAKE_MS + VALID_MS) / 1000
+    until_s, unanswered = time.monotonic() + (TAKE_MS + VALID_MS) / 1000, 0
     while not leads.try_take():
-        if time.monotonic() > until_s:
+        unanswered = unanswered + 1 if leads.unanswered else 0
+        if unanswered == UNANSWERED_MAX:
+            raise StoreUnusable(STORE_UNREACHABLE, path=str(place), found=leads.unanswered)
+        if time.monotonic() > until_s and not unanswered:
             raise MetaError(ErrorKind.BLOCKED, "STORE_IN_USE", path=place, leader=leads.leader)
         time.sleep(LOOK_MS / 1000)
     leads.start()

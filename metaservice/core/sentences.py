@@ -24,6 +24,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "BACKUP_PATH_INVALID": "the backup's path can't be used: send a plain path below the backup root",
     "BACKUP_PATH_OUTSIDE": "the path is outside the service's backup root: choose one below it",
     "BACKUP_REPOSITORY_INVALID": "a repository of backups is s3://bucket/path or file:///folder",
+    "BACKUP_UNREACHABLE": "the bucket of the backups can't be used: check its name, the address and the keys",
     "BATCH_TOO_LARGE": "the batch has too many appends: split it",
     "BUCKETS_INVALID": "the number of buckets is out of range: a table has at least one",
     "BUCKET_OUT_OF_RANGE": "the table has no such bucket: buckets are numbered from 0",

@@ -1,7 +1,7 @@
 """Objects of a repository of backups: in a bucket of S3, or files below a folder such as a mount.
 
-Both raise FileNotFoundError for an object that isn't there, and OSError if the storage doesn't answer. A put is whole
-or not at all.
+Both raise FileNotFoundError for an object that isn't there, and OSError if the storage doesn't answer: a bucket raises
+RepositoryUnreachable. A put is whole or not at all.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ from metaservice.store.object_place import S3, ObjectPlace
 FILE: Final = "file://"
 _CHUNK_BYTES: Final = 1 << 20
 _CONNECT_TIMEOUT_S: Final = 5.0
-_READ_TIMEOUT_S: Final = 60.0
-_ATTEMPTS_MAX: Final = 5
+_TRANSFER_TIMEOUT_S, _TRANSFER_ATTEMPTS_MAX = 60.0, 5  # of a file, or of many deletions
+_ANSWER_TIMEOUT_S, _ANSWER_ATTEMPTS_MAX = 10.0, 3  # of the rest, which is soon done
 _DELETED_AT_ONCE: Final = 1000  # S3 takes no more in one request
 _MISSING: Final = ("NoSuchKey", "404")
+
+
+class RepositoryUnreachable(OSError):  # noqa: N818 - says what it is
+    """The bucket doesn't answer, or refuses: an object, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +95,29 @@ class BucketObjects(Objects):
             raise invalid("BACKUP_REPOSITORY_INVALID", said, repository=place) from error
         self._bucket, self._path = place.bucket, place.path
         self._refused, self._failed = ClientError, BotoCoreError
-        config = Config(
-            connect_timeout=_CONNECT_TIMEOUT_S,
-            read_timeout=_READ_TIMEOUT_S,
-            retries={"total_max_attempts": _ATTEMPTS_MAX, "mode": "standard"},
-            s3={"addressing_style": "path"},
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-        )
+
+        def client(timeout_s: float, attempts_max: int) -> Any:
+            config = Config(
+                connect_timeout=_CONNECT_TIMEOUT_S,
+                read_timeout=timeout_s,
+                retries={"total_max_attempts": attempts_max, "mode": "standard"},
+                s3={"addressing_style": "path"},
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            )
+            return botocore.session.get_session().create_client("s3", config=config)
+
         with self._errors_of(str(place)):
-            self._s3: Any = botocore.session.get_session().create_client("s3", config=config)
+            self._transfers = client(_TRANSFER_TIMEOUT_S, _TRANSFER_ATTEMPTS_MAX)
+            self._s3 = client(_ANSWER_TIMEOUT_S, _ANSWER_ATTEMPTS_MAX)
 
     def put(self, name: str, source: Path | bytes) -> None:
-        with self._errors_of(name), contextlib.ExitStack() as stack:
-            body = source if isinstance(source, bytes) else stack.enter_context(source.open("rb"))
-            self._s3.put_object(**self._at(name), Body=body)
+        with self._errors_of(name):
+            if isinstance(source, bytes):
+                self._s3.put_object(**self._at(name), Body=source)
+                return
+            with source.open("rb") as body:
+                self._transfers.put_object(**self._at(name), Body=body)
 
     def get(self, name: str) -> bytes:
         with self._errors_of(name):
@@ -114,7 +126,7 @@ class BucketObjects(Objects):
 
     def fetch(self, name: str, target: Path) -> None:
         with self._errors_of(name):
-            body = self._s3.get_object(**self._at(name))["Body"]
+            body = self._transfers.get_object(**self._at(name))["Body"]
             with target.open("wb") as file:
                 for chunk in body.iter_chunks(_CHUNK_BYTES):
                     file.write(chunk)
@@ -131,9 +143,10 @@ class BucketObjects(Objects):
         waiting = list(names)
         for start in range(0, len(waiting), _DELETED_AT_ONCE):
             part = waiting[start : start + _DELETED_AT_ONCE]
+            s3 = self._s3 if len(part) == 1 else self._transfers
             keys = [{"Key": f"{self._path}/{name}"} for name in part]
             with self._errors_of(part[0]):
-                done = self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": keys, "Quiet": True})
+                done = s3.delete_objects(Bucket=self._bucket, Delete={"Objects": keys, "Quiet": True})
             for wrong in done.get("Errors", ()):
                 raise OSError(f"{wrong.get('Key')} can't be deleted: {wrong.get('Message')}")
 
@@ -147,9 +160,9 @@ class BucketObjects(Objects):
         except self._refused as error:
             if str(error.response.get("Error", {}).get("Code", "")) in _MISSING:
                 raise FileNotFoundError(name) from error
-            raise OSError(f"{name}: {error}") from error
+            raise RepositoryUnreachable(f"{name}: {error}") from error
         except self._failed as error:
-            raise OSError(f"{name}: {error}") from error
+            raise RepositoryUnreachable(f"{name}: {error}") from error
 
 
 class FolderObjects(Objects):
