@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
-from pathlib import Path
+from collections.abc import Sequence
 
+from metaservice.file_stamps import Stamp, read_stamp
 from worker.base.errors import InputError
-
-Marks = tuple[tuple[int, int, int], ...]  # of each file: when it was written, which one it is, its size
 
 _log = logging.getLogger("laketx.iceberg")
 
@@ -23,7 +22,7 @@ class Certificate:
     def __init__(self, cert: str, key: str) -> None:
         self._cert, self._key = cert, key
         self._lock = threading.Lock()
-        self._seen = self._marks()
+        self._seen = self._stamps()
         self._newest = self._read()
 
     def show_in(self, listening: ssl.SSLContext) -> None:
@@ -32,9 +31,9 @@ class Certificate:
 
     def _at_handshake(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         with self._lock:
-            marks = self._marks()
-            if marks != self._seen:
-                self._seen = marks
+            stamps = self._stamps()
+            if stamps != self._seen:
+                self._seen = stamps
                 try:
                     self._newest = self._read()
                     _log.info("certificate_taken: %s", self._cert)
@@ -54,16 +53,8 @@ class Certificate:
             ) from error
         return found
 
-    def _marks(self) -> Marks:
-        return tuple(_mark(path) for path in (self._cert, self._key))
-
-
-def _mark(path: str) -> tuple[int, int, int]:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_ino, found.st_size)
+    def _stamps(self) -> Sequence[Stamp | None]:
+        return [read_stamp(path) for path in (self._cert, self._key)]
 
 
 def _no_password() -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from metaservice.client.errors import ErrorKind, MetaServiceError, build_error
+from metaservice.file_stamps import Stamp, read_stamp
 
 if TYPE_CHECKING:
     from metaservice.client.credentials import Credentials
@@ -94,26 +95,19 @@ class _File(_Source):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: Stamp | None = None
 
     def is_due(self) -> bool:
-        return (found := self._mark()) is not None and found != self._seen
+        return (found := read_stamp(self._path)) is not None and found != self._seen
 
     def read(self) -> str:
-        self._seen = self._mark()
+        self._seen = read_stamp(self._path)
         try:
             return self._path.read_text(encoding="ascii")
         except OSError as error:
             raise _missing(f"{self._path} can't be read: {error.strerror}") from error
         except UnicodeDecodeError:
             return ""
-
-    def _mark(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 class _Command(_Source):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +17,12 @@ from typing import Any, Final, NoReturn
 
 import grpc
 
+from metaservice.file_stamps import Stamp, read_stamp
 from metaservice.log import CERTIFICATE_REFUSED, CERTIFICATE_TAKEN
 
 ONE_CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 VERSION_TAG: Final = 0xA0
 UTC_TIME: Final = 0x17
-Marks = tuple[tuple[int, int, int], ...]  # of each file: when it was written, which one it is, its size
 
 
 class CertificateUnusable(RuntimeError):  # noqa: N818 - says what it is
@@ -40,6 +40,9 @@ class TlsFiles:
     @property
     def paths(self) -> tuple[str, ...]:
         return (self.cert, self.key, *([self.client_ca] if self.client_ca else []))
+
+    def read_stamps(self) -> Sequence[Stamp | None]:
+        return [read_stamp(path) for path in self.paths]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Certificates:
         self._now_s = now_s
         self._report = report
         self._lock = threading.Lock()
-        self._seen = read_marks(files)
+        self._seen = files.read_stamps()
         self._taken = self._given = take(files, now_s())
         self._tell()
 
@@ -84,10 +87,10 @@ class Certificates:
             return self._taken.configuration
 
     def _look(self) -> None:
-        marks = read_marks(self._files)
-        if marks == self._seen:
+        stamps = self._files.read_stamps()
+        if stamps == self._seen:
             return
-        self._seen = marks
+        self._seen = stamps
         try:
             self._taken = take(self._files, self._now_s())
         except CertificateUnusable as error:
@@ -99,22 +102,9 @@ class Certificates:
         self._report(CERTIFICATE_TAKEN, file=self._files.cert, expires=_time(self._taken.ends_s))
 
 
-def read_marks(files: TlsFiles) -> Marks:
-    """What differs once a file was written or replaced, also by another target of a symbolic link."""
-    return tuple(_mark(path) for path in files.paths)
-
-
-def _mark(path: str) -> tuple[int, int, int]:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_ino, found.st_size)
-
-
 def take(files: TlsFiles, now_s: float) -> Taken:
     """Reads and checks the files; raises CertificateUnusable."""
-    before = read_marks(files)
+    before = files.read_stamps()
     chain, key = _read(files.cert), _read(files.key)
     authorities = _read(files.client_ca) if files.client_ca else None
     begins_s, ends_s = validity(_certificates(files.cert, chain)[0], files.cert)
@@ -124,7 +114,7 @@ def take(files: TlsFiles, now_s: float) -> Taken:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.cert, files.key, password=_no_password)
     except (ssl.SSLError, OSError, ValueError) as error:
         _refuse_pair(files, error)
-    if read_marks(files) != before:
+    if files.read_stamps() != before:
         raise CertificateUnusable(f"{files.cert} or its key changed while it was read")
     if now_s >= ends_s:
         raise CertificateUnusable(f"the certificate in {files.cert} expired at {_time(ends_s)}")
