@@ -1,18 +1,24 @@
 """`laketx fsck`: metadata and storage compared both ways, over real files."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyroaring import BitMap64
 
+from laketx import connect
 from metaservice.cli import command_line
 from metaservice.client import MetaClient
 from protos.laketx.v1 import common_pb2, transaction_pb2
+from tests.integration.bucket import BUCKET, bucket
+from tests.integration.service import Service
 from tests.integration.terminal import Ended
 from tests.integration.warehouse import GRACE_MS, INSERT, OVERWRITE, Warehouse, warehouse
 from worker.files.fsck import Finding, Fsck
+
+ATTEMPT = "part-00003-3f6d-1.zstd.parquet"  # of a task whose executor died
 
 Run = Callable[..., Ended]
 
@@ -138,3 +144,40 @@ def test_delete_sets_in_files_are_read(lake: Warehouse) -> None:
 
 def test_a_finding_reads_as_a_line() -> None:
     assert str(Finding("SIZE_WRONG", "a/b", {"registered": 1, "found": 2})) == "SIZE_WRONG a/b registered=1 found=2"
+
+
+def test_files_that_a_dead_executor_left_are_strays_once_they_can_not_be_adopted(lake: Warehouse, here: Run) -> None:
+    (kept,) = lake.write(INSERT, "a")
+    left = lake.write_file(f"{kept.partition('/')[0]}/0/{ATTEMPT}").path
+    assert look(lake) == [], "the transaction has just ended"
+    lake.pass_time(GRACE_MS, looks=20)
+    assert look(lake) == [f"STRAY {left}"]
+    assert here("fsck", "days", "--quarantine").code == 7
+    assert lake.whole(f"_quarantine/{left}").exists()
+    assert here("fsck", "days").code == 0
+    assert lake.is_whole(kept)
+
+
+def test_files_that_a_dead_executor_left_on_s3_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(tmp_path / "data", "--adopt-grace-ms", "0")
+    with bucket(tmp_path / "s3") as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        try:
+            with connect(f"laketx://{service.start()}", user="ana", warehouse=f"s3://{BUCKET}/files") as there:
+                table = there.create_table("days", "id bigint", properties={"write.inline.rows": "0"})
+                table.append([{"id": 1}])
+                with MetaClient(service.address) as client:
+                    found = client.get_table("days")
+                    (entry,) = client.list_files(found.table_id)
+                    folder = tmp_path / "s3" / "objects" / BUCKET / "files" / found.table_id
+                    left = f"{entry.file.path.rpartition('/')[0]}/{ATTEMPT}"
+                    shutil.copyfile(folder / entry.file.path, folder / left)
+                    for set_aside in (False, True):
+                        fsck = Fsck(client, f"s3://{BUCKET}/files", found, quarantine=set_aside)
+                        assert [f"{one.word} {one.path}" for one in fsck.run()] == [f"STRAY {left}"]
+                    assert list(Fsck(client, f"s3://{BUCKET}/files", found).run()) == []
+                assert (folder / "_quarantine" / left).exists()
+                assert table.to_arrow().to_pylist() == [{"id": 1}]
+        finally:
+            service.kill()
