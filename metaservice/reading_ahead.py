@@ -6,17 +6,20 @@ of tables are in the store's cache, and the metadata of tables is decoded.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from metaservice.service.decider.loading import DecodedTables, read_tables
 from metaservice.store import keys
 from metaservice.store.object_place import ObjectPlace
-from metaservice.store.port import Store, StoreFailed, prefix_end
+from metaservice.store.port import Store, prefix_end
 
 PACE_S: Final = 60.0
+
+_log = logging.getLogger("laketx")
 
 
 class ReadingAhead:
@@ -62,6 +65,8 @@ class ReadingAhead:
 
     def _read_always(self) -> None:
         while not self._ended.is_set():
-            with suppress(StoreFailed):  # it is read when this process leads
+            try:
                 self.read()
+            except Exception as error:  # noqa: BLE001 - such as records of a later release: nothing depends on it
+                _log.debug("nothing was read ahead: %r", error)
             self._ended.wait(PACE_S)

@@ -107,8 +107,9 @@ class SlateStore(Store):
         self._is_synced = True
         self._log_files += 1
         if self._log_files >= self.log_files_max and time.monotonic() >= self._shortens_s:
-            self._shortens_s = float("inf")
-            threading.Thread(target=self._shorten_log, name="shorten log", daemon=True).start()
+            self._shortens_s = time.monotonic() + _SHORTEN_S
+            with contextlib.suppress(RuntimeError):  # the system gives no thread: later it may
+                threading.Thread(target=self._shorten_log, name="shorten log", daemon=True).start()
 
     def checkpoint(self, path: Path) -> Callable[[], None]:
         """The copy is a folder of RocksDB's: it can be opened without the bucket.
@@ -136,7 +137,7 @@ class SlateStore(Store):
             raise OSError(f"memory was not written out: {error}") from error
 
     def _shorten_log(self) -> None:
-        self._log_files = 0
+        self._log_files, self._shortens_s = 0, float("inf")
         with contextlib.suppress(OSError, StoreGone):  # the writer is told by its next call
             self.write_out()
         self._shortens_s = time.monotonic() + _SHORTEN_S

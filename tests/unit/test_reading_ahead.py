@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ from metaservice.core.table.model import Principal
 from metaservice.core.table.partitions import Partitioning
 from metaservice.reading_ahead import ReadingAhead
 from metaservice.service.commit.transactions import Transactions
+from metaservice.service.decider import loading
 from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.state import State
 from metaservice.service.table.catalog import Catalog
@@ -23,6 +25,7 @@ from metaservice.store.port import StoreFailed
 from metaservice.store.slate import SlateStore
 
 TABLES = 20
+PATIENCE_S = 20.0
 
 
 class Clock:
@@ -161,3 +164,22 @@ def test_a_thread_reads_until_this_process_leads(place: ObjectPlace) -> None:
         assert list(tables_of(State(store, decode=ahead.decoded))) == ["one"]
     finally:
         store.close()
+
+
+def test_a_record_that_can_not_be_read_ends_no_standby(place: ObjectPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of a later release, whose leader this process may stand by for."""
+    asked = threading.Event()
+
+    def refuse(raw: bytes) -> TableMeta:
+        asked.set()
+        raise ValueError("an unknown profile")
+
+    monkeypatch.setattr(loading, "decode_table", refuse)
+    ahead = ReadingAhead(place, CACHE_BYTES)
+    with led(place) as leader:
+        leader.store.write_out()
+        leader.create("one")
+        leader.store.write_out()
+        with ahead.running():
+            assert asked.wait(PATIENCE_S)
+    assert not ahead.decoded._by_record
