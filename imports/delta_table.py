@@ -19,11 +19,11 @@ from imports.delta_values import bounds_of, columns_of, partition_value, vector_
 from imports.facts import NOTHING, Columns, SchemasOf, SourceFile, SourceSchema, SourceTable
 from imports.meter import Meter
 from imports.paths import plain_file
-from imports.vectors import read_bitmap, read_vector
 from worker.base.errors import InputError
 from worker.base.external_paths import plain_path
 from worker.base.footers import STATS_COLUMNS
 from worker.base.storage import storage
+from worker.read.vectors import read_bitmap, read_vector
 
 READER_VERSION: Final = 3
 FEATURES: Final = frozenset(

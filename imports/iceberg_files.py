@@ -9,18 +9,16 @@ from datetime import datetime
 from typing import Any, Final
 
 import fastavro
-import numpy as np
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from imports.facts import Bounds, ColumnKey
 from imports.meter import Meter
 from imports.paths import plain_file
-from imports.vectors import read_vector
 from metaservice.column_types import Decimal, Type, type_text
 from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
 from worker.base.values import EPOCH, INTEGERS, MICROSECOND, TIMES, raw_value, wire_value
+from worker.read.vectors import read_positions, read_vector
 
 DELETED: Final = 2  # the status of an entry that is gone
 DATA: Final = 0  # what an entry's file has; 1: positions of hidden rows
@@ -151,13 +149,4 @@ def _vector(io: Any, one: Entry) -> BitMap64:
 
 def _positions(io: Any, one: Entry) -> Iterator[tuple[str, BitMap64]]:
     with io.new_input(one.path).open() as stream:
-        rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"]).combine_chunks()
-    if not len(rows):
-        return
-    paths = rows.column("file_path").combine_chunks()
-    numbers = paths.indices.to_numpy()
-    places = rows.column("pos").to_numpy().astype(np.uint64)
-    order = np.argsort(numbers, kind="stable")
-    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
-    for part in np.split(order, cuts):
-        yield str(paths.dictionary[int(numbers[part[0]])].as_py()), BitMap64(places[part])
+        yield from read_positions(stream)

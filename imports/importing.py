@@ -35,12 +35,12 @@ from metaservice.client import CommitOutcomeUnknownError, ConflictError, NotFoun
 from metaservice.column_types import Field, type_text
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 from worker.base.connection import Connection
+from worker.base.delete_sets import delete_sets
 from worker.base.errors import InputError, lost_race
 from worker.base.external_paths import check_outside
 from worker.base.footers import STATS_COLUMNS
 from worker.base.table_view import TableView
 from worker.base.values import FLOATS
-from worker.write.delete_sets import delete_sets
 from worker.write.stages import Stage
 
 PROFILE: Final = "delta_write_serializable"  # its changes add and remove files in one commit
@@ -244,7 +244,7 @@ class _Run:
             stage = Stage(table.meta, table.folder, txn.txn_id, read_version)
             try:
                 hidden = [(one.file, row_ids(one.file, one.positions)) for one in hides]
-                self._register(txn, files, delete_sets(stage, hidden))
+                self._register(txn, files, delete_sets(stage.table_folder, stage.txn_id, hidden))
                 committed = txn.commit([change])
             except CommitOutcomeUnknownError:
                 raise

@@ -21,12 +21,12 @@ from imports.delta_table import read_delta
 from imports.delta_values import vector_file, z85_bytes
 from imports.importing import Imported, import_table
 from imports.meter import Meter
-from imports.vectors import read_bitmap
 from laketx import InputError, Lake, connect
 from metaservice.cli import command_line
 from protos.laketx.v1 import common_pb2
 from tests.arrow.tables import texts
 from tests.imports.deltas import add_file, column, commit, hide, live_adds, metadata, protocol
+from worker.read.vectors import read_bitmap
 
 NAME = "shop.orders"
 FORMS = pytest.mark.parametrize("form", ["i", "u", "p"])

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import arrow_schema
+from worker.base.delete_sets import delete_sets
 from worker.base.errors import InputError
 from worker.base.schema import OP, PART, ROW_ID, TOMBSTONE, UPSERT
 from worker.base.spark_hash import row_buckets
@@ -22,7 +23,6 @@ from worker.read.plans import entries_of
 from worker.read.version_rows import FileToRead, VersionRows
 from worker.write.arrow_parts import write_parts
 from worker.write.arrow_rows import fitted
-from worker.write.delete_sets import delete_sets
 from worker.write.inlined_files import are_few
 from worker.write.row_level import PROFILE, key_sets
 from worker.write.scopes import Partitions, scope_of
@@ -152,7 +152,7 @@ def _delete_sets(stage: Stage, then: TableView, condition: common_pb2.Predicate)
     for path, found in reader.visit(entries, chosen, condition):
         if found:
             hidden.append((files[path], found))
-    return Staged(delete_sets=delete_sets(stage, hidden))
+    return Staged(delete_sets=delete_sets(stage.table_folder, stage.txn_id, hidden))
 
 
 def _named_keys(keys: pa.Table, meta: catalog_pb2.Table) -> common_pb2.Predicate:

@@ -20,6 +20,7 @@ from pyspark.sql import types as t
 
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.conditions import to_wire
+from worker.base.delete_sets import delete_sets
 from worker.base.errors import InputError
 from worker.base.field_paths import by_column, column_of
 from worker.base.schema import FILE, OP, ROW_ID, TOMBSTONE, quoted
@@ -30,7 +31,6 @@ from worker.read import scan
 from worker.read.frames import frame_of
 from worker.write import casts
 from worker.write.blind_writes import fitted, upserts
-from worker.write.delete_sets import delete_sets
 from worker.write.partition_moves import check_landing, same
 from worker.write.row_level import changes_all
 from worker.write.small_writes import few_of
@@ -240,6 +240,5 @@ def found_sets(stage: Stage, found: pa.Table, files: Files) -> list[common_pb2.D
     hashes, begins = np.unique(found.column(FILE).to_numpy()[order], return_index=True)
     by_file = np.split(found.column(ROW_ID).to_numpy()[order], begins[1:])
     by_hash = {xxhash64(path): file for path, file in files.items()} if len(hashes) else {}
-    return delete_sets(
-        stage, [(by_hash[one], ids.tolist()) for one, ids in zip(hashes.tolist(), by_file, strict=False)]
-    )
+    hidden = [(by_hash[one], ids.tolist()) for one, ids in zip(hashes.tolist(), by_file, strict=False)]
+    return delete_sets(stage.table_folder, stage.txn_id, hidden)

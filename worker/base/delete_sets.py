@@ -12,7 +12,6 @@ from pyroaring import BitMap64
 from protos.laketx.v1 import common_pb2
 from worker.base.storage import make_folder, storage
 from worker.base.values import PartitionKey, partition_key
-from worker.write.stages import Stage
 
 INLINE_BYTES_MAX: Final = 256 << 10  # a larger delete set is kept in a file
 TOUCHES_BYTES_MAX: Final = 1 << 20  # beyond it is not said which files a delete set touches: the service takes 2 MiB
@@ -20,30 +19,35 @@ RANGES_MAX: Final = 1_024
 
 
 def named(touches: set[str]) -> list[str]:
-    """The touched files by name; None if there are too many: then the set touches any older file."""
+    """The touched files by name; none if there are too many: then the set touches any older file."""
+    if "" in touches:
+        return []
     size = sum(len(path.encode()) for path in touches)
     return sorted(touches) if size <= TOUCHES_BYTES_MAX else []
 
 
 def delete_sets(
-    stage: Stage, hidden: Iterable[tuple[common_pb2.DataFile, Iterable[int]]]
+    folder: str, txn_id: str, hidden: Iterable[tuple[common_pb2.DataFile, Iterable[int]]]
 ) -> list[common_pb2.DeleteSet]:
-    """One for each partition; `hidden` are files with ids of their rows."""
+    """Those of a transaction in a table's folder, one for each partition; `hidden` are files with ids of their rows.
+
+    A file without a path stands for any older one.
+    """
     ids: dict[PartitionKey, BitMap64] = defaultdict(BitMap64)
     files: dict[PartitionKey, list[common_pb2.DataFile]] = defaultdict(list)
     for file, found in hidden:
         key = partition_key(file.partition)
         ids[key].update(found)
         files[key].append(file)
-    return [_delete_set(stage, files[key], bitmap, number) for number, (key, bitmap) in enumerate(ids.items())]
+    return [_delete_set(folder, txn_id, files[key], bitmap, number) for number, (key, bitmap) in enumerate(ids.items())]
 
 
 def _delete_set(
-    stage: Stage, touched: Sequence[common_pb2.DataFile], bitmap: BitMap64, number: int
+    folder: str, txn_id: str, touched: Sequence[common_pb2.DataFile], bitmap: BitMap64, number: int
 ) -> common_pb2.DeleteSet:
     raw = bitmap.serialize()
     found = common_pb2.DeleteSet(
-        path=f"{stage.txn_id}/deletes-{number}.bin",
+        path=f"{txn_id}/deletes-{number}.bin",
         partition=touched[0].partition,
         rows=len(bitmap),
         touches=named({file.path for file in touched}),
@@ -53,8 +57,8 @@ def _delete_set(
         return found
     found.bytes, found.row_id_min, found.row_id_max = len(raw), bitmap.min(), bitmap.max()
     found.ranges.extend(ranges_of(bitmap))
-    files, root = storage(stage.table_folder)
-    make_folder(files, f"{root}/{stage.txn_id}")
+    files, root = storage(folder)
+    make_folder(files, f"{root}/{txn_id}")
     with files.open_output_stream(f"{root}/{found.path}") as out:
         out.write(raw)
     return found

@@ -1,5 +1,6 @@
-"""Deletion vectors: positions of hidden rows, in the one form that Iceberg's Puffin files and Delta's share.
+"""Positions of hidden rows as other formats have them: in Parquet files, and as deletion vectors.
 
+Iceberg's Puffin files and Delta's files of vectors share one form:
 length, 4 bytes big-endian | magic, 4 bytes little-endian | portable 64-bit roaring bitmap | CRC-32 of the last two
 """
 
@@ -7,8 +8,11 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
+import numpy as np
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from worker.base.errors import InputError
@@ -33,6 +37,20 @@ def read_bitmap(body: bytes, place: str) -> BitMap64:
         return BitMap64.deserialize(body[len(MAGIC) :])
     except Exception as error:  # the library raises whatever it meets in foreign bytes
         raise unreadable(place) from error
+
+
+def read_positions(stream: Any) -> Iterator[tuple[str, BitMap64]]:
+    """The data files that a Parquet file of positions is about, and the positions of each."""
+    rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"]).combine_chunks()
+    if not len(rows):
+        return
+    paths = rows.column("file_path").combine_chunks()
+    numbers = paths.indices.to_numpy()
+    places = rows.column("pos").to_numpy().astype(np.uint64)
+    order = np.argsort(numbers, kind="stable")
+    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
+    for part in np.split(order, cuts):
+        yield str(paths.dictionary[int(numbers[part[0]])].as_py()), BitMap64(places[part])
 
 
 def unreadable(place: str) -> InputError:
