@@ -48,7 +48,7 @@ def run_export(session: Session, **options: object) -> object:
 )
 @warehouse_option
 def run_serve(session: Session, **options: object) -> object:
-    """Serve the Iceberg REST catalog, for engines that read and append to Iceberg tables.
+    """Serve the Iceberg REST catalog, for engines that read and write Iceberg tables.
 
     laketx --folder lake iceberg serve
     laketx --server laketxs://meta:7070 iceberg serve --warehouse s3://bucket/lake --listen 0.0.0.0:8181 …

@@ -65,6 +65,14 @@ def _positions(table: TableView, file: common_pb2.DataFile, ids: BitMap64) -> Bi
     return BitMap64(np.flatnonzero(np.isin(own.view(np.uint64), wanted)).astype(np.uint64))
 
 
+def row_ids_at(path: str, file: common_pb2.DataFile, positions: BitMap64) -> BitMap64:
+    """The ids of the rows at these positions of a file that lies at the path."""
+    at = positions_of(positions)
+    if not file.carries_row_ids:
+        return BitMap64(at + np.uint64(file.first_row_id))
+    return BitMap64(_row_ids_of(path, file.first_row_id).view(np.uint64)[at])
+
+
 @lru_cache(FILES_REMEMBERED)
 def _row_ids_of(path: str, first: int) -> Numbers:
     files, within = storage(path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from iceberg.inlined_files import InlinedFiles
 from iceberg.live_files import LiveFiles
-from iceberg.metadata.facts import MadeFile, MadeSnapshot, SnapshotFacts, TableFacts
+from iceberg.metadata.facts import MadeFile, MadeSnapshot, ShownFile, SnapshotFacts, TableFacts
 from iceberg.metadata.manifests import Manifests
 from iceberg.metadata.schemas import check_promotions
 from iceberg.metadata.sort_orders import SortOrders
@@ -40,16 +40,25 @@ class Snapshots:
         state = self._state_at(table, schemas, version)
         schema = schema_at(schemas, version)
         check_shown(state.view, state.live, schemas, schema, self._checked)
-        files = state.live.shown()
-        for one in self._inlined.shown(state.view, state.live.inlined(), version + 1):
-            added = one.entry.added_version
-            files[added] = (*files.get(added, ()), one)
-        ordered = {number: files[number] for number in sorted(files)}
+        ordered = self._files(state)
         if form not in self._manifests:
             self._manifests[form] = Manifests(TableFacts(table.meta, self._location, form), self._put)
         self._doubtful[version] = doubtful(written_by(schemas), state.live.schema_versions, state.live.marked)
         commit = commit_of(table, version)
         return self._manifests[form].snapshot(SnapshotFacts(commit, schema, ordered, SortOrders(schemas)))
+
+    def shown(self, table: TableView, schemas: Schemas, version: int) -> list[ShownFile]:
+        """The files of the snapshot of a version."""
+        files = self._files(self._state_at(table, schemas, version))
+        return [one for of_commit in files.values() for one in of_commit]
+
+    def _files(self, state: _State) -> dict[int, Sequence[ShownFile]]:
+        """By the commits that added them, in order; files of inlined rows are written."""
+        files = state.live.shown()
+        for one in self._inlined.shown(state.view, state.live.inlined(), state.version + 1):
+            added = one.entry.added_version
+            files[added] = (*files.get(added, ()), one)
+        return {number: files[number] for number in sorted(files)}
 
     def mapping(self, table: TableView, schemas: Schemas, versions: Sequence[int]) -> NameMapping:
         """The name mapping that readers of made versions need; the columns are the last one's. Empty: none is needed.

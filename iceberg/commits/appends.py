@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from iceberg.commits.data_files import DataFiles, Schemas
-from iceberg.commits.manifests import AddedFile, read_added, written_folders
+from iceberg.commits.data_files import DataFiles, RowIds, Schemas
+from iceberg.commits.manifests import AddedFile, Changes, read_changes, written_folders
 from iceberg.commits.places import Places
-from iceberg.commits.requests import NewSnapshot
+from iceberg.commits.requests import NewSnapshot, refused
 from iceberg.commits.txn_ids import UUID7, derived_id, folder_of, paths_below
 from iceberg.metadata.table_metadata import SNAPSHOT
 from metaservice.client import (
     ConflictError,
-    InvalidError,
     LakeTXError,
     MetaClient,
+    MetaServiceError,
     NotFoundError,
 )
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
@@ -30,18 +30,24 @@ NEXT_STEP: Final[NextSteps] = {
     )
 }
 USED: Final = "TRANSACTION_ID_REUSED"
+ABORTED: Final = "TRANSACTION_ABORTED"  # by a refusal before, or a service that did not answer
+Commit = Callable[[str, Sequence[common_pb2.DataFile]], int]  # by a transaction's id and the files: the version
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """What a commit appends to a table."""
+    """What a commit appends to a table, and what else it changes."""
 
     table_id: str
     snapshot: NewSnapshot
-    added: Sequence[AddedFile]
+    changes: Changes
     places: Places
     folder: str  # the id of the folder that the files lie in, if it can be the transaction's
     own: str  # the id made of the snapshot
+
+    @property
+    def added(self) -> Sequence[AddedFile]:
+        return list(self.changes.added.values())
 
     @property
     def properties(self) -> dict[str, str]:
@@ -51,28 +57,45 @@ class Append:
 def read_append(folder: str, table_id: str, snapshots: Sequence[NewSnapshot]) -> Append:
     """Several snapshots of one commit are one append, which has the id of the last one."""
     places, last = Places(folder), snapshots[-1]
-    added = read_added(places, snapshots)
+    changes = read_changes(places, snapshots)
+    if not changes.is_append and all(one.is_append for one in snapshots):
+        raise refused("the snapshot has the operation append, and takes rows away")
     own = derived_id(table_id, last.snapshot_id, last.time_ms)
-    return Append(table_id, last, added, places, folder_of([one.path for one in added], last.time_ms), own)
+    paths = [one.path for one in changes.added.values()]
+    return Append(table_id, last, changes, places, folder_of(paths, last.time_ms), own)
 
 
 def append(client: MetaClient, meta: catalog_pb2.Table, schemas: Schemas, wanted: Append) -> int:
     """Commits; returns the version. A repeat gets the first answer."""
-    files = DataFiles(meta, schemas, wanted.places)
+    return placed(client, meta, schemas, wanted, lambda txn_id, files: _append(client, meta, wanted, txn_id, files))
+
+
+def placed(
+    client: MetaClient,
+    meta: catalog_pb2.Table,
+    schemas: Schemas,
+    wanted: Append,
+    commit: Commit,
+    hidden: RowIds | None = None,
+) -> int:
+    """Commits under the id of the folder that the files lie in, or else under one for which they get a place."""
+    files = DataFiles(meta, schemas, wanted.places, hidden) if wanted.added else None
     paths = [one.path for one in wanted.added]
-    if wanted.folder:
+    if wanted.folder and files is not None:
         try:
-            return _append(client, meta, wanted, wanted.folder, files.entries(wanted.added, paths))
-        except InvalidError as error:
-            if error.reason != USED:
+            return commit(wanted.folder, files.entries(wanted.added, paths))
+        except MetaServiceError as error:
+            if error.reason not in (USED, ABORTED):
                 raise
     done = find_version(client, wanted)
     if done is not None:
         return done
+    if files is None:
+        return commit(wanted.own, [])
     targets = paths_below(wanted.own, paths)
     entries = files.entries(wanted.added, targets)
     wanted.places.put(paths, targets)
-    return _append(client, meta, wanted, wanted.own, entries)
+    return commit(wanted.own, entries)
 
 
 def check_append(meta: catalog_pb2.Table, schemas: Schemas, wanted: Append) -> None:
@@ -101,9 +124,9 @@ def _append(
     return committed.tables[0].version
 
 
-def explained(lost: ConflictError, name: str) -> ConflictError:
+def explained(lost: ConflictError, name: str, next_steps: NextSteps = NEXT_STEP) -> ConflictError:
     """With the winner, the rule and the next step in its text."""
-    return ConflictError(lost.conflict, conflict_text(lost.conflict, name, 1, NEXT_STEP), table=name)
+    return ConflictError(lost.conflict, conflict_text(lost.conflict, name, 1, next_steps), table=name)
 
 
 # -- repeats -----------------------------------------------------------------------------------------------------------
@@ -132,11 +155,11 @@ def snapshot_of(client: MetaClient, table_id: str, version: int) -> str:
     return next((one.properties.get(SNAPSHOT, "") for one in listed), "")
 
 
-# -- what a refusal leaves ---------------------------------------------------------------------------------------------
+# -- what is left over ---------------------------------------------------------------------------------------------
 
 
 def abandon(client: MetaClient, folder: str, table_id: str, snapshots: Sequence[NewSnapshot]) -> None:
-    """Ends the transactions whose folders have files of a refused commit: the purge sweeps those folders then."""
+    """Ends the transactions whose folders have files of a commit that no version has: the purge sweeps them then."""
     intent = wire.TableIntent(table_id=table_id, operation=common_pb2.OPERATION_INSERT)
     for txn_id in written_folders(Places(folder), snapshots):
         if not UUID7.match(txn_id):

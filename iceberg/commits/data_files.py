@@ -1,7 +1,8 @@
 """Data files of Iceberg's clients as entries of a transaction: what they say of themselves has to be true.
 
 The footer decides: rows, names, ids and types of the columns, the partition. A file is under the newest version of the
-schema that has its columns so; it may lack columns that can be NULL.
+schema that has its columns so; it may lack columns that can be NULL. Rows that a commit moves from one file to another
+may keep their ids.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from iceberg.commits.manifests import AddedFile
 from iceberg.commits.places import Places
@@ -20,18 +23,22 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import column_field, field_id
 from worker.base.errors import InputError
 from worker.base.footers import check_required, data_file, in_threads
-from worker.base.schema import FILE_IDS
-from worker.base.values import EPOCH, MICROSECOND, TIMES, python_value, wire_value
+from worker.base.schema import FILE_IDS, ROW_ID
+from worker.base.values import EPOCH, MICROSECOND, TIMES, PartitionKey, partition_key, python_value, wire_value
 
 NARROW: Final = frozenset({"tinyint", "smallint"})  # Iceberg has them as int
+LINEAGE: Final = {ROW_ID: FILE_IDS[ROW_ID], "_last_updated_sequence_number": 2_147_483_539}  # in files of format 3
 Schemas = Sequence[catalog_pb2.SchemaVersion]
+RowIds = Mapping[PartitionKey, BitMap64]
 
 
 class DataFiles:
     """Files of one table."""
 
-    def __init__(self, meta: catalog_pb2.Table, schemas: Schemas, places: Places) -> None:
+    def __init__(self, meta: catalog_pb2.Table, schemas: Schemas, places: Places, hidden: RowIds | None = None) -> None:
+        """`hidden`: rows that the commit hides, whose ids rows of its files may have."""
         self._meta = meta
+        self._hidden = hidden or {}
         self._schemas = sorted(schemas, key=lambda one: -one.schema_version)
         self._places = places
         if narrow := [one.name for one in meta.columns if one.type in NARROW]:
@@ -51,6 +58,7 @@ class DataFiles:
         found = [self._entry(one) for one in pairs] if len(pairs) == 1 else in_threads(self._entry, pairs)
         entries = [one for one in found if one.rows]
         check_required(self._meta, entries)
+        self._check_row_ids([(one, each) for one, each in zip(added, found, strict=True) if each.carries_row_ids])
         return entries
 
     def _entry(self, pair: tuple[AddedFile, str]) -> common_pb2.DataFile:
@@ -101,6 +109,26 @@ class DataFiles:
                     "ICEBERG_FILE", f"{added.path} doesn't say that {one.name}, which is NOT NULL, has no NULL"
                 )
 
+    # -- row ids
+
+    def _check_row_ids(self, files: Sequence[tuple[AddedFile, common_pb2.DataFile]]) -> None:
+        """A row has its id alone, and it is one that a hidden row of its partition had."""
+        left = dict(self._hidden)
+        for added, entry in files:
+            with self._places.open(added.path) as file:
+                column = pq.read_table(file, columns=[ROW_ID]).column(ROW_ID).drop_null()
+            ids = BitMap64(column.to_numpy().astype(np.uint64))
+            key = partition_key(entry.partition)
+            mine = left.get(key, BitMap64())
+            if len(ids) < len(column) or ids - mine:
+                raise InputError(
+                    "ICEBERG_FILE",
+                    f"{added.path} has rows with ids that no row has which the commit takes away from their partition; "
+                    "a client that moves rows to another partition can do so in format 2 (the warehouse v2)",
+                )
+            left[key] = mine - ids
+            entry.carries_row_ids = bool(ids)
+
     # -- partitions
 
     def _partition(self, added: AddedFile, entry: common_pb2.DataFile, file: Any) -> common_pb2.Partition:
@@ -136,6 +164,8 @@ def _with(meta: catalog_pb2.Table, schema: catalog_pb2.SchemaVersion) -> catalog
 
 def _differences(found: pa.Schema, known: Mapping[str, catalog_pb2.Column]) -> Iterator[str]:
     for one in found:
+        if one.name in LINEAGE and field_id(one) == LINEAGE[one.name] and one.type == pa.int64():
+            continue
         if one.name in FILE_IDS:
             yield f"the column {one.name} is reserved"
         elif one.name not in known:

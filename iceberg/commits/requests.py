@@ -11,18 +11,21 @@ from worker.base.errors import InputError
 
 MAIN: Final = "main"
 APPEND: Final = "append"
+CHANGES: Final = frozenset({"delete", "overwrite"})
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
-    """A snapshot that appends."""
+    """A snapshot that appends rows, or takes rows away too."""
 
     snapshot_id: int
     time_ms: int
     manifest_list: str
     schema_id: int | None
     added_files: int | None  # as its summary says
+    parent_id: int | None = None
+    is_append: bool = True
 
 
 @dataclass(slots=True)
@@ -46,6 +49,11 @@ class Wanted:
     def is_new(self) -> bool:
         """Whether it makes a table."""
         return any(one.get("type") == "assert-create" for one in self.requirements)
+
+    @property
+    def appends(self) -> bool:
+        """Whether its snapshots say that they append rows, and do nothing else."""
+        return all(one.is_append for one in self.snapshots)
 
     @property
     def schema(self) -> Json | None:
@@ -83,10 +91,10 @@ def _add_snapshot(wanted: Wanted, update: Json) -> None:
     one = update["snapshot"]
     summary = one.get("summary") or {}
     operation, count = summary.get("operation"), summary.get("added-data-files")
-    if operation != APPEND:
+    if operation != APPEND and operation not in CHANGES:
         wanted.refusal = refused(
-            f"a snapshot with the operation {operation} can't be committed: Iceberg's clients append here; delete, "
-            "update and overwrite rows with LakeTX (SQL on Spark, or the Python API)"
+            f"a snapshot with the operation {operation} can't be committed: Iceberg's clients append, delete and "
+            "overwrite rows here; compact the table with LakeTX"
         )
     if "manifest-list" not in one:
         raise refused("the snapshot names its manifests one by one, as format 1 has it")
@@ -97,6 +105,8 @@ def _add_snapshot(wanted: Wanted, update: Json) -> None:
             one["manifest-list"],
             one.get("schema-id"),
             None if count is None else int(count),
+            one.get("parent-snapshot-id"),
+            operation == APPEND,
         )
     )
 

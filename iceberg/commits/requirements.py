@@ -60,6 +60,11 @@ def check_requirements(table: TableState, requirements: Sequence[Mapping[str, An
                 raise InputError("ICEBERG_REQUEST", f"a requirement of the type {one.get('type')} is not known")
 
 
+def check_base(table: TableState, parent_id: int | None) -> None:
+    """A snapshot that takes rows away follows the newest one, which its client has read."""
+    _same(table, f"snapshot of {MAIN}", table.head, parent_id)
+
+
 def _check_ref(table: TableState, ref: str, wanted: int | None, *, appends: bool) -> None:
     found = table.head if ref == MAIN else table.refs.get(ref)
     if appends and ref == MAIN and wanted is not None and 1 <= wanted <= table.head:

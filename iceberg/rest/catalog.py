@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from iceberg.commits.properties import PREFIX
 from iceberg.locations import location_of
+from iceberg.metadata.facts import ShownFile
 from iceberg.rest.listing import Listings
 from iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, RestError, problem_of
 from iceberg.rest.tables import Loaded, Tables
@@ -97,6 +98,10 @@ class Catalog:
     def schemas(self, table: TableView) -> list[catalog_pb2.SchemaVersion]:
         """All schemas of the table up to the view's."""
         return self._tables.schemas(table)
+
+    def shown_files(self, table: TableView) -> Sequence[ShownFile]:
+        """The files of the snapshot of the view's version."""
+        return self._tables.shown_files(table)
 
     # -- storage
 

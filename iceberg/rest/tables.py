@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from iceberg.commits.properties import shown_properties
 from iceberg.generated_files import GeneratedFiles
 from iceberg.locations import location_of
-from iceberg.metadata.facts import METADATA, MadeFile, MadeSnapshot, TableFacts
+from iceberg.metadata.facts import METADATA, MadeFile, MadeSnapshot, ShownFile, TableFacts
 from iceberg.metadata.table_metadata import table_metadata
 from iceberg.snapshots import Snapshots
 from metaservice.client import GoneError, MetaClient, NotFoundError, uuid7
@@ -102,6 +102,12 @@ class Tables:
                 raise
             self._judge(table, can_show=True)
             return found
+
+    def shown_files(self, table: TableView) -> Sequence[ShownFile]:
+        """The files of the table's newest version, as its snapshot has them."""
+        memory, schemas = self._memory(table), self.schemas(table)
+        with memory.lock:
+            return memory.snapshots.shown(table, schemas, table.meta.head_version)
 
     def schemas(self, table: TableView) -> list[catalog_pb2.SchemaVersion]:
         """The table's schemas, which are asked for when there is a newer one."""

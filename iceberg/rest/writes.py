@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from iceberg.commits.appends import Append, abandon, append, check_append, find_version, read_append, under_schema
+from iceberg.commits.changes import change
 from iceberg.commits.columns import added_columns, check_same
 from iceberg.commits.creates import check_table_id, create, create_with_rows, definition, give_up
 from iceberg.commits.properties import COMMENT, PREFIX, kept_names, kept_properties, shown_properties
 from iceberg.commits.requests import MAIN, Wanted, refused
-from iceberg.commits.requirements import TableState, UnmetError, check_requirements
+from iceberg.commits.requirements import TableState, UnmetError, check_base, check_requirements
 from iceberg.locations import location_of, uri_of
 from iceberg.metadata.facts import METADATA, TableFacts, sequence_of
 from iceberg.metadata.partitions import FIRST_PARTITION_ID
@@ -155,6 +156,8 @@ class Writes:
         try:
             if wanted.refusal is not None:
                 raise wanted.refusal
+            if not wanted.appends:
+                raise refused("the first snapshot of a table has the operation append")
             found = read_append(folder, table_id, wanted.snapshots)
         except InputError:
             if give_up(self._client, table, table_id, wanted.snapshots[-1]):
@@ -188,6 +191,8 @@ class Writes:
         now = iceberg_schema(next(one for one in schemas if one.schema_version == meta.schema_version))
         alteration = self._alteration(meta, now, wanted)
         self._check(meta, schemas, wanted, is_there=wanted.schema is not None and not alteration.schema_changes)
+        if alteration.ByteSize() and not wanted.appends:
+            raise refused("a commit that deletes rows changes neither the schema nor properties: make two commits")
         if alteration.ByteSize():
             meta = self._client.alter_table(meta.table_id, alteration, validate_only=True).table
             then = catalog_pb2.SchemaVersion(schema_version=meta.schema_version, columns=meta.columns)
@@ -200,7 +205,12 @@ class Writes:
         if found is not None:
             if wanted.schema is not None:
                 found = under_schema(found, meta.schema_version)
-            append(self._client, meta, schemas, found)
+            if wanted.appends:
+                append(self._client, meta, schemas, found)
+            else:
+                change(table, schemas, found, self._catalog.shown_files(table))
+                if found.changes.hides:  # delete sets have taken their place
+                    abandon(self._client, table.folder, table.table_id, wanted.snapshots)
 
     def _alteration(self, meta: catalog_pb2.Table, now: Mapping[str, Any], wanted: Wanted) -> common_pb2.Alteration:
         """Empty where the table is so already."""
@@ -234,7 +244,9 @@ class Writes:
         )
         about_schema = ("assert-current-schema-id", "assert-last-assigned-field-id")
         asked = [one for one in wanted.requirements if not (is_there and one.get("type") in about_schema)]
-        check_requirements(state, asked, appends=bool(wanted.snapshots))
+        check_requirements(state, asked, appends=bool(wanted.snapshots) and wanted.appends)
+        if not wanted.appends:
+            check_base(state, wanted.snapshots[0].parent_id)
         if wanted.specs or wanted.orders:
             raise refused("the partition spec and the sort order of a table can't be changed")
         if wanted.table_id not in ("", meta.table_id) or wanted.location:

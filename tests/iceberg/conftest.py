@@ -10,6 +10,7 @@ import pytest
 from laketx import Lake, connect
 from tests.arrow.tables import open_lake
 from tests.iceberg.servers import Server, served_folder
+from tests.iceberg.writers import Ducks, attached
 from tests.spark.reading import LabLake
 
 
@@ -42,3 +43,9 @@ def snapshots() -> int:
 def server(folder: Path, lake: Lake, snapshots: int) -> Iterator[Server]:
     with served_folder(folder, "--snapshots", str(snapshots)) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def ducks(server: Server) -> Iterator[Ducks]:
+    with attached(server, 2) as second, attached(server, 3) as third:
+        yield {2: second, 3: third}

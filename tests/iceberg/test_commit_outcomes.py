@@ -24,7 +24,7 @@ from iceberg.rest.tables import Showing, Tables
 from laketx import Lake, connect
 from metaservice.client import MetaClient
 from tests.iceberg.servers import Server, catalog_of
-from tests.iceberg.writers import SCHEMA, Request, appended, created, error_of, head, ids, made, numbers
+from tests.iceberg.writers import SCHEMA, Request, appended, created, error_of, head, ids, made, numbers, prepared
 from tests.integration.broken_network import Network, Way
 from tests.integration.service import TIMEOUT_S, Service, service, wait_until
 
@@ -105,6 +105,26 @@ def test_an_answer_that_is_lost(far: Far) -> None:
     assert ids(far.lake.table("shop.lost")) == [1, 2], "it took place"
     assert error_of(request.send(far.server))[:2] == UNKNOWN, "a repeat knows no more"
     repeat(far, request, "lost", [1, 2])
+
+
+@pytest.mark.parametrize("call", ["begin", "register", "commit"])
+def test_the_answer_to_a_call_of_a_delete_is_lost(far: Far, call: str) -> None:
+    theirs = made(far.server, f"less_{call}")
+    theirs.append(numbers([1, 2, 3]))
+    table = far.lake.table(f"shop.less_{call}")
+    folder = folder_of(theirs.refresh())
+    request = prepared(theirs, lambda transaction: transaction.delete("id = 2"))
+    no_condition = b"\x12\x00"  # the read of a change, which follows the table's id
+    far.lose_the_answer_to(
+        {"begin": folder, "register": b"deletes-0", "commit": table.table_id.encode() + no_condition}[call]
+    )
+    assert error_of(request.send(far.server))[:2] == UNKNOWN
+    assert far.way.is_muted
+    assert ids(table.refresh()) == ([1, 3] if call == "commit" else [1, 2, 3])
+    far.way.mend()
+    wait_until(lambda: request.send(far.server).status_code == 200)
+    assert request.send(far.server).status_code == 200
+    assert (ids(table.refresh()), head(table)) == ([1, 3], 2)
 
 
 def test_a_service_that_is_cut_off_before(far: Far) -> None:

@@ -10,13 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from laketx import Lake
-from metaservice.client import add_column
+from metaservice.client import add_column, uuid7
 from protos.laketx.v1 import transaction_pb2
+from tests.iceberg.forged import Forged, path_of
 from tests.iceberg.servers import Server, catalog_of, served
 from tests.iceberg.writers import (
     SCHEMA,
     Request,
     appended,
+    attached,
     error_of,
     head,
     ids,
@@ -26,33 +28,23 @@ from tests.iceberg.writers import (
 )
 from tests.integration.callers import create, guarded
 from tests.integration.warehouse import GRACE_MS, Warehouse, warehouse
+from worker.files.generated import FOLDER
 
 pyiceberg_types = pytest.importorskip("pyiceberg.types", reason="pyiceberg is not installed")
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def test_overwrites_and_deletes_are_refused(lake: Lake, server: Server) -> None:
-    theirs = made(server, "kept")
-    theirs.append(numbers([1, 2]))
-    for change in (
-        lambda transaction: transaction.overwrite(numbers([3])),
-        lambda transaction: transaction.delete("id = 1"),
-    ):
-        status, kind, said = error_of(prepared(theirs, change).send(server))
-        assert (status, kind) == (400, "BadRequestException")
-        assert "LakeTX" in said
-    ours = lake.table("shop.kept")
-    assert (ids(ours), head(ours)) == ([1, 2], 1)
-
-
 def test_tables_with_keys_say_how_to_write_them(lake: Lake, server: Server) -> None:
     keyed = lake.create_table("shop.keyed", "id bigint, note string", primary_key=["id"])
     theirs = catalog_of(server, 2).load_table("shop.keyed")
-    status, _, said = error_of(appended(theirs, numbers([1]).cast(theirs.schema().as_arrow())).send(server))
-    assert status == 400
-    assert "upsert its rows with LakeTX" in said
-    assert head(keyed) == 0
+    keyed.upsert([{"id": 7, "note": "n7"}])
+    new = numbers([1]).cast(theirs.refresh().schema().as_arrow())
+    for request in (appended(theirs, new), prepared(theirs, lambda transaction: transaction.delete("id = 7"))):
+        status, _, said = error_of(request.send(server))
+        assert status == 400
+        assert "upsert its rows with LakeTX" in said
+    assert (ids(keyed.refresh()), head(keyed)) == ([7], 1)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +199,7 @@ def test_the_purge_sweeps_what_no_commit_took_and_nothing_else(tmp_path: Path) -
             theirs.append(rows)
             shared = [appended(theirs, rows) for _ in range(3)]
             assert [one.send(server).status_code for one in shared[:2]] == [200, 200]
-            shared[2].body["updates"][0]["snapshot"]["summary"]["operation"] = "overwrite"
+            shared[2].body["updates"][0]["snapshot"]["summary"]["operation"] = "replace"
             assert shared[2].send(server).status_code == 400
             theirs.refresh()
             refused = appended(theirs, rows)
@@ -216,15 +208,42 @@ def test_the_purge_sweeps_what_no_commit_took_and_nothing_else(tmp_path: Path) -
             swept_to(found, server, rows=6)
 
 
+@pytest.mark.parametrize("form", [2, 3])
+def test_the_purge_sweeps_the_files_of_deletes(tmp_path: Path, form: int) -> None:
+    """A commit made delete sets of them."""
+    with warehouse(tmp_path) as found:
+        words = ["--server", found.client_address, "iceberg", "serve", "--listen", "127.0.0.1:0"]
+        with served(*words, "--warehouse", str(found.folder)) as server:
+            theirs = catalog_of(server, 2).load_table("default.days")
+            for first in (0, 10):
+                rows = [{"id": one} for one in range(first, first + 9)]
+                theirs.append(pa.Table.from_pylist(rows, schema=theirs.schema().as_arrow()))
+            with attached(server, form) as connection:
+                connection.execute("DELETE FROM lake.default.days WHERE id = 1")
+                connection.execute("UPDATE lake.default.days SET id = 20 WHERE id = 2")
+                connection.execute("DELETE FROM lake.default.days WHERE id = 20")
+            theirs.refresh()
+            alone = Forged(server, prepared(theirs, lambda transaction: transaction.delete("id = 3")))
+            [second] = [one.file.file_path for one in theirs.scan("id = 15").plan_files()]
+            alone.hide(second, [5], folder=path_of(theirs.properties["write.data.path"]).with_name(uuid7()))
+            assert alone.request.send(server).status_code == 200
+            swept_to(found, server, rows=14)
+
+
 def swept_to(found: Warehouse, server: Server, rows: int) -> None:
     """After the grace only the files of commits are left."""
-    before = {path for path in found.stored() if path.endswith(".parquet")}
-    live = found.list_files(found.head)
+    before = written_by_clients(found)
+    live = found.list_files(found.head) - {""}  # of delete sets
     assert live < before
     found.pass_time(GRACE_MS, looks=20)
     report = found.purge()
     assert report.failed == 0
-    assert {path for path in found.stored() if path.endswith(".parquet")} == live
+    assert written_by_clients(found) == live
     assert catalog_of(server, 2).load_table("default.days").scan().to_arrow().num_rows == rows
     states = {one.state for one in found.client.list_transactions(table_id=found.table_id)}
     assert transaction_pb2.TRANSACTION_STATE_OPEN not in states
+
+
+def written_by_clients(found: Warehouse) -> set[str]:
+    """All but what the catalog generates."""
+    return {path for path in found.stored() if f"/{FOLDER}/" not in f"/{path}"}

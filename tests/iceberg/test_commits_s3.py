@@ -103,6 +103,10 @@ def test_pyiceberg_writes(place: OnS3) -> None:
     with catalog.create_table_transaction("shop.whole", SCHEMA) as transaction:
         transaction.append(numbers([1, 2]))
     assert len(same_everywhere(place, "plain")) == 4
+    theirs.delete("id = 1")
+    theirs.overwrite(pa.table({"id": [5, 6], "note": ["e", "f"], "v": [2.5, 3.5]}), overwrite_filter="id >= 3")
+    assert ids(place.lake.table("shop.plain")) == [2, 5, 6]
+    assert len(same_everywhere(place, "plain")) == 3
     assert len(same_everywhere(place, "whole")) == 2
 
 
@@ -113,9 +117,12 @@ def test_duckdb_writes(place: OnS3) -> None:
             "INSERT INTO lake.shop.duck VALUES (2, 'b')",
             "ALTER TABLE lake.shop.duck ADD COLUMN v DOUBLE",
             "INSERT INTO lake.shop.duck VALUES (3, 'c', 0.5)",
+            "DELETE FROM lake.shop.duck WHERE id = 2",
+            "UPDATE lake.shop.duck SET id = 4, note = 'd' WHERE id = 3",
         ):
             connection.execute(statement)
-    assert len(same_everywhere(place, "duck")) == 3
+    assert ids(place.lake.table("shop.duck")) == [1, 4]
+    assert len(same_everywhere(place, "duck")) == 2
 
 
 def test_paths_of_hadoop_are_the_same_files(place: OnS3) -> None:

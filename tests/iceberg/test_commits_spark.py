@@ -9,7 +9,7 @@ import pytest
 from laketx import Lake
 from tests.iceberg.engines.environment import run_statements
 from tests.iceberg.servers import Server
-from tests.iceberg.writers import head, ids
+from tests.iceberg.writers import ids
 
 pytestmark = pytest.mark.long
 WRITES = (
@@ -21,23 +21,46 @@ WRITES = (
     "ALTER TABLE lake.{0}.a ADD COLUMN w DOUBLE",
     "INSERT INTO lake.{0}.a VALUES (20, 'w', DATE '2026-11-04', 1.5)",
 )
-REFUSED = (
+CHANGES = (
     "DELETE FROM lake.{0}.a WHERE id = 1",
-    "UPDATE lake.{0}.a SET note = 'q'",
-    "INSERT OVERWRITE lake.{0}.a SELECT * FROM lake.{0}.a",
+    "DELETE FROM lake.{0}.a WHERE day = DATE '2026-11-04'",
+    "UPDATE lake.{0}.a SET note = 'q' WHERE id = 11",
+    """
+    MERGE INTO lake.{0}.a AS t USING (SELECT id, 'm' AS note FROM range(12, 14)) AS s ON t.id = s.id
+    WHEN MATCHED THEN UPDATE SET note = s.note
+    WHEN NOT MATCHED THEN INSERT (id, note, day) VALUES (s.id, s.note, DATE '2026-11-03')
+    """,
+    "INSERT OVERWRITE lake.{0}.b SELECT * FROM lake.{0}.b WHERE id > 10",
 )
-READS = ("SELECT id FROM lake.{0}.a ORDER BY id", "SELECT id FROM lake.{0}.b ORDER BY id")
+MODES = """
+    ALTER TABLE lake.{0}.a SET TBLPROPERTIES
+    ('write.delete.mode' = '{1}', 'write.update.mode' = '{1}', 'write.merge.mode' = '{1}')
+"""
+REFUSED = (
+    "CALL lake.system.rewrite_data_files(table => '{0}.a', options => map('rewrite-all', 'true'))",
+    "ALTER TABLE lake.{0}.a DROP COLUMN w",
+)
+READS = (
+    "SELECT id, note FROM lake.{0}.a ORDER BY id",
+    "SELECT id FROM lake.{0}.b ORDER BY id",
+)
+LEFT = [[2, "y"], [10, "z"], [11, "q"], [12, "m"], [13, "m"]]
 
 
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize("form", ["v2", "v3"])
-def test_spark_creates_inserts_and_adds_columns(lake: Lake, server: Server, tmp_path: Path, form: str) -> None:
-    answers = run_statements(server.url, tmp_path, form, [one.format(form) for one in (*WRITES, *REFUSED, *READS)])
-    done, refused, read = answers[: len(WRITES)], answers[len(WRITES) : -len(READS)], answers[-len(READS) :]
-    assert [one.get("error", "") for one in done] == [""] * len(WRITES)
+def test_spark_writes(lake: Lake, server: Server, tmp_path: Path, form: str, mode: str) -> None:
+    name = f"{form}_{mode.replace('-', '_')}"
+    groups = (WRITES, (MODES,), CHANGES, REFUSED, READS)
+    statements = [one.format(name, mode) for group in groups for one in group]
+    answers = iter(run_statements(server.url, tmp_path, form, statements))
+    written, modes, changed, refused, read = ([next(answers) for _ in group] for group in groups)
+    assert [one.get("error", "") for one in (*written, *modes, *changed)] == [""] * len((*WRITES, MODES, *CHANGES))
     assert ["ICEBERG_WRITE" in one.get("error", "") for one in refused] == [True] * len(REFUSED)
-    assert [[row[0] for row in one["rows"]] for one in read] == [[1, 2, 10, 11, 12, 20], [1, 2, 10, 11, 12]]
-    first, second = lake.table(f"{form}.a"), lake.table(f"{form}.b")
-    assert (ids(first), ids(second)) == ([1, 2, 10, 11, 12, 20], [1, 2, 10, 11, 12])
-    assert (head(first), head(second)) == (4, 1)
+    assert [one["rows"] for one in read] == [LEFT, [[11], [12]]]
+    first, second = lake.table(f"{name}.a"), lake.table(f"{name}.b")
+    rows = sorted([row["id"], row["note"]] for row in first.to_arrow().to_pylist())
+    assert (rows, ids(second)) == (LEFT, [11, 12])
     assert list(first.meta.partition_columns) == ["day"]
-    assert first.to_arrow(where="w = 1.5").column("id").to_pylist() == [20]
+    assert first.to_arrow(where="day = DATE '2026-11-04'").num_rows == 0
+    assert sorted(first.to_arrow(version=4).column("id").to_pylist()) == [1, 2, 10, 11, 12, 20]

@@ -16,6 +16,8 @@ from tests.arrow.tables import texts
 from tests.iceberg.readers import load_extensions
 from tests.iceberg.servers import Server, catalog_of
 
+Ducks = Mapping[int, duckdb.DuckDBPyConnection]  # by the format that they see tables in
+
 
 @dataclass(slots=True)
 class Request:

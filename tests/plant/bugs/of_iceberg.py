@@ -103,4 +103,45 @@ BUGS: Final = (
         ),
         own_tests=("tests/iceberg/test_commit_outcomes.py", "-k", "lost"),
     ),
+    Bug(
+        "a change of Iceberg's clients need not follow the newest snapshot",
+        ICEBERG + "commits/requirements.py",
+        (('    _same(table, f"snapshot of {MAIN}", table.head, parent_id)\n', ""),),
+        own_tests=("tests/iceberg/test_commit_changes.py", "-k", "older_snapshot"),
+    ),
+    Bug(
+        "a change of Iceberg's clients may begin before other commits",
+        ICEBERG + "commits/changes.py",
+        (("if now != table.meta.head_version:", "if False:"),),
+        own_tests=("tests/iceberg/test_commit_changes.py", "-k", "lose_nothing"),
+    ),
+    Bug(
+        "rows that carry their ids are hidden by the ids of others",
+        ICEBERG + "hidden_rows.py",
+        (
+            (
+                "    at = positions_of(positions)\n    if not file.carries_row_ids:",
+                "    at = positions_of(positions)\n    if True:",
+            ),
+        ),
+        own_tests=("tests/iceberg/test_commit_changes.py", "-k", "keep_their_ids"),
+    ),
+    Bug(
+        "a snapshot of Iceberg's clients may leave out files that it doesn't remove",
+        ICEBERG + "commits/changes.py",
+        (("if changes.totals is not None and", "if False and"),),
+        own_tests=("tests/iceberg/test_commit_changes.py", "-k", "follow_is_refused"),
+    ),
+    Bug(
+        "a snapshot of Iceberg's clients may show deleted rows again",
+        ICEBERG + "commits/changes.py",
+        (("if uri in known and known[uri].hidden", "if False and known[uri].hidden"),),
+        own_tests=("tests/iceberg/test_commit_changes.py", "-k", "stay_hidden"),
+    ),
+    Bug(
+        "files of Iceberg's clients may have the row ids of rows that stay",
+        ICEBERG + "commits/data_files.py",
+        (("if len(ids) < len(column) or ids - mine:", "if len(ids) < len(column):"),),
+        own_tests=("tests/iceberg/test_commit_changes.py", "-k", "ids_of_others"),
+    ),
 )
