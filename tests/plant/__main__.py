@@ -28,8 +28,7 @@ CODE = ("laketx", "metaservice", "protos", "tests", "worker", "iceberg", "import
 COPIED = (*CODE, "docs", "pyproject.toml", "README.md")
 TIMEOUT_S = 900  # a suite that takes so long has caught nothing
 AT_A_TIME = 2
-PYTEST = ("pytest", "-x", "-q", "-p", "no:cacheprovider")
-QUICK = ("-m", "not long")
+PYTEST = ("pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not long")
 TESTS_FAILED = 1  # pytest's exit code; the others say that tests were not there or could not be read
 SUITES = {  # the quick ones first
     "conformance": ["tests.conformance"],
@@ -77,7 +76,7 @@ def main(words: Sequence[str]) -> int:
 def suites_for(bug: Bug, first: str) -> dict[str, list[str]]:
     """A bug that no suite can see has tests of its own; else the suite that caught it the last time is tried first."""
     if bug.own_tests:
-        return {f"`{bug.own_tests[0]}`": [*PYTEST, *QUICK, *bug.own_tests]}
+        return {f"`{bug.own_tests[0]}`": [*PYTEST, *bug.own_tests]}
     return {suite: SUITES[suite] for suite in sorted(SUITES, key=lambda one: one != first)}
 
 
