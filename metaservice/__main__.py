@@ -13,5 +13,5 @@ if __name__ == "__main__":
         from metaservice import offline  # what a service does not need would slow its start
 
         if sys.argv[1] in offline.COMMANDS:
-            sys.exit(offline.main(sys.argv[1], sys.argv[2:]))
+            end_process(offline.main(sys.argv[1], sys.argv[2:]))
     end_process(serve(read_settings(sys.argv[1:])))
