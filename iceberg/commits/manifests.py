@@ -107,13 +107,27 @@ def _add(places: Places, found: Changes, one: Entry, *, is_data: bool) -> None:
     form = str(one["file_format"]).upper()
     if form != PARQUET and (is_data or form != PUFFIN):
         raise refused(f"{one['file_path']} is a file of the format {one['file_format']}: tables here have Parquet")
-    path, uri = places.inside(one["file_path"]), uri_of(one["file_path"])
+    uri = uri_of(one["file_path"])
     if not is_data:
+        _check_place(places, uri)
         found.hides.add(_delete_file(one))
     elif uri in found.added:
         raise InputError("ICEBERG_FILE", "the snapshot names a file twice")
     else:
+        path = places.inside(uri)
         found.added[uri] = AddedFile(path, one["record_count"], one["file_size_in_bytes"], one["partition"] or {})
+
+
+def _check_place(places: Places, uri: str) -> None:
+    """DuckDB writes what hides rows of a file beside it, imported ones included."""
+    try:
+        places.inside(uri)
+    except InputError as error:
+        raise InputError(
+            "ICEBERG_FILE",
+            f"{uri} hides rows, and lies outside the table's folder, as imported files do: delete their rows with "
+            "pyiceberg, Spark or LakeTX",
+        ) from error
 
 
 def _remove(found: Changes, one: Entry, *, is_data: bool) -> None:

@@ -87,6 +87,22 @@ def test_partitions_by_decimals(lake: Lake, ducks: Ducks) -> None:
     assert sorted(zip(rows["id"].to_pylist(), rows["note"].to_pylist(), strict=True)) == [(2, "c"), (3, "c")]
 
 
+def test_imported_rows(lake: Lake, server: Server, ducks: Ducks, tmp_path: Path) -> None:
+    """Their files stay as they are, and nothing is left beside them."""
+    pq.write_table(numbers(list(range(9))), tmp_path / "a.parquet")
+    lake.import_parquet(tmp_path, "shop.imported")
+    catalog_of(server, 2).load_table("shop.imported").delete("id = 3")
+    ours = lake.table("shop.imported")
+    ours.delete("id = 4")
+    assert ids(ours.refresh()) == [0, 1, 2, 5, 6, 7, 8]
+    lake.import_parquet(tmp_path, "shop.taken_in")
+    for form in (2, 3):
+        with pytest.raises(duckdb.Error, match="as imported files do"):
+            ducks[form].execute("DELETE FROM lake.shop.taken_in WHERE id = 5")
+    assert ids(lake.table("shop.taken_in")) == list(range(9))
+    assert [one.name for one in tmp_path.iterdir()] == ["a.parquet"]
+
+
 def test_many_deletes_go_to_a_file(lake: Lake, server: Server) -> None:
     """A delete set beyond what a commit holds; every second row of many, and then all."""
     count = 2_500_000
