@@ -106,7 +106,7 @@ def _check_totals(table: TableView, changes: Changes, shown: Sequence[ShownFile]
         raise InputError(
             "ICEBERG_FILE",
             "the snapshot has {} files with {} rows; ".format(*changes.totals)
-            + f"by what it adds to {table.name} and removes there are {files} files with {rows} rows",
+            + f"by what it adds to {table.name} and removes from it, there should be {files} files with {rows} rows",
         )
 
 

@@ -123,8 +123,8 @@ class DataFiles:
             if len(ids) < len(column) or ids - mine:
                 raise InputError(
                     "ICEBERG_FILE",
-                    f"{added.path} has rows with ids that no row has which the commit takes away from their partition; "
-                    "a client that moves rows to another partition can do so in format 2 (the warehouse v2)",
+                    f"{added.path} has rows with ids, and the commit removes no rows with these ids from their "
+                    "partition; to move rows to another partition, write in format 2 (the warehouse v2)",
                 )
             left[key] = mine - ids
             entry.carries_row_ids = bool(ids)

@@ -125,7 +125,7 @@ def _check_place(places: Places, uri: str) -> None:
     except InputError as error:
         raise InputError(
             "ICEBERG_FILE",
-            f"{uri} hides rows, and lies outside the table's folder, as imported files do: delete their rows with "
+            f"{uri} hides rows and lies outside the table's folder, as imported files do: delete imported rows with "
             "pyiceberg, Spark or LakeTX",
         ) from error
 

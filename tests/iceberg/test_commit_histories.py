@@ -191,3 +191,15 @@ def test_random_histories_with_compactions(lake: Lake, server: Server, ducks: Du
             )
         assert +net == Counter((one, *row) for one, row in history.rows.items()), mode
         assert not -net, mode
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("form", "kinds"), [(2, ["delete", "insert"]), (3, ["update_postimage", "update_preimage"])])
+def test_increments_show_what_a_client_says_of_rows(lake: Lake, ducks: Ducks, form: int, kinds: list[str]) -> None:
+    """Files of format 3 say which row is which."""
+    table = lake.create_table(f"shop.increments_{form}", "id bigint, note string")
+    ducks[form].execute(f"INSERT INTO lake.{table.name} VALUES (1, 'a'), (2, 'b')")
+    ducks[form].execute(f"UPDATE lake.{table.name} SET note = 'z' WHERE id = 2")
+    found = table.changes(since=1, mode="changes").collect()
+    assert sorted(row["_change_type"] for row in found) == kinds
+    assert {row["id"] for row in found} == {2}
