@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from laketx import InputError, Lake, Table
+from tests.spark.sql import SqlReads
 from tests.spark.stored import stored_rows
 from worker.write import merges
 
@@ -133,9 +134,33 @@ def test_two_source_rows_for_one_row(lake: Lake, spark: SparkSession, new_name: 
         table.merge(twice, "order").when_matched_update(updating),
         table.merge(twice, "order").when_matched_update(updating).when_not_matched_insert(),
         table.merge(twice, "order").when_matched_delete(condition="source.`group` = 5").when_matched_update(updating),
-        table.merge(twice, "order").when_matched_delete(),
+        table.merge(twice, "order").when_matched_delete(condition="source.`group` > 0"),
     ):
         with pytest.raises(InputError, match="MERGE_AMBIGUOUS: 2 source rows match one row"):
             merge.execute()
     table.merge(twice, "order").when_matched_update(updating, condition="source.`group` = 6").execute()
     assert content(table) == {1: (6, "mon"), 2: (2, "tue")}
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_matched_row_that_only_goes_may_have_several_source_rows(
+    lake: Lake, spark: SparkSession, new_name: Names, keyed: bool
+) -> None:
+    table = make(lake, new_name(), keyed=keyed, parted=True)
+    table.insert(spark.createDataFrame([(1, 1, "mon"), (2, 2, "tue"), (3, 3, "tue")], SCHEMA))
+    twice = spark.createDataFrame([(1, 5, "mon"), (1, 6, "mon"), (4, 4, "mon")], SCHEMA)
+    merge = table.merge(twice, "order").when_matched_delete().when_not_matched_insert()
+    merge.when_not_matched_by_source_update({"day": "'mon'"}, condition=f"target.{KEY} = 2").execute()
+    assert content(table) == {2: (2, "mon"), 3: (3, "tue"), 4: (4, "mon")}
+    table.merge(twice.union(twice), "order").when_matched_delete().execute()
+    assert content(table) == {2: (2, "mon"), 3: (3, "tue")}
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_sql_deletes_a_row_that_several_source_rows_match(lake: Lake, new_name: Names, keyed: bool) -> None:
+    table, sql = make(lake, new_name(), keyed=keyed, parted=True), SqlReads(lake)
+    sql(f"INSERT INTO {{lake}}.{table.name} VALUES (1, 1, 'mon'), (2, 2, 'tue')")
+    source = "(SELECT * FROM VALUES (1, 'a'), (1, 'b'), (4, 'c') AS s(k, v)) s"
+    deletes = f"MERGE INTO {{lake}}.{table.name} t USING {source} ON t.`order` = s.k WHEN MATCHED THEN DELETE "
+    sql(deletes + "WHEN NOT MATCHED THEN INSERT (`order`, day) VALUES (s.k, 'mon')")
+    assert content(table.refresh()) == {2: (2, "tue"), 4: (None, "mon")}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from laketx import Lake, Table
+from laketx import InputError, Lake, Table
 
 Names = Callable[[], str]
 SCHEMA = "id int, s struct<a:int,in:struct<x:string>>, l array<struct<k:int>>"
@@ -62,6 +62,27 @@ def test_what_is_no_field_to_set_or_add(lake: Lake, spark: SparkSession, new_nam
     table.update({"s.a": "6"})  # the column of that name
     assert table.read().select("`s.a`").collect()[0][0] == 6
     assert table.refresh().meta.schema_version == 1
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_struct_that_is_set_has_every_field(lake: Lake, spark: SparkSession, new_name: Names, keyed: bool) -> None:
+    table = lake.create_table(new_name(), SCHEMA, primary_key=["id"] if keyed else [])
+    inner = "named_struct('x', 'y')"
+    table.insert(spark.range(1).selectExpr("1 as id", f"named_struct('a', 1, 'in', {inner}) as s", "null as l"))
+    source = spark.range(1).selectExpr("1 as id", "named_struct('a', 2) as s")
+    refused: list[Callable[[], Any]] = [
+        lambda: table.update({"s": "named_struct('a', 2)"}),
+        lambda: table.update({"s.in": "struct()"}),
+        lambda: table.update({"l": "array(struct())"}),
+        lambda: table.merge(source, "id").when_matched_update().execute(),
+        lambda: table.merge(source, "id").when_matched_update({"S": "source.s"}).execute(),
+    ]
+    for call in refused:
+        with pytest.raises(InputError, match="COLUMN_MISSING: the value of"):
+            call()
+    table.update({"s": f"named_struct('in', {inner}, 'a', 3)"})
+    table.update({"l": "null"})
+    assert rows(table) == [{"id": 1, "s": {"a": 3, "in": {"x": "y"}}, "l": None}]
 
 
 def test_comments_are_seen(lake: Lake, new_name: Names) -> None:

@@ -320,7 +320,10 @@ class MergeBuilder(Generic[Answer]):
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> Answer:
-        """Runs the merge. Several source rows that change one row of the table are an error."""
+        """Runs the merge. Several source rows that change one row of the table are an error.
+
+        They are none if the one clause for matched rows is a delete without a condition.
+        """
         if not self._merge.clauses:
             raise InputError("MERGE_EMPTY", "a merge needs a clause")
         return self._run(self._merge, WriteOptions(on_conflict, message, app_version_of(app_id, app_version)))

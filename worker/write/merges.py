@@ -122,10 +122,9 @@ def stage_merge(table: TableView, stage: Stage, merge: Merge, near: Column | Non
     there, new = touched(meta, merge, target if near is None else target.where(near))
     if meta.primary_key:
         return stage_keyed(table, stage, merge, there, new, files)
-    after = images_of(meta, merge, there, new)
+    after, before = images_of(meta, merge, there, new), there_rows(meta, merge, there)
     if not any(clause.when != "not_matched" for clause in merge.clauses):
-        return Staged() if after is None else write_append(stage, with_new_ids(meta, there_rows(there), after))
-    before = there_rows(there)
+        return Staged() if after is None else write_append(stage, with_new_ids(meta, before, after))
     ids = ids_of(before)
     refuse_id_twice(meta, ids)
     staged = Staged(delete_sets=found_sets(stage, ids, files))
@@ -143,8 +142,9 @@ def stage_keyed(table: TableView, stage: Stage, merge: Merge, there: DataFrame, 
         except InputError:
             refuse_key_twice(meta, there)  # this would be the cause
             raise
-    refuse_key_twice(meta, there)
-    before = there_rows(there)
+    if not only_deletes_matched(merge):
+        refuse_key_twice(meta, there)
+    before = there_rows(meta, merge, there)
     if after is None:
         return hide(stage, before, files)
     if not moves_rows(meta, merge):
@@ -184,10 +184,19 @@ def moves_rows(meta: catalog_pb2.Table, merge: Merge) -> bool:
     return False
 
 
-def there_rows(there: DataFrame) -> DataFrame:
+def only_deletes_matched(merge: Merge) -> bool:
+    """Whether every matched row is deleted: then it doesn't matter how many source rows match it."""
+    matched = [(clause.action, clause.condition) for clause in merge.clauses if clause.when == "matched"]
+    return matched == [("delete", None)]
+
+
+def there_rows(meta: catalog_pb2.Table, merge: Merge, there: DataFrame) -> DataFrame:
     """The old rows of the table that are changed."""
     origin = [name for name in (ROW_ID, FILE) if name in there.columns]
-    return there.where(f"{TARGET} is not null").select(f"{TARGET}.*", *origin)
+    rows = there.where(f"{TARGET} is not null").select(f"{TARGET}.*", *origin)
+    if not only_deletes_matched(merge):
+        return rows
+    return rows.dropDuplicates([*meta.partition_columns, *meta.primary_key] if meta.primary_key else [ROW_ID])
 
 
 def images_of(
@@ -334,7 +343,7 @@ def merge_images(meta: catalog_pb2.Table, merge: Merge, clause: Clause, rows: Da
         images.append(image.alias(column.name))
     with refused_values(meta):
         ids = [name for name in (ROW_ID,) if name in rows.columns]
-        return shaped(meta, rows.select(*images, *ids))
+        return shaped(meta, rows.select(*images, *ids), values if is_new else {**values, **taken})
 
 
 def taken_columns(meta: catalog_pb2.Table, merge: Merge, clause: Clause) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
+from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.conditions import to_wire
 from worker.base.delete_sets import delete_sets
@@ -30,7 +31,7 @@ from worker.base.table_view import TableView
 from worker.read import scan
 from worker.read.frames import frame_of
 from worker.write import casts
-from worker.write.blind_writes import fitted, upserts
+from worker.write.blind_writes import fitted, unknown_fields, upserts
 from worker.write.partition_moves import check_landing, same
 from worker.write.row_level import changes_all
 from worker.write.small_writes import few_of
@@ -150,14 +151,19 @@ def moves(meta: catalog_pb2.Table, names: Collection[str]) -> bool:
 def fitting(meta: catalog_pb2.Table, rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
     """The new images of these rows, in the table's shape; the `_row_id` of a row with an id is the old one."""
     with refused_values(meta):
-        return shaped(meta, rows.withColumns(dict(values)).drop(FILE))
+        return shaped(meta, rows.withColumns(dict(values)).drop(FILE), values)
 
 
-def shaped(meta: catalog_pb2.Table, rows: DataFrame) -> DataFrame:
-    """The shape, with `_row_id` if the rows have it."""
+def shaped(meta: catalog_pb2.Table, rows: DataFrame, whole: Collection[str] = ()) -> DataFrame:
+    """The shape, with `_row_id` if the rows have it. The structs of the `whole` columns must have every field."""
     schema = table_schema(meta, nullable=True)
     ids = [row_id_field()] if ROW_ID in rows.columns else []
     casts.check_types(rows.schema)
+    for name in whole:
+        for path in unknown_fields(schema[name].dataType, rows.schema[name].dataType, quoted_if_odd(name)):
+            raise InputError(
+                "COLUMN_MISSING", f"the value of {name} has no field {path}: name every field, or set single fields"
+            )
     return fitted(rows, t.StructType([*schema.fields, *ids]), casts.exact_columns(meta))
 
 
