@@ -82,7 +82,11 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("laketx")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "metaservice.client")), name)
+    try:
+        return getattr(import_module(_HOMES.get(name, "metaservice.client")), name)
+    except ModuleNotFoundError as error:
+        said = f"laketx.{name} needs {error.name}: pip install 'laketx[arrow]', or 'laketx[spark]' for Spark as well"
+        raise ModuleNotFoundError(said, name=error.name) from error
 
 
 def __dir__() -> list[str]:

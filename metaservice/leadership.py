@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import (
@@ -36,7 +36,9 @@ from metaservice.metrics import (
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
 from metaservice.service.operate.operators import Leads, LeadView, StandbyView
-from metaservice.store.lease_object import LeaseObject
+
+if TYPE_CHECKING:
+    from metaservice.store.lease_object import LeaseObject  # its library is optional
 
 LEAVE_S: Final = 0.3  # for calls under way; streams go on when the lease is given back
 STORE_S: Final = 10.0  # for the store to take what was decided

@@ -8,11 +8,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from metaservice.core.lease import NOTE_MS, NoteSeen, see_notes
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.operate.operators import StandbyView
-from metaservice.store.standby_notes import StandbyNotes
+
+if TYPE_CHECKING:
+    from metaservice.store.standby_notes import StandbyNotes  # its library is optional
 
 
 class Standbys:

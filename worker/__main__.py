@@ -19,8 +19,12 @@ from typing import Final
 from metaservice.client import LakeTXError
 from metaservice.client.credentials import with_scheme
 from metaservice.terminal import LineFormatter, printable
-from worker.api.lake import Lake, connect
-from worker.compact.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
+
+try:
+    from worker.api.lake import Lake, connect
+    from worker.compact.daemon import DRAIN_S, IDLE_S, TASKS_AT_ONCE, Daemon
+except ModuleNotFoundError as missing:
+    sys.exit(f"laketx worker: SPARK_MISSING: a worker needs Spark ({missing.name}): pip install 'laketx[spark]'")
 
 SERVER: Final = "127.0.0.1:7070"
 TASKS_MAX: Final = 64

@@ -58,10 +58,10 @@ def later(module: str, name: str, *, extra: str) -> Callable[..., object]:
     def run(*given: object, **options: object) -> object:
         try:
             found: Callable[..., object] = getattr(import_module(module), name)
-        except ModuleNotFoundError as error:
+            return found(*given, **options)
+        except ModuleNotFoundError as error:  # also of what the command loads while it runs
             facts = {"module": str(error.name)}
             hint = f"pip install 'laketx[{extra}]'"
             raise CommandError(Exit.REFUSED, "NOT_INSTALLED", "the command needs more", facts, hint) from error
-        return found(*given, **options)
 
     return run

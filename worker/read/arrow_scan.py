@@ -89,7 +89,11 @@ class ArrowScan:
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """All rows; the options are those of `pyarrow.Table.to_pandas`."""
-        return self.to_arrow().to_pandas(**options)
+        rows = self.to_arrow()
+        try:
+            return rows.to_pandas(**options)
+        except ModuleNotFoundError as error:  # the rest does without it
+            raise InputError("PANDAS_MISSING", "to_pandas needs pandas: pip install pandas") from error
 
     def to_polars(self) -> pl.DataFrame:
         """All rows."""
