@@ -92,7 +92,7 @@ def test_a_wrong_row_fails_alone(lake: Lake) -> None:
         wrong = [writer.write(row) for row in ({"id": "text"}, {"id": None}, {"other": 1})]
         futures += [writer.write({"id": at}) for at in range(20, 40)]
     assert all(one.result() is not None for one in futures)
-    assert [_reason(one.exception()) for one in wrong] == ["VALUE_INVALID", "NULL_NOT_ALLOWED", "COLUMN_UNKNOWN"]
+    assert [_reason(one.exception()) for one in wrong] == ["SCHEMA_MISMATCH", "NULL_NOT_ALLOWED", "COLUMN_UNKNOWN"]
     assert sorted(table.to_arrow().column("id").to_pylist()) == list(range(40))
 
 
@@ -103,10 +103,10 @@ def test_with_numbers_a_wrong_row_stops_the_writer(lake: Lake) -> None:
     futures[1].result()
     wrong = writer.write({"id": "text"}, sequence=2)
     after = writer.write({"id": 3}, sequence=3)
-    assert [_reason(one.exception()) for one in (wrong, after)] == ["VALUE_INVALID"] * 2
+    assert [_reason(one.exception()) for one in (wrong, after)] == ["SCHEMA_MISMATCH"] * 2
     with pytest.raises(InputError, match="WRITER_BROKEN"):
         writer.write({"id": 4}, sequence=4).result()
-    with pytest.raises(InputError, match="VALUE_INVALID"):
+    with pytest.raises(InputError, match="SCHEMA_MISMATCH"):
         writer.close()
     with table.writer(app_id="a") as again:
         assert again.resume_after == 1
@@ -214,7 +214,7 @@ def test_flush_raises_what_failed(lake: Lake) -> None:
     with table.writer(flush_ms=10_000) as writer:
         writer.write({"id": 1})
         writer.write({"id": "text"})
-        with pytest.raises(InputError, match="VALUE_INVALID"):
+        with pytest.raises(InputError, match="SCHEMA_MISMATCH"):
             writer.flush()
         assert table.count() == 1
 

@@ -6,13 +6,14 @@ They become Spark's in `spark_rows`, or Arrow's here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
-from worker.write.arrow_rows import of_dicts
+from worker.write.python_rows import of_dicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,10 +41,23 @@ def arrow_table(rows: Any) -> pa.Table:
         )
     try:
         if type(rows).__module__.startswith("pandas."):
+            _check_objects(rows)
             return pa.Table.from_pandas(rows, preserve_index=False)
         return pa.table(rows)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError("ROWS_INVALID", f"these rows don't fit into an Arrow table: {error}") from error
+
+
+def _check_objects(rows: Any) -> None:
+    """Refuses Python objects in pandas that pyarrow would cut: dates beside times, and times of two kinds."""
+    for name in rows.columns:
+        if str(getattr(rows[name], "dtype", "")) != "object":
+            continue
+        days = [one for one in rows[name] if isinstance(one, date) and one == one]  # NaT differs from itself
+        kinds = {(isinstance(one, datetime), getattr(one, "tzinfo", None) is None) for one in days}
+        if len(kinds) > 1 or any(getattr(one, "nanosecond", 0) for one in days):
+            said = f"{name} mixes dates and times, times with and without a zone, or nanoseconds: give it one type"
+            raise InputError("ROWS_INVALID", said)
 
 
 def is_spark(rows: Any) -> bool:
@@ -68,6 +82,11 @@ def is_stream(rows: Any) -> bool:
     return isinstance(rows, pa.RecordBatchReader)
 
 
+def may_need_defaults(rows: Any) -> bool:
+    """Whether some of these dicts lack a column that others have."""
+    return isinstance(rows, (list, tuple)) and any(_is_dict(one) and one.keys() != rows[0].keys() for one in rows)
+
+
 def held(rows: Any) -> Any:
     """Rows that can be read again: a stream becomes a table. A list stays, since the table's columns type it."""
     return arrow_table(rows) if hasattr(rows, "__arrow_c_stream__") and not is_spark(rows) else rows
@@ -78,7 +97,9 @@ def _is_dict(row: Any) -> bool:
 
 
 def key_rows(keys: Any, meta: catalog_pb2.Table) -> pa.Table:
-    """Keys as rows; values alone are those of a key of one column."""
+    """Keys as rows; values alone are those of a key of one column. No keys are no rows of the key columns."""
+    if isinstance(keys, (list, tuple, set, frozenset, range)) and not keys:
+        return of_dicts([], meta).select(list(meta.primary_key))
     if isinstance(keys, (list, tuple, set, frozenset, range)) and not any(isinstance(one, Mapping) for one in keys):
         if len(meta.primary_key) != 1:
             raise InputError("ROWS_INVALID", f"the key of {meta.name} has several columns: give dicts")

@@ -8,7 +8,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from protos.laketx.v1 import catalog_pb2
-from worker.api.given_rows import AnyRows, Rows, arrow_rows, arrow_stream, held, is_spark, is_stream, key_rows
+from worker.api.given_rows import (
+    AnyRows,
+    Rows,
+    arrow_rows,
+    arrow_stream,
+    held,
+    is_spark,
+    is_stream,
+    key_rows,
+    may_need_defaults,
+)
 from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
@@ -124,7 +134,7 @@ class Verbs(ABC, Generic[Answer]):
             lambda table: arrow_writes.plan_append(table, arrow_stream(given, table.meta)),
             options,
             is_insert=True,
-            may_be_recent=not is_stream(rows),
+            may_be_recent=not is_stream(rows) and not may_need_defaults(rows),
         )
 
     def upsert(
@@ -143,7 +153,7 @@ class Verbs(ABC, Generic[Answer]):
             lambda table: arrow_writes.plan_upsert(table, arrow_rows(given, table.meta)),
             options,
             is_insert=True,
-            may_be_recent=True,
+            may_be_recent=not may_need_defaults(rows),
         )
 
     def overwrite(

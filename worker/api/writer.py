@@ -206,6 +206,9 @@ def latest_rows(rows: Sequence[Row], meta: catalog_pb2.Table) -> Iterable[Row]:
     for row in rows:
         known = {name.lower(): value for name, value in row.items()}
         key = tuple(known.get(name) for name in where)
-        found.pop(key, None)
+        try:
+            found.pop(key, None)
+        except TypeError as error:  # a list, say, which is refused alone
+            raise InputError("VALUE_INVALID", f"a key of {meta.name} can't be {key}: {error}") from error
         found[key] = row
     return found.values()

@@ -29,6 +29,7 @@ ARROW: Final[Mapping[str, pa.DataType]] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 
+Cast = Callable[[Any, pa.DataType], Any]
 DIGITS_MAX: Final = 38
 WORDS: Final[Sequence[tuple[Callable[[pa.DataType], bool], str]]] = (
     *((partial(pa.DataType.equals, kind), word) for word, kind in ARROW.items() if "timestamp" not in word),
@@ -152,21 +153,23 @@ def _column(column: pa.ChunkedArray, wanted: pa.DataType, *, by_name: bool) -> p
     return pa.chunked_array([nested(chunk, wanted, by_name=by_name) for chunk in column.chunks], wanted)
 
 
-def nested(array: Any, wanted: pa.DataType, *, by_name: bool = False) -> Any:
+def nested(array: Any, wanted: pa.DataType, *, by_name: bool = False, cast: Cast | None = None) -> Any:
     """A dropped field is left out, and a new one is NULL; a type without ids is matched by name.
 
-    With `by_name` ids count for nothing: they are not the table's.
+    With `by_name` ids count for nothing: they are not the table's. `cast` casts the values of simple types.
     """
     if pa.types.is_struct(wanted):
-        return _struct(array, wanted, by_name=by_name)
+        return _struct(array, wanted, by_name, cast)
     if pa.types.is_map(wanted):
-        keys = nested(array.keys, wanted.key_type, by_name=by_name)
-        items = nested(array.items, wanted.item_type, by_name=by_name)
+        keys = nested(array.keys, wanted.key_type, by_name=by_name, cast=cast)
+        items = nested(array.items, wanted.item_type, by_name=by_name, cast=cast)
         return pa.MapArray.from_arrays(_offsets(array), keys, items, wanted)
     if pa.types.is_list(wanted):
-        values = nested(array.values, wanted.value_type, by_name=by_name)
+        values = nested(array.values, wanted.value_type, by_name=by_name, cast=cast)
         return pa.ListArray.from_arrays(_offsets(array), values, wanted)
-    return array if array.type == wanted else array.cast(wanted)
+    if array.type == wanted:
+        return array
+    return array.cast(wanted) if cast is None else cast(array, wanted)
 
 
 def _offsets(array: Any) -> Any:
@@ -180,7 +183,7 @@ def _offsets(array: Any) -> Any:
     )
 
 
-def _struct(array: Any, wanted: pa.StructType, *, by_name: bool) -> Any:
+def _struct(array: Any, wanted: pa.StructType, by_name: bool, cast: Cast | None) -> Any:
     have = [array.type.field(at) for at in range(array.type.num_fields)]
     by_id = {field_id(one): at for at, one in enumerate(have) if field_id(one) is not None}
     names = {one.name.lower(): at for at, one in enumerate(have)}
@@ -189,6 +192,6 @@ def _struct(array: Any, wanted: pa.StructType, *, by_name: bool) -> Any:
         field = wanted.field(at)
         found = by_id.get(field_id(field)) if by_id and not by_name else names.get(field.name.lower())
         nulls = pa.nulls(len(array), field.type)
-        children.append(nulls if found is None else nested(array.field(found), field.type, by_name=by_name))
+        children.append(nulls if found is None else nested(array.field(found), field.type, by_name=by_name, cast=cast))
     fields = [wanted.field(at) for at in range(wanted.num_fields)]
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())

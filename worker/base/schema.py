@@ -75,6 +75,13 @@ def path_of(meta: catalog_pb2.Table, name: str) -> str:
     return name
 
 
+def exact_names(meta: catalog_pb2.Table) -> frozenset[str]:
+    """The columns whose values must not lose anything in a cast: the key's, or all."""
+    if meta.properties.get("write.strict_casts") == "true":
+        return frozenset(column.name for column in meta.columns)
+    return frozenset(meta.primary_key)
+
+
 def quoted(name: str) -> str:
     """A column's name as a Spark expression."""
     return f"`{name.replace('`', '``')}`"

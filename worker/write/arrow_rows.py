@@ -4,24 +4,26 @@ Columns are matched by name, whatever their case. Casts lose nothing: a value th
 
     int -> bigint, float -> double, date -> timestamp_ntz, int -> decimal(20,0)    wider
     1.0 -> int, bigint 7 -> int, timestamp in ns -> in us                          if the value stays what it is
+    2026-11-01 00:00 -> date, 0.1 -> float (the nearest, but not in a key)
     text -> int, a time without a zone -> timestamp                                refused
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from metaservice.column_types import Array, Map, Struct, Type, read_type
 from protos.laketx.v1 import catalog_pb2
-from worker.base.arrow_shapes import arrow_schema, nested
+from worker.base.arrow_shapes import DIGITS_MAX, arrow_schema, nested
 from worker.base.errors import InputError
-from worker.base.schema import RESERVED
+from worker.base.schema import RESERVED, exact_names
 from worker.base.values import python_value, wire_value
 
 CONSTANT: Final = re.compile(r"([+-]?\d+(?:\.\d+)?|'[^'\\]*'|true|false)\Z", re.IGNORECASE)
@@ -38,13 +40,15 @@ def fitted(rows: pa.Table, meta: catalog_pb2.Table) -> pa.Table:
     check_all_there(rows.column_names, meta)
     given = {name.lower(): at for at, name in enumerate(rows.column_names)}
     schema = arrow_schema(meta)
+    exact = exact_names(meta)
     columns = []
     for column, field in zip(meta.columns, schema, strict=True):
         at = given.get(column.name.lower())
         if at is None:
             columns.append(pa.chunked_array([pa.repeat(default_of(column, field.type), len(rows))]))
         else:
-            columns.append(_column(rows.column(at), field.type, column.name, meta.name))
+            target = Target(field.type, column.name, meta.name, is_exact=column.name in exact)
+            columns.append(column_as(rows.column(at), target))
             check_not_null(columns[-1], read_type(column.type), column.nullable, column.name, meta.name)
     return pa.table(columns, schema=schema)
 
@@ -86,23 +90,81 @@ def default_of(column: catalog_pb2.Column, kind: pa.DataType) -> pa.Scalar:
 # -- casts -------------------------------------------------------------------------------------------------------------
 
 
-def _column(column: pa.ChunkedArray, wanted: pa.DataType, path: str, table: str) -> pa.ChunkedArray:
-    if column.type.equals(wanted, check_metadata=True):  # with the table's ids of fields, not another's
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where values go: a type, the path of a column or of a part of it, and its table.
+
+    Values that are exact don't change at all; others become the nearest `float` or `double`, as 0.1 does.
+    """
+
+    type: pa.DataType
+    path: str
+    table: str
+    is_exact: bool = False
+
+    def below(self, name: str, kind: pa.DataType) -> Target:
+        return replace(self, type=kind, path=f"{self.path}.{name}")
+
+    def below_element(self) -> Target:
+        return self.below("element", self.type.value_type)
+
+
+def misfit(reason: str, target: Target, given: str, why: str = "") -> InputError:
+    """The refusal of a value or of a column of values, in one sentence for all kinds of rows."""
+    there = f"{target.type}, its type in {target.table}"
+    said = {
+        "CAST_LOSSY": f"a value of {target.path} ({given}) would change as {there}",
+        "SCHEMA_MISMATCH": f"the rows don't fit {target.table}: {target.path} is {target.type} there, "
+        f"and {given} in the rows",
+        "VALUE_INVALID": f"a value of {target.path} ({given}) can't be {there}",
+    }
+    return InputError(reason, said[reason] + (f": {why}" if why else ""))
+
+
+def column_as(column: pa.ChunkedArray, target: Target) -> pa.ChunkedArray:
+    """The column as what is wanted; refused if a value of it would change."""
+    if column.type.equals(target.type, check_metadata=True):  # with the table's ids of fields, not another's
         return column
-    _check_type(column.type, wanted, path, table)
+    _check_type(column.type, target)
     try:
-        return pa.chunked_array([_cast(chunk.cast(_plain(chunk.type)), wanted) for chunk in column.chunks], wanted)
+        chunks = [_cast(chunk.cast(_plain(chunk.type)), target.type, target.is_exact) for chunk in column.chunks]
+        return pa.chunked_array(chunks, target.type)
     except (pa.ArrowInvalid, ArithmeticError, ValueError) as error:
-        said = f"a value of {path} ({column.type}) would change as {wanted}, its type in {table}: {error}"
-        raise InputError("CAST_LOSSY", said) from error
+        raise misfit("CAST_LOSSY", target, str(column.type), str(error)) from error
 
 
-def _cast(array: Any, wanted: pa.DataType) -> Any:
+def _cast(array: Any, wanted: pa.DataType, is_exact: bool) -> Any:
     if pa.types.is_nested(wanted):
-        return nested(array, wanted)
+        return nested(array, wanted, cast=lambda part, kind: _cast(part, kind, is_exact))
+    found = _as(array, wanted)
+    if pa.types.is_floating(wanted):
+        _check_float(array, found, is_exact)
+    elif pa.types.is_date(wanted) and pa.types.is_timestamp(array.type) and not found.cast(array.type).equals(array):
+        raise ValueError("a time of day would be lost")
+    return found
+
+
+def _as(array: Any, wanted: pa.DataType) -> Any:
+    if array.type == wanted:
+        return array
     if pa.types.is_decimal(wanted) and pa.types.is_floating(array.type):  # by its digits, as Spark does
         return pa.array([None if one is None else Decimal(repr(one)) for one in array.to_pylist()], wanted)
+    if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):  # Arrow asks for room for every integer
+        return array.cast(pa.decimal128(DIGITS_MAX, 0)).cast(wanted)
     return array.cast(wanted)
+
+
+def _check_float(given: Any, found: Any, is_exact: bool) -> None:
+    """Checks what Arrow doesn't: that no number became infinite, and, if it must not change at all, that none did."""
+    if pa.types.is_decimal(given.type) and is_exact:
+        if not _as(found, given.type).equals(given):
+            raise ValueError("it is not the same number there")
+    elif pa.types.is_floating(given.type) and given.type != found.type:
+        before, after = (one.cast(pa.float64()).to_numpy(zero_copy_only=False) for one in (given, found))
+        if is_exact and not np.array_equal(before, after, equal_nan=True):
+            raise ValueError("it is not the same number there")
+        if (np.isinf(after) & ~np.isinf(before)).any():
+            raise ValueError("it is out of range")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -122,22 +184,24 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _check_type(given: pa.DataType, wanted: pa.DataType, path: str, table: str) -> None:
-    given = _plain(given)
+def _check_type(given: pa.DataType, target: Target) -> None:
+    given, wanted = _plain(given), target.type
     if pa.types.is_struct(wanted) and pa.types.is_struct(given):
         known = {field.name.lower(): field for field in wanted}
         for one in given:
             if one.name.lower() not in known:
-                raise InputError("COLUMN_UNKNOWN", f"{table} has no field {path}.{one.name}; add_columns() adds it")
-            _check_type(one.type, known[one.name.lower()].type, f"{path}.{one.name}", table)
+                path = f"{target.path}.{one.name}"
+                raise InputError("COLUMN_UNKNOWN", f"{target.table} has no field {path}; add_columns() adds it")
+            _check_type(one.type, target.below(one.name, known[one.name.lower()].type))
     elif pa.types.is_map(wanted) and pa.types.is_map(given):
-        _check_type(given.key_type, wanted.key_type, f"{path}.key", table)
-        _check_type(given.item_type, wanted.item_type, f"{path}.value", table)
+        _check_type(given.key_type, target.below("key", wanted.key_type))
+        _check_type(given.item_type, target.below("value", wanted.item_type))
     elif pa.types.is_list(wanted) and pa.types.is_list(given):
-        _check_type(given.value_type, wanted.value_type, f"{path}.element", table)
+        _check_type(given.value_type, target.below_element())
+    elif pa.types.is_date(wanted) and pa.types.is_timestamp(given) and given.tz is not None:
+        raise misfit("CAST_LOSSY", target, str(given), "the day depends on a time zone: cast it yourself")
     elif not storable(given, wanted):
-        said = f"the rows don't fit {table}: {path} is {wanted} there, and {given} in the rows"
-        raise InputError("SCHEMA_MISMATCH", said)
+        raise misfit("SCHEMA_MISMATCH", target, str(given))
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -150,6 +214,8 @@ def storable(given: pa.DataType, wanted: pa.DataType) -> bool:
         return True
     if any(fits(given) for fits in NUMBERS):
         return any(fits(wanted) for fits in NUMBERS)
+    if pa.types.is_timestamp(given) and pa.types.is_date(wanted):
+        return given.tz is None
     if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
         return (given.tz is None) == (wanted.tz is None)
     if pa.types.is_date(given):
@@ -192,32 +258,3 @@ def _missing(array: Any, kind: Type, nullable: bool, path: str) -> Iterator[str]
             yield from _missing(known.items, value, True, f"{path}.value")
         case _:
             return
-
-
-# -- rows of Python ----------------------------------------------------------------------------------------------------
-
-
-def of_dicts(rows: Sequence[Mapping[str, Any]], meta: catalog_pb2.Table) -> pa.Table:
-    """A list of dicts, each value as its column's type; no rows have every column."""
-    if not rows:
-        return arrow_schema(meta).empty_table()
-    names = dict.fromkeys(name for row in rows for name in row)
-    check_names(list(names), meta)
-    fields = {field.name.lower(): field for field in arrow_schema(meta)}
-    columns = {}
-    for name in names:
-        field = fields[name.lower()]
-        values = [row.get(name) for row in rows]
-        try:
-            if pa.types.is_timestamp(field.type):
-                values = [None if one is None else _moment(one, zoned=field.type.tz is not None) for one in values]
-            columns[name] = pa.array(values, field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InputError("VALUE_INVALID", f"a value of {name} is no {field.type}: {error}") from error
-    return pa.table(columns)
-
-
-def _moment(value: Any, *, zoned: bool) -> datetime:
-    if not isinstance(value, datetime) or (value.tzinfo is not None) != zoned:
-        raise ValueError(f"{value!r} is no datetime {'with' if zoned else 'without'} a time zone")
-    return value

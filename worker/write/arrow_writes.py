@@ -102,7 +102,12 @@ def plan_delete_keys(table: TableView, keys: pa.Table) -> Write:
     given = {name.lower(): name for name in keys.column_names}
     if not set(map(str.lower, meta.primary_key)) <= given.keys() <= set(map(str.lower, wanted)):
         raise InputError("COLUMN_MISSING", f"keys have {', '.join(wanted)}, not {', '.join(given.values())}")
-    narrow = catalog_pb2.Table(name=meta.name, columns=[columns[name] for name in wanted if name.lower() in given])
+    narrow = catalog_pb2.Table(
+        name=meta.name,
+        columns=[columns[name] for name in wanted if name.lower() in given],
+        primary_key=meta.primary_key,
+        properties=meta.properties,
+    )
     found = fitted(keys, narrow)
     return _delete(table, _named_keys(found, meta), found)
 

@@ -15,7 +15,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.defaults import with_defaults
 from worker.base.errors import InputError
 from worker.base.field_paths import missing_fields
-from worker.base.schema import OP, RESERVED, UPSERT, check_name, quoted
+from worker.base.schema import OP, RESERVED, UPSERT, check_name, exact_names, quoted
 from worker.base.spark_types import parse_type, table_schema, type_text
 from worker.base.table_view import TableView
 from worker.base.values import partition_key
@@ -107,7 +107,7 @@ def aligned(df: DataFrame, meta: catalog_pb2.Table) -> DataFrame:
     check_names(df, meta)
     casts.check_types(df.schema)
     try:
-        found = fitted(df, table_schema(meta, nullable=True), casts.exact_columns(meta))
+        found = fitted(df, table_schema(meta, nullable=True), exact_names(meta))
     except AnalysisException as error:
         raise InputError("SCHEMA_MISMATCH", f"the rows don't fit {meta.name}: {error.getMessage()}") from error
     return found

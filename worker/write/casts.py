@@ -35,13 +35,6 @@ _EXACT: Final[dict[type[t.DataType], tuple[type[t.DataType], ...]]] = {
 _SOMETIMES_AS_TEXT: Final = (t.TimestampType,)  # an hour that comes twice has one text
 
 
-def exact_columns(meta: catalog_pb2.Table) -> frozenset[str]:
-    """The columns whose values must not lose anything in a cast: the key's, or all."""
-    if meta.properties.get("write.strict_casts") == "true":
-        return frozenset(column.name for column in meta.columns)
-    return frozenset(meta.primary_key)
-
-
 def exactly(field: t.StructField, wanted: t.StructField) -> Column:
     """The column in a form that fails the job if a value does not survive the cast.
 

@@ -19,7 +19,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.defaults import default_of
 from worker.base.errors import InputError
 from worker.base.field_paths import column_of, no_row
-from worker.base.schema import FILE, ROW_ID, quoted
+from worker.base.schema import FILE, ROW_ID, exact_names, quoted
 from worker.base.spark_types import table_schema
 from worker.base.table_view import TableView
 from worker.write import casts, merge_reads
@@ -234,7 +234,7 @@ def source_rows(meta: catalog_pb2.Table, merge: Merge) -> DataFrame:
     with refused_values(meta):
         rows = merge.source.selectExpr(*names)
         casts.check_types(rows.schema)
-        return fitted(rows, table_schema(meta, nullable=True), casts.exact_columns(meta))
+        return fitted(rows, table_schema(meta, nullable=True), exact_names(meta))
 
 
 # -- which rows --------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from worker.base.conditions import to_wire
 from worker.base.delete_sets import delete_sets
 from worker.base.errors import InputError
 from worker.base.field_paths import by_column, column_of
-from worker.base.schema import FILE, OP, ROW_ID, TOMBSTONE, quoted
+from worker.base.schema import FILE, OP, ROW_ID, TOMBSTONE, exact_names, quoted
 from worker.base.spark_hash import xxhash64
 from worker.base.spark_types import table_schema
 from worker.base.table_view import TableView
@@ -164,7 +164,7 @@ def shaped(meta: catalog_pb2.Table, rows: DataFrame, whole: Collection[str] = ()
             raise InputError(
                 "COLUMN_MISSING", f"the value of {name} has no field {path}: name every field, or set single fields"
             )
-    return fitted(rows, t.StructType([*schema.fields, *ids]), casts.exact_columns(meta))
+    return fitted(rows, t.StructType([*schema.fields, *ids]), exact_names(meta))
 
 
 @contextmanager

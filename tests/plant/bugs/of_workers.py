@@ -10,6 +10,12 @@ CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS: Final = (
     Bug(
+        "pyarrow cuts the values of a list of dicts to the column's type",
+        "worker/write/python_rows.py",
+        (("    return _mixed(values, target)\n", "    return pa.array(values, wanted)\n"),),
+        own_tests=("tests/arrow/test_given_values.py", "-k", "cuts_a_value"),
+    ),
+    Bug(
         "a row moves onto a key that is there",
         "worker/write/partition_moves.py",
         (("    if taken:\n", "    if len(taken) > 1:\n"),),
