@@ -106,6 +106,21 @@ def test_properties_say_what_few_rows_are(lake: Lake, properties: dict[str, str]
     assert table.count() == rows
 
 
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_texts_in_keys_are_compared_across_files_and_inlined_rows(lake: Lake, kind: str) -> None:
+    name = f"t.texts_{kind}"
+    table = lake.create_table(name, f"id {kind}, n bigint", primary_key=["id"], buckets=1)
+    keys = [b"a", b"b", b"c"] if kind == "binary" else ["a", "b", "c"]
+    table.upsert([{"id": key, "n": 0} for key in keys])
+    table.set_properties(**{"write.inline.rows": "0"})
+    table.upsert([{"id": key, "n": 1} for key in keys[1:]])
+    table.set_properties(**{"write.inline.rows": "100"})
+    table.upsert([{"id": keys[2], "n": 2}])
+    assert sorted((row["id"], row["n"]) for row in table.to_arrow().to_pylist()) == list(
+        zip(keys, range(3), strict=True)
+    )
+
+
 def test_new_base_files_of_a_primary_key_table_are_files(lake: Lake) -> None:
     table = lake.create_table("few.base", "id bigint", primary_key=["id"])
     table.overwrite([{"id": 1}])

@@ -192,4 +192,8 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.timestamp("us"))
     if pa.types.is_dictionary(kind):
         return _plain(column.cast(kind.value_type))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):  # of inlined rows
+        return column.cast(pa.string_view())
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return column.cast(pa.binary_view())
     return column
