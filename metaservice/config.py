@@ -25,6 +25,7 @@ from metaservice.store.formats import FIRST, NEWEST
 from metaservice.store.object_place import CACHE_BYTES, ObjectPlace
 
 CACHE_BYTES_MIN = 64 << 20
+PORT_MAX: Final = 65_535
 STORAGE_VALID_S_MIN, STORAGE_VALID_S_MAX = 900, 43_200  # what STS takes
 SET_QUOTAS: Final = tuple(name for name in quotas.DEFAULTS if name != quotas.CHECKS)
 
@@ -147,6 +148,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str] = os.
     given = vars(found)
     limits_given = {name: _quota(parser, given, name) for name in SET_QUOTAS}
     _check_bounds(parser, found)
+    _check_addresses(parser, found)
     _check_identity(parser, found)
     _check_storage(parser, found)
     settings = Settings(**given, quotas={**quotas.DEFAULTS, **limits_given})
@@ -205,8 +207,18 @@ def _check_bounds(parser: argparse.ArgumentParser, found: argparse.Namespace) ->
         parser.error("--idle-exit-s must not be negative")
     if found.schedule_ms < 0 or found.tasks_max < 1 or found.task_backoff_ms < 1:
         parser.error("--schedule-ms must not be negative, --tasks-max and --task-backoff-ms must be positive")
-    if found.metrics_listen and not found.metrics_listen.rpartition(":")[2].isdecimal():
-        parser.error("--metrics-listen must be host:port")
+
+
+def _check_addresses(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
+    if not (found.listen.startswith("unix:") or _has_port(found.listen)):
+        parser.error(f"--listen must be host:port or unix:path, with a port up to {PORT_MAX}")
+    if found.metrics_listen and not _has_port(found.metrics_listen):
+        parser.error(f"--metrics-listen must be host:port, with a port up to {PORT_MAX}")
+
+
+def _has_port(address: str) -> bool:
+    _, colon, port = address.rpartition(":")
+    return bool(colon) and port.isdecimal() and len(port) <= len(str(PORT_MAX)) and int(port) <= PORT_MAX
 
 
 def _check_identity(parser: argparse.ArgumentParser, found: argparse.Namespace) -> None:
@@ -253,7 +265,9 @@ def _switch(text: str) -> bool:
 
 def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     """Every setting; docs/settings.md is made from it."""
-    parser = argparse.ArgumentParser(prog="laketx serve", description="Runs MetaService.")
+    parser = argparse.ArgumentParser(
+        prog="laketx serve", usage="%(prog)s [OPTIONS]; `%(prog)s --help` lists them", description="Runs MetaService."
+    )
 
     def add(flag: str, default: object, kind: Callable[[Any], object], text: str) -> None:
         name = "LAKETX_" + flag.strip("-").replace("-", "_").upper()

@@ -11,12 +11,12 @@ import click
 
 from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.find import Tables, find_table
+from metaservice.cli.find import Tables, find_table, find_task
 from metaservice.cli.kinds import TASK, OneOf
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks, limit_option, table_argument, table_option
 from metaservice.cli.partitions import read_partitions
-from metaservice.cli.values import duration_text, partition_text, size_text, types_of, when, word
+from metaservice.cli.values import duration_text, partition_text, size_text, to_second, types_of, word
 from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2
 
 OPERATIONS: Final = {
@@ -27,20 +27,19 @@ OPERATIONS: Final = {
 STATES: Final = ["queued", "claimed", "done", "failed", "cancelled"]
 ENDED: Final = (maintenance_pb2.TASK_STATE_DONE, maintenance_pb2.TASK_STATE_CANCELLED)
 WAIT_STEP_S: Final = 0.5
-LOOKS_UNTIL_NOTE: Final = 10
 TASKS = (
-    Column("task"),
-    Column("table"),
-    Column("what", rank=1),
     Column("state"),
-    Column("where", rank=3),
-    Column("files", rank=4, right=True),
-    Column("size", rank=5, right=True),
-    Column("done", rank=2, right=True),
-    Column("tries", rank=6, right=True),
-    Column("queued (UTC)", rank=8),
-    Column("worker", rank=7),
+    Column("what"),
+    Column("table"),
+    Column("where", rank=4),
+    Column("queued (UTC)", rank=2),
+    Column("done", rank=1, right=True),
+    Column("files", rank=5, right=True),
+    Column("size", rank=6, right=True),
+    Column("tries", rank=7, right=True),
+    Column("worker", rank=8),
     Column("why", rank=9, folds=True),
+    Column("task", is_id=True),
 )
 PLANS = (
     Column("what"),
@@ -152,18 +151,18 @@ def show_tasks(session: Session, tasks: Sequence[maintenance_pb2.MaintenanceTask
 
 def task_row(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> Row:
     return (
-        task.task_id,
-        task.table_name or task.table_id,
-        what_of(task),
         word(maintenance_pb2.TaskState.Name, task.state),
+        what_of(task),
+        task.table_name or task.table_id,
         where_of(task, tables),
+        to_second(task.create_time_us),
+        f"{task.progress:.0%}",
         sum(group.files for group in task.groups),
         size_text(sum(group.bytes for group in task.groups)),
-        f"{task.progress:.0%}",
         task.attempts,
-        when(task.create_time_us),
         task.worker.name,
         task.error or task.reason,
+        task.task_id,
     )
 
 
@@ -199,15 +198,15 @@ def run_run(
     found = find_table(session.client, table)
     wanted = read_partitions(found, partitions)
     answer = session.client.request_tasks(found.table_id, OPERATIONS[what], partitions=wanted, priority=priority)
-    tasks, is_new = list(answer.tasks), True
+    tasks = list(answer.tasks)
     if not tasks:
-        tasks, is_new = under_way(session, found, OPERATIONS[what], wanted), False
+        tasks = under_way(session, found, OPERATIONS[what], wanted)
         if tasks:
             session.note("that is queued already:")
+    if tasks:
+        warn_without_workers(session, tasks[0])
     if wait:
         tasks = [wait_for(session, task.task_id) for task in tasks]
-    elif tasks and not is_new:
-        warn_without_workers(session, tasks[0])
     if session.as_json:
         session.show_json({"tasks": tasks, "left_out": answer.left_out})
     elif tasks:
@@ -249,23 +248,19 @@ def under_way(
 
 def wait_for(session: Session, task_id: str) -> maintenance_pb2.MaintenanceTask:
     """The task when it has ended, or when an alarm says that it won't soon."""
-    looks = 0
     while True:
         task = session.client.get_task(task_id)
         if task.state in ENDED or task.state == maintenance_pb2.TASK_STATE_FAILED:
             return task
-        if looks == LOOKS_UNTIL_NOTE:
-            warn_without_workers(session, task)
-        looks += 1
         time.sleep(WAIT_STEP_S)
 
 
 def warn_without_workers(session: Session, task: maintenance_pb2.MaintenanceTask) -> None:
-    """Workers that are idle say nothing to the service: that nobody runs anything is what can be known."""
     if task.state != maintenance_pb2.TASK_STATE_QUEUED:
         return
-    if not next(session.client.list_task_pages(page_size=1)).claimed:
-        session.note("no worker runs a task now: `laketx worker` starts one, if none is there")
+    status = session.client.get_status()
+    if status.HasField("workers") and not status.workers:
+        session.note("no worker is there: the task waits until `laketx worker` runs")
 
 
 @command("cancel", GROUP)
@@ -274,7 +269,8 @@ def warn_without_workers(session: Session, task: maintenance_pb2.MaintenanceTask
 @asks
 def run_cancel(session: Session, task_id: str, reason: str, yes: bool, dry_run: bool) -> None:
     """Cancel a task that waits or runs."""
-    task = session.client.get_task(task_id)
+    task = find_task(session.client, task_id)
+    task_id = task.task_id
     what = f"{what_of(task)} of {task.table_name or task.table_id}, {where_of(task, Tables(session.client))}"
     if session.agreed("call off", what, task, yes=yes or task.state in ENDED, dry_run=dry_run):
         session.done(f"{task_id} is called off", session.client.cancel_task(task_id, reason=reason))

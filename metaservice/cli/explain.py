@@ -10,7 +10,7 @@ from google.protobuf import json_format
 
 from metaservice.cli.command import command
 from metaservice.cli.failures import Exit, usage_failure
-from metaservice.cli.find import table_name
+from metaservice.cli.find import find_transaction, table_name
 from metaservice.cli.kinds import FILE, OPEN_TRANSACTION
 from metaservice.cli.output import Session
 from metaservice.cli.why import show_conflict
@@ -30,12 +30,12 @@ from protos.laketx.v1 import common_pb2, transaction_pb2
 def run(session: Session, txn_id: str, changes_file: str | None) -> Exit:
     """Show how a commit would end now, without changing anything; ends with 4 if it would lose."""
     client = session.client
+    transaction = find_transaction(client, txn_id)
     if changes_file is not None:
         changes = read_changes(changes_file)
     else:
-        intents = client.get_transaction(txn_id).tables
-        changes = [common_pb2.Change(table_id=intent.table_id) for intent in intents]
-    answer = client.explain(txn_id, changes)
+        changes = [common_pb2.Change(table_id=intent.table_id) for intent in transaction.tables]
+    answer = client.explain(transaction.txn_id, changes)
     loses = answer.HasField("conflict")
     if session.as_json:
         session.show_json(answer)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import islice
+from typing import Final
 
 from metaservice.cli.failures import CommandError, did_you_mean, usage_failure
 from metaservice.cli.output import Session
+from metaservice.cli.short_ids import whole_id
 from metaservice.client import LakeTXError, MetaClient, MetaServiceError
 from metaservice.client.conditions import ConditionError, parse_condition
-from protos.laketx.v1 import catalog_pb2, common_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
 
 GONE = ("TABLE_UNKNOWN", "TABLE_DROPPED")
+TRANSACTIONS_MAX: Final = 10_000
 TABLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -19,6 +23,23 @@ def find_table(client: MetaClient, name_or_id: str) -> catalog_pb2.Table:
     if TABLE_ID.fullmatch(name_or_id):
         return client.get_table(table_id=name_or_id)
     return client.get_table(name_or_id)
+
+
+def find_transaction(client: MetaClient, txn_id: str) -> transaction_pb2.Transaction:
+    """By its id, or by what no other of the newest begins with."""
+    newest = (one.txn_id for one in islice(client.list_transactions(), TRANSACTIONS_MAX))
+    return client.get_transaction(whole_id(txn_id, newest, "transaction"))
+
+
+def find_task(client: MetaClient, task_id: str) -> maintenance_pb2.MaintenanceTask:
+    """By its id, or by what no other begins with."""
+    newest = sorted((one.task_id for one in client.list_tasks()), reverse=True)
+    return client.get_task(whole_id(task_id, newest, "task"))
+
+
+def find_pin(client: MetaClient, pin_id: str) -> str:
+    """The id of a pin, by what no other begins with."""
+    return whole_id(pin_id, sorted({one.pin_id for one in client.list_pins()}, reverse=True), "pin")
 
 
 def list_namespaces(client: MetaClient) -> list[str]:

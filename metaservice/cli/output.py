@@ -1,7 +1,7 @@
 """How answers look: tables for people, plain aligned lines in pipes, JSON for programs. Also asks before it destroys.
 
-On a terminal a table gives up its least important columns before it breaks an id over two lines; in a pipe nothing is
-cut or wrapped. Data goes to stdout, all else (notes, questions, errors) to stderr.
+On a terminal a table shortens ids, and then gives up its least important columns, before it breaks an id over two
+lines; in a pipe nothing is cut or wrapped. Data goes to stdout, all else (notes, questions, errors) to stderr.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rich.text import Text
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.settings import Settings, version
+from metaservice.cli.short_ids import cutter
 from metaservice.cli.values import as_json
 from metaservice.client import MetaClient
 from metaservice.embedded import find_or_start, open_folder
@@ -41,12 +42,16 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`rank` 0 stays at any width; of the others the highest goes first. Text that `folds` may take several lines."""
+    """`rank` 0 stays at any width; of the others the highest goes first. Text that `folds` may take several lines.
+
+    Ids are cut to what tells them apart where the terminal is too narrow for whole ones.
+    """
 
     name: str
     rank: int = 0
     right: bool = False
     folds: bool = False
+    is_id: bool = False
 
 
 class Session:
@@ -157,17 +162,27 @@ class Session:
         if title:
             self._console.print(Text(printable(title), style="bold"), soft_wrap=True)
         texts = [_texts(row) for row in first]
+        shorten = self._shortener(columns, texts)
+        texts = list(map(shorten, texts))
         widths = _widths(columns, texts)
         kept = fit(columns, widths, self._console.width)
         if len(kept) < len(columns) and self.is_terminal:
             gone = ", ".join(column.name for number, column in enumerate(columns) if number not in kept)
             self.note(f"too narrow for: {gone} (-o json has all)")
-        more = (_texts(row) for row in waiting)
+        more = (shorten(_texts(row)) for row in waiting)
         folds = any(columns[number].folds for number in kept)
         if folds and sum(widths[number] + GAP for number in kept) - GAP > self._console.width:
             self._print_folded([columns[number] for number in kept], chain(texts, more), kept)
         else:
             self._print_lines(columns, widths, kept, chain(texts, more))
+
+    def _shortener(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Callable[[list[str]], list[str]]:
+        """Cuts ids where the terminal is too narrow for all columns."""
+        fits = sum(_widths(columns, rows)) + GAP * (len(columns) - 1) <= self._console.width
+        if fits or not self.is_terminal:
+            return list
+        cut = {n: cutter([row[n] for row in rows]) for n, column in enumerate(columns) if column.is_id}
+        return lambda row: [cut[n](text) if n in cut else text for n, text in enumerate(row)]
 
     def show_each(self, columns: Sequence[Column], widths: Sequence[int], rows: Iterable[Row]) -> None:
         """Each row as soon as it is there, in columns of these widths; on a terminal the last one is cut."""

@@ -7,15 +7,14 @@ import click
 from metaservice.cli.command import command, group
 from metaservice.cli.cursor import left_text
 from metaservice.cli.failures import CommandError, Exit, usage_failure
-from metaservice.cli.find import Tables, find_table, table_name
+from metaservice.cli.find import Tables, find_pin, find_table, table_name
 from metaservice.cli.kinds import PIN, TABLE, seconds
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks
-from metaservice.cli.values import duration_text, when
+from metaservice.cli.values import duration_text, to_second
 from protos.laketx.v1 import admin_pb2, read_pb2
 
 COLUMNS = (
-    Column("pin"),
     Column("table"),
     Column("version", right=True),
     Column("who", rank=1),
@@ -23,6 +22,7 @@ COLUMNS = (
     Column("since (UTC)", rank=4),
     Column("age", rank=2, right=True),
     Column("lease left", rank=3, right=True),
+    Column("held by", is_id=True),
 )
 
 
@@ -52,13 +52,13 @@ def run_list(session: Session) -> None:
 
 def pin_row(pin: admin_pb2.Pin, table: str) -> Row:
     who, age, left = pin.principal, duration_text(pin.age_ms), duration_text(pin.lease_left_ms)
-    return (pin.pin_id, table, pin.version, who.name, who.client, when(pin.begin_time_us), age, left)
+    return (table, pin.version, who.name, who.client, to_second(pin.begin_time_us), age, left, pin.pin_id)
 
 
 def mark_row(mark: read_pb2.Tag | read_pb2.Cursor, what: str, table: str, now_us: int, left: str) -> Row:
     who, since_us = mark.principal, mark.create_time_us
     age = duration_text(max(now_us - since_us, 0) // 1_000)
-    return (what, table, mark.version, who.name, who.client, when(since_us), age, left)
+    return (table, mark.version, who.name, who.client, to_second(since_us), age, left, what)
 
 
 @command("create", GROUP)
@@ -98,6 +98,7 @@ def pinned(session: Session, text: str) -> read_pb2.TableVersion:
 @lease_option
 def run_renew(session: Session, pin_id: str, lease: float | None) -> None:
     """Keep a pin for another lease."""
+    pin_id = find_pin(session.client, pin_id)
     lease_ms = session.client.renew_pin(pin_id, lease_ms=round((lease or 0) * 1_000))
     answer = {"pin_id": pin_id, "lease_ms": lease_ms}
     session.done(f"{pin_id} holds for {duration_text(lease_ms)} from now on", answer)
@@ -108,6 +109,7 @@ def run_renew(session: Session, pin_id: str, lease: float | None) -> None:
 @asks
 def run_end(session: Session, pin_id: str, yes: bool, dry_run: bool) -> None:
     """End a pin."""
+    pin_id = find_pin(session.client, pin_id)
     held = [pin for pin in session.client.list_pins() if pin.pin_id == pin_id]
     if not held:
         facts, hint = {"pin_id": pin_id}, "laketx pins list"

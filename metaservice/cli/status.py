@@ -55,6 +55,7 @@ def run(session: Session) -> None:
             ("transactions", f"{status.open_transactions} open"),
             ("oldest open", f"{oldest}, since {when(status.oldest_open_begin_time_us)} UTC" if oldest else ""),
             ("connected", f"{status.sessions} sessions, {status.watchers} watchers"),
+            ("workers", workers_text(status)),
             ("jobs", f"{status.jobs}{per_group}"),
             ("store", f"{size_text(status.store_bytes)}, log {size_text(status.log_bytes)}"),
             ("inlined", f"{size_text(status.inlined_bytes)} of rows" if status.inlined_bytes else ""),
@@ -124,6 +125,16 @@ def _standby_text(standby: admin_pb2.Standby) -> str:
     if standby.alive:
         return standby.address
     return f"{standby.address} GONE for {duration_text(standby.seen_ago_ms)}"
+
+
+def workers_text(status: admin_pb2.GetStatusResponse) -> str:
+    """Empty where the service doesn't know."""
+    if not status.HasField("workers"):
+        return ""
+    if status.workers:
+        return f"{status.workers}, {status.tasks_queued} tasks wait"
+    waits = f": {status.tasks_queued} tasks wait; `laketx worker` starts one" if status.tasks_queued else ""
+    return f"{'NONE' if waits else 'none'}{waits}"
 
 
 def _backup_text(backup: admin_pb2.BackupStatus) -> str:

@@ -8,22 +8,22 @@ import click
 
 from metaservice.cli.command import command, group
 from metaservice.cli.failures import CommandError, Exit
-from metaservice.cli.find import Tables, find_table, table_name
+from metaservice.cli.find import Tables, find_table, find_transaction, table_name
 from metaservice.cli.kinds import OPEN_TRANSACTION, OneOf
 from metaservice.cli.output import Column, Row, Session
 from metaservice.cli.parameters import asks, limit_option, table_option, transaction_argument
-from metaservice.cli.values import typed_partition_text, types_of, when, word
+from metaservice.cli.values import to_second, typed_partition_text, types_of, when, word
 from protos.laketx.v1 import catalog_pb2, common_pb2, transaction_pb2
 
 STATES = ["open", "committed", "conflict", "aborted", "expired"]
 COLUMNS = (
-    Column("transaction"),
     Column("state"),
-    Column("operation", rank=1),
-    Column("who", rank=2),
-    Column("began (UTC)", rank=3),
-    Column("ended (UTC)", rank=5),
-    Column("outcome", rank=4, folds=True),
+    Column("operation"),
+    Column("began (UTC)", rank=1),
+    Column("ended (UTC)", rank=4),
+    Column("who", rank=3),
+    Column("outcome", rank=2, folds=True),
+    Column("transaction", is_id=True),
 )
 TABLE_COLUMNS = (
     Column("table"),
@@ -52,13 +52,13 @@ def run_list(session: Session, state: str | None, table: str | None, limit: int)
 
 def row(transaction: transaction_pb2.Transaction, tables: Tables) -> Row:
     return (
-        transaction.txn_id,
         word(transaction_pb2.TransactionState.Name, transaction.state),
         ", ".join(word(common_pb2.Operation.Name, intent.operation) for intent in transaction.tables),
+        to_second(transaction.begin_time_us),
+        to_second(transaction.end_time_us),
         transaction.principal.name,
-        when(transaction.begin_time_us),
-        when(transaction.end_time_us),
         outcome_of(transaction, tables),
+        transaction.txn_id,
     )
 
 
@@ -66,7 +66,7 @@ def row(transaction: transaction_pb2.Transaction, tables: Tables) -> Row:
 @transaction_argument
 def run_show(session: Session, txn_id: str) -> None:
     """Show everything that is known about a transaction."""
-    transaction = session.client.get_transaction(txn_id)
+    transaction = find_transaction(session.client, txn_id)
     if session.as_json:
         session.show_json(transaction)
         return
@@ -105,7 +105,7 @@ def run_show(session: Session, txn_id: str) -> None:
 @transaction_argument
 def run_outcome(session: Session, txn_id: str) -> None:
     """Show in one line how a transaction ended."""
-    transaction = session.client.get_transaction(txn_id)
+    transaction = find_transaction(session.client, txn_id)
     if session.as_json:
         session.show_json(transaction)
         return
@@ -121,7 +121,8 @@ def run_outcome(session: Session, txn_id: str) -> None:
 def run_abort(session: Session, txn_id: str, reason: str, yes: bool, dry_run: bool) -> None:
     """Abort an open transaction: nothing of it is committed."""
     client = session.client
-    transaction = client.get_transaction(txn_id)
+    transaction = find_transaction(client, txn_id)
+    txn_id = transaction.txn_id
     if transaction.state != transaction_pb2.TRANSACTION_STATE_OPEN:
         state = word(transaction_pb2.TransactionState.Name, transaction.state)
         facts, hint = {"txn_id": txn_id}, f"laketx txn show {txn_id}"

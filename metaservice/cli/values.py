@@ -29,6 +29,11 @@ def when(time_us: int) -> str:
         return f"{time_us} µs"
 
 
+def to_second(time_us: int) -> str:
+    """The same without fractions, for times that no version is read at."""
+    return when(time_us).partition(".")[0]
+
+
 def read_time_us(text: str, now_us: int) -> int:
     """An ISO time (UTC unless it says otherwise), "10m ago" (s, m, h, d), or "now"."""
     if text == "now":

@@ -26,7 +26,7 @@ COLUMNS = (
     Column("+rows", right=True),
     Column("-rows", right=True),
     Column("rebased", rank=3, right=True),
-    Column("transaction", rank=5),
+    Column("transaction", rank=5, is_id=True),
     Column("client", rank=6),
     Column("message", rank=4, folds=True),
 )

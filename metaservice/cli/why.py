@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from metaservice.cli.command import command
-from metaservice.cli.find import Tables, table_or_none
+from metaservice.cli.find import Tables, find_transaction, table_or_none
 from metaservice.cli.output import Session
 from metaservice.cli.parameters import transaction_argument
 from metaservice.cli.txn import outcome_of, with_typed_partition
@@ -34,7 +34,7 @@ ADVICE = {
 @transaction_argument
 def run(session: Session, txn_id: str) -> None:
     """Explain how a transaction ended: the winner, the rule, the partition, what to do."""
-    transaction = session.client.get_transaction(txn_id)
+    transaction = find_transaction(session.client, txn_id)
     if session.as_json:
         session.show_json(transaction)
         return
@@ -43,9 +43,9 @@ def run(session: Session, txn_id: str) -> None:
         return
     state = word(transaction_pb2.TransactionState.Name, transaction.state)
     outcome = outcome_of(transaction, Tables(session.client))
-    session.say(f"{txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
+    session.say(f"{transaction.txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
     if transaction.state in MEANING:
-        session.say(MEANING[transaction.state].format(txn=txn_id))
+        session.say(MEANING[transaction.state].format(txn=transaction.txn_id))
 
 
 def show_conflict(session: Session, conflict: common_pb2.Conflict) -> None:

@@ -125,5 +125,7 @@ TASK_BACKOFF_MS: Final = 10_000
 TASK_BACKOFF_MS_MAX: Final = 3_600_000
 TASK_ERROR_CHARS_MAX: Final = 1_024
 TASK_DELETE_SET_BYTES_MAX: Final = 2 * 1024 * 1024  # of one answer; larger ones are read by a plan
+WORKER_SEEN_MS: Final = 60_000  # since a worker asked for a task: then it counts as gone
+WORKERS_SEEN_MAX: Final = 1_000
 SCHEDULE_MS: Final = 1_000
 LAYOUT_COMMITS_MAX: Final = 5_000  # beyond so many a table is looked at as a whole

@@ -25,6 +25,7 @@ from metaservice.rpc.edge import Edge, Lanes
 from metaservice.rpc.epochs import Epochs
 from metaservice.rpc.gate import Gate
 from metaservice.rpc.identity import Identities
+from metaservice.rpc.listening import listen_on
 from metaservice.rpc.measuring import Measuring
 from metaservice.rpc.probes import Health
 from metaservice.rpc.rates import Rates
@@ -164,15 +165,11 @@ class Server:
 
     def _listen(self, settings: ServerSettings, credentials: grpc.ServerCredentials | None) -> str:
         """The address, with the port that it got."""
-        if credentials is None:
-            port = self._server.add_insecure_port(settings.listen)
-        else:
-            port = self._server.add_secure_port(settings.listen, credentials)
+        address = listen_on(self._server, settings.listen, credentials)
         if settings.owner_socket is not None:
             self._server.add_insecure_port(f"unix:{settings.owner_socket}")
             settings.owner_socket.chmod(0o600)
-        is_socket = settings.listen.startswith("unix:")
-        return settings.listen if is_socket else f"{settings.listen.rsplit(':', 1)[0]}:{port}"
+        return address
 
     def start(self) -> None:
         self._streams.start()

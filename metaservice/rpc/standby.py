@@ -15,6 +15,7 @@ from grpc_status import rpc_status
 from metaservice.core.errors import MetaError
 from metaservice.rpc import answers
 from metaservice.rpc.handlers import Handler
+from metaservice.rpc.listening import listen_on
 from protos.laketx.v1 import admin_pb2
 
 CHECK: Final = "/grpc.health.v1.Health/Check"
@@ -50,12 +51,7 @@ class Standby(grpc.GenericRpcHandler):
                 ("grpc.max_allowed_incoming_connections", connections_max),
             ],
         )
-        port = (
-            self._server.add_insecure_port(listen)
-            if credentials is None
-            else self._server.add_secure_port(listen, credentials)
-        )
-        self.address = f"{listen.rsplit(':', 1)[0]}:{port}"
+        self.address = listen_on(self._server, listen, credentials)
 
     def start(self) -> None:
         self._server.start()

@@ -24,6 +24,15 @@ STORE_NO_ROOM = "STORE_NO_ROOM"  # opening needs more room than the file system 
 STORE_UNREACHABLE = "STORE_UNREACHABLE"  # permissions, a file in the folder's place, a broken disk
 STORE_IS_BACKUP = "STORE_IS_BACKUP"  # a backup: it is restored, never served
 FORMAT_TOO_NEW = "FORMAT_TOO_NEW"  # written by a later release
+MEANING = {
+    STORE_LOCKED: "another process has this store open; end it, or name another folder",
+    STORE_DAMAGED: "the store is damaged; put back what is missing, or restore a backup",
+    STORE_FOREIGN: "this is a database of another program; name another folder",
+    STORE_NO_ROOM: "the disk has too little room to open the store",
+    STORE_UNREACHABLE: "the store can't be opened",
+    STORE_IS_BACKUP: "this is a backup or an unfinished one; `laketx restore` makes a data folder of it",
+    FORMAT_TOO_NEW: "a later release wrote this store; start that release",
+}
 
 
 class Batch:
@@ -117,7 +126,8 @@ class StoreUnusable(Exception):  # noqa: N818 - likewise
     """The store can't be opened, or (STORE_DAMAGED alone) a part of it can't be read; the rest may still be."""
 
     def __init__(self, reason: str, **facts: str | int) -> None:
-        super().__init__(" ".join([reason, *(f"{name}={fact}" for name, fact in facts.items())]))
+        said = ", ".join(f"{name.replace('_', ' ')}: {fact}" for name, fact in facts.items())
+        super().__init__(f"{reason}: {MEANING[reason]} ({said})")
         self.reason = reason
         self.facts = facts
 

@@ -1,6 +1,7 @@
 """`laketx compaction` against a real service."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -39,18 +40,24 @@ def test_plan_run_list_and_cancel(lake: tuple[Shell, MetaClient]) -> None:
     answer = json.loads(shell.run("compaction", "plan", "orders", "--what", "major", "-o", "json").out)
     assert [task["operation"] for task in answer["tasks"]] == ["major_compact", "major_compact"]
 
+    assert "none" in status_line(shell, "workers")
     queued = shell.run("compaction", "run", "orders", "minor", "--partition", "day=2", "-o", "json")
+    assert "no worker is there" in queued.err
+    assert status_line(shell, "workers") == "NONE: 1 tasks wait; `laketx worker` starts one"
     (task,) = json.loads(queued.out)["tasks"]
     assert task["state"] == "queued"
     assert task["requested_by"]["name"] == "ana"
     again = shell.run("compaction", "run", "orders", "minor", "--partition", "day=2")
     assert task["task_id"] in again.out
     assert "queued already" in again.err
-    assert "`laketx worker` starts one" in again.err
+    assert "no worker is there: the task waits until `laketx worker` runs" in again.err
     listed = shell.run("compaction", "list")
     assert task["task_id"] in listed.out
     assert "1 waiting, 0 running" in listed.err
-    assert shell.run("compaction", "cancel", task["task_id"], "--dry-run").out.startswith("would call off minor")
+    shown = shell.terminal("compaction", "list", "--quiet", width=80).lines()[1]
+    assert shown.split()[:3] == ["queued", "minor", "orders"]
+    assert task["task_id"].startswith(short := shown.split()[-1])
+    assert shell.run("compaction", "cancel", short, "--dry-run").out.startswith("would call off minor")
     assert shell.run("compaction", "cancel", task["task_id"], "--yes").code == Exit.DONE
     assert task["task_id"] not in shell.run("compaction", "list").out
     ended = json.loads(shell.run("compaction", "list", "--all", "-o", "json").out)
@@ -76,7 +83,7 @@ def test_tasks_show_partitions_by_time_as_all_other_lists_do(
     queued = shell.run("compaction", "run", table.name, "major")
     assert wanted in queued.out
     assert wanted in shell.run("compaction", "list", "--table", table.name).out
-    task_id = queued.lines()[1].split()[0]
+    task_id = queued.lines()[1].split()[-1]
     assert wanted in shell.run("compaction", "cancel", task_id, "--dry-run").out
     assert f"at=2026-11-21 {shown.partition(' ')[0]}" in shell.run("files", table.name).out
 
@@ -90,8 +97,14 @@ def test_waiting_and_what_is_refused(lake: tuple[Shell, MetaClient]) -> None:
     while not list(client.list_tasks(table_id=table_id)):
         assert waiting.poll() is None
     assert work(client, table_id).groups[0].files == 2
+    assert re.fullmatch(r"1, \d+ tasks wait", status_line(shell, "workers"))
     out, err = waiting.communicate(timeout=30)
     assert [task["state"] for task in json.loads(out)["tasks"]] == ["done"], err
     assert shell.run("compaction", "run", "items", "minor").out.startswith("nothing to do")
     assert shell.run("compaction", "run", "items", "minor", "--partition", "week=1").code == Exit.USAGE
     assert shell.run("compaction", "cancel", "x", "--yes").code == Exit.REFUSED
+
+
+def status_line(shell: Shell, name: str) -> str:
+    (line,) = [line for line in shell.run("status").lines() if line.startswith(f"{name} ")]
+    return line.removeprefix(name).strip()

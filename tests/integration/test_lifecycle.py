@@ -108,8 +108,19 @@ def test_a_second_server_on_the_folder_is_refused(tmp_path: Path) -> None:
         assert second.stdout is not None
         assert "listening" not in second.stdout.read()
         second.stdout.close()
-        assert "STORE_LOCKED" in server.said()
+        assert "STORE_LOCKED: another process has this store open; end it, or name another folder" in server.said()
         assert stubs.create("t")
+
+
+def test_an_address_that_another_program_has_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with service(tmp_path / "db") as (server, _):
+        other = Service(tmp_path / "other")
+        second = other.spawn(server.address)
+        assert second.wait(TIMEOUT_S) == EXIT_UNUSABLE
+        assert second.stdout is not None
+        second.stdout.close()
+        assert f"nobody can listen on {server.address}: another program does" in other.said()
+        assert "GRPC_VERBOSITY" not in other.said()
 
 
 def test_a_lease_that_runs_out_ends_the_transaction(tmp_path: Path) -> None:

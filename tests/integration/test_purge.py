@@ -404,6 +404,21 @@ def test_the_command(lake: Warehouse, here: Run) -> None:
     assert dead not in lake.stored()
 
 
+def test_the_command_says_who_keeps_what(lake: Warehouse, here: Run) -> None:
+    lake.write(OVERWRITE, "a")
+    lake.client.create_tag(lake.table_id, "eoy")
+    pin = lake.client.pin([read_pb2.TableVersion(table_id=lake.table_id)])
+    lake.write(OVERWRITE, "b")
+    lake.client.create_cursor(lake.table_id, "newest")
+    told = here("purge", "run", "days", "--yes").err
+    version = lake.head - 1
+    assert f"the tag eoy keeps version {version} of days" in told
+    assert f"keeps version {version} of days" in told.replace("the tag eoy keeps", "")
+    assert "newest" not in told, "a cursor at the newest version keeps nothing old"
+    lake.client.unpin(pin.pin_id)
+    assert here("-q", "purge", "run", "days", "--yes").err == ""
+
+
 def test_a_path_that_leaves_its_folder_is_refused(lake: Warehouse) -> None:
     run = Purge(lake.client, str(lake.folder))
     assert not any(run._is_inside(path) for path in ("/etc/passwd", "a/../../b", "s3://bucket/x"))

@@ -17,6 +17,7 @@ from metaservice.cli.failures import NEXT_OF_REASON, CommandError, nearest
 from metaservice.cli.files import typed_condition
 from metaservice.cli.kinds import Known
 from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, fit
+from metaservice.cli.short_ids import SHORTEST, cutter, whole_id
 from metaservice.cli.values import as_json, duration_text, partition_text, read_time_us, typed_partition_text
 from metaservice.client import PROFILE_NAMES
 from metaservice.core.table.meta import Profile
@@ -42,6 +43,22 @@ def test_columns_fit_or_are_the_last_that_may_go(asked: list[tuple[int, int, boo
     assert {i for i, column in enumerate(wanted) if column.rank == 0} <= set(kept)
     lost = [wanted[i].rank for i in range(len(wanted)) if i not in kept]
     assert not lost or min(lost) >= max((wanted[i].rank for i in kept if wanted[i].rank), default=0)
+
+
+@given(st.lists(st.uuids().map(str), min_size=1, max_size=20, unique=True))
+def test_short_ids_name_one_each(ids: list[str]) -> None:
+    newest_first = sorted(ids, reverse=True)
+    short = list(map(cutter(ids), ids))
+    assert [whole_id(one, newest_first, "transaction") for one in short] == ids
+    assert min(map(len, short)) >= SHORTEST
+    assert cutter([*ids, "tag a"])("tag a") == "tag a"
+
+
+def test_a_beginning_of_several_ids_is_refused() -> None:
+    ids = ["01a20627-6675-7eb9-987a-96c766e64b12", "01a20627-6675-7eb8-987a-96c766e64b12"]
+    with pytest.raises(CommandError, match="more than one transaction"):
+        whole_id("01a20627-6675-7", ids, "transaction")
+    assert whole_id("01a20627-7", ids, "transaction") == "01a20627-7"  # the service says that there is none
 
 
 @given(st.dates(), st.datetimes(timezones=st.just(UTC)), st.text())

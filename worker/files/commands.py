@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import islice
+from typing import Final
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
 from metaservice.cli.find import TABLE_ID, find_table
@@ -12,7 +14,10 @@ from metaservice.cli.output import Session
 from worker.base.errors import InputError
 from worker.base.warehouse import adopt, check_mark, check_warehouse, describe, read_mark
 from worker.files.fsck import Fsck
+from worker.files.held_versions import held_versions
 from worker.files.purge import Purge, Report
+
+HOLDERS_SHOWN: Final = 20
 
 
 def run_purge(session: Session, table: str | None, warehouse: str | None, yes: bool, dry_run: bool) -> Exit:
@@ -36,8 +41,18 @@ def run_purge(session: Session, table: str | None, warehouse: str | None, yes: b
         session.show_json({**counts(report), "failures": report.failures, "dry_run": dry_run})
     for failure in report.failures:
         session.note(failure)
+    if not (session.as_json or session.settings.quiet):
+        say_held(session, table_id)
     session.done(summary(report, would="would be " if dry_run else ""))
     return Exit.REFUSED if report.failed else Exit.DONE
+
+
+def say_held(session: Session, table_id: str) -> None:
+    waiting = held_versions(session.client, table_id)
+    for sentence in islice(waiting, HOLDERS_SHOWN):
+        session.note(sentence)
+    if next(waiting, None) is not None:
+        session.note("`laketx pins list` shows who keeps more")
 
 
 def counts(report: Report) -> dict[str, int]:

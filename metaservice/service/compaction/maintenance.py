@@ -112,6 +112,7 @@ class Maintenance:
 
     def claim(self, claim: Claim) -> Task | None:
         """The task with the highest rank, now held by the worker."""
+        self._book.note_worker(claim.worker.name, self._clocks.mono_ms())
         known = self._book.of_claim(claim.claim_id)
         if known is not None:
             return known

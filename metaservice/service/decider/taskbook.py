@@ -48,6 +48,7 @@ class TaskBook:
         self._requests: dict[str, list[str]] = {}
         self._asked_by: dict[str, str] = {}
         self._by_table: dict[str, dict[str, None]] = {}
+        self._asked_ms: OrderedDict[str, int] = OrderedDict()  # when each worker asked for a task last
         for _, raw in cursor.scan(keys.ENDED_TASKS, prefix_end(keys.ENDED_TASKS)):
             self._keep(decode_task(raw))
         for _, raw in cursor.scan(keys.TASKS, prefix_end(keys.TASKS)):
@@ -131,6 +132,19 @@ class TaskBook:
         """Places where a task waits or runs; with `by_partition` all buckets of a partition count as -1."""
         groups = (group for task in self.of_table(table_id) for group in task.groups)
         return frozenset((group.partition, -1 if by_partition else group.bucket) for group in groups)
+
+    def note_worker(self, name: str, mono_ms: int) -> None:
+        """A worker asked for a task. Those that asked long ago are forgotten."""
+        self._asked_ms[name] = mono_ms
+        self._asked_ms.move_to_end(name)
+        if len(self._asked_ms) > limits.WORKERS_SEEN_MAX:
+            self._asked_ms.popitem(last=False)
+
+    def workers(self, mono_ms: int) -> int:
+        """How many workers there are: they asked for a task lately, or run one."""
+        asked = {name for name, at_ms in list(self._asked_ms.items()) if mono_ms - at_ms < limits.WORKER_SEEN_MS}
+        holders = {task.worker.name for task in list(self.tasks.values()) if task.state is TaskState.CLAIMED}
+        return len(asked | holders)
 
     def count(self, *states: TaskState) -> int:
         return sum(task.state in states for task in list(self.tasks.values()))

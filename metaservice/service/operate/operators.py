@@ -125,6 +125,8 @@ class Status:
     leader_before: str = ""
     take_over_ms: int = 0
     backup: BackupHealth = field(default_factory=BackupHealth)
+    workers: int = 0
+    tasks_queued: int = 0
 
 
 class Leads(Protocol):
@@ -242,6 +244,8 @@ class Operators:
             leader_before=lead.leader_before,
             take_over_ms=lead.take_over_ms,
             backup=self.backup_health(),
+            workers=state.tasks.workers(self._clocks.mono_ms()),
+            tasks_queued=state.tasks.count(TaskState.QUEUED),
         )
 
     def check(self, table_id: str) -> Iterator[CheckProgress]:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos.laketx.v1 import common_pb2 as protos_dot_laketx_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/laketx/v1/admin.proto\x12\tlaketx.v1\x1a\x1dprotos/laketx/v1/common.proto\"\x12\n\x10GetStatusRequest\"\xf9\x06\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06tables\x18\x02 \x01(\x03\x12\x19\n\x11open_transactions\x18\x03 \x01(\x03\x12\x13\n\x0bstore_bytes\x18\x04 \x01(\x03\x12\x18\n\x10read_only_reason\x18\x05 \x01(\t\x12\x14\n\x0cstore_format\x18\x06 \x01(\x05\x12\x15\n\rstart_time_us\x18\x07 \x01(\x03\x12\x11\n\tuptime_ms\x18\x08 \x01(\x03\x12\x15\n\rhistory_epoch\x18\t \x01(\t\x12\x17\n\x0fhistory_time_us\x18\n \x01(\x03\x12\x10\n\x08sessions\x18\x0b \x01(\x03\x12\x10\n\x08watchers\x18\x0c \x01(\x03\x12\x0c\n\x04jobs\x18\r \x01(\x03\x12\x0e\n\x06groups\x18\x0e \x01(\x03\x12\x11\n\tlog_bytes\x18\x0f \x01(\x03\x12\x12\n\nfree_bytes\x18\x10 \x01(\x03\x12\x15\n\rreserve_bytes\x18\x11 \x01(\x03\x12\x1a\n\x12oldest_open_txn_id\x18\x12 \x01(\t\x12!\n\x19oldest_open_begin_time_us\x18\x13 \x01(\x03\x12\x19\n\x11purge_hold_reason\x18\x14 \x01(\t\x12\x19\n\x11\x63lock_hold_reason\x18\x15 \x01(\t\x12\x14\n\x0c\x63lock_off_ms\x18\x16 \x01(\x03\x12\x1a\n\x12\x63lock_hold_left_ms\x18\x17 \x01(\x03\x12\x1d\n\x15\x63ommit_times_ahead_ms\x18\x18 \x01(\x03\x12#\n\x06quotas\x18\x19 \x03(\x0b\x32\x13.laketx.v1.QuotaUse\x12\x15\n\rinlined_bytes\x18\x1a \x01(\x03\x12\x10\n\x08\x66\x65\x61tures\x18\x1b \x03(\t\x12\x0c\n\x04role\x18\x1c \x01(\t\x12\x0e\n\x06leader\x18\x1d \x01(\t\x12\x13\n\x0blease_epoch\x18\x1e \x01(\x03\x12\x15\n\rlease_left_ms\x18\x1f \x01(\x03\x12\x19\n\x11take_over_time_us\x18  \x01(\x03\x12$\n\x08standbys\x18! \x03(\x0b\x32\x12.laketx.v1.Standby\x12\x14\n\x0clease_age_ms\x18\" \x01(\x03\x12\x15\n\rleader_before\x18# \x01(\t\x12\x14\n\x0ctake_over_ms\x18$ \x01(\x03\x12\'\n\x06\x62\x61\x63kup\x18% \x01(\x0b\x32\x17.laketx.v1.BackupStatus\"\xfb\x01\n\x0c\x42\x61\x63kupStatus\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tbackup_id\x18\x02 \x01(\t\x12\x15\n\rbegin_time_us\x18\x03 \x01(\x03\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03\x12\x10\n\x08\x66\x61ilures\x18\x05 \x01(\x05\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x1a\n\x12verified_backup_id\x18\x07 \x01(\t\x12\x16\n\x0everify_time_us\x18\x08 \x01(\x03\x12\x16\n\x0everify_problem\x18\t \x01(\t\x12\x16\n\x0etransfer_bytes\x18\n \x01(\x03\x12\x19\n\x11transferred_bytes\x18\x0b \x01(\x03\">\n\x07Standby\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x13\n\x0bseen_ago_ms\x18\x02 \x01(\x03\x12\r\n\x05\x61live\x18\x03 \x01(\x08\"z\n\x08QuotaUse\x12\r\n\x05quota\x18\x01 \x01(\t\x12\x0c\n\x04used\x18\x02 \x01(\x03\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x16\n\x0eprincipal_used\x18\x05 \x01(\x03\x12\x17\n\x0fprincipal_limit\x18\x06 \x01(\x03\"8\n\x0fListPinsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x9f\x01\n\x03Pin\x12\x0e\n\x06pin_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\'\n\tprincipal\x18\x04 \x01(\x0b\x32\x14.laketx.v1.Principal\x12\x15\n\rbegin_time_us\x18\x05 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x06 \x01(\x03\x12\x15\n\rlease_left_ms\x18\x07 \x01(\x03\"I\n\x10ListPinsResponse\x12\x1c\n\x04pins\x18\x01 \x03(\x0b\x32\x0e.laketx.v1.Pin\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"V\n\rBackupRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\"\xbf\x01\n\x0e\x42\x61\x63kupResponse\x12\r\n\x05\x62ytes\x18\x01 \x01(\x03\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06tables\x18\x03 \x01(\x03\x12\x15\n\rhistory_epoch\x18\x04 \x01(\t\x12\x15\n\rbegin_time_us\x18\x05 \x01(\x03\x12\x13\n\x0b\x65nd_time_us\x18\x06 \x01(\x03\x12\x12\n\nstalled_us\x18\x07 \x01(\x03\x12\x11\n\tbackup_id\x18\x08 \x01(\t\x12\x16\n\x0euploaded_bytes\x18\t \x01(\x03\" \n\x0c\x43heckRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\"]\n\rCheckResponse\x12\x16\n\x0etables_checked\x18\x01 \x01(\x03\x12\x10\n\x08problems\x18\x02 \x03(\t\x12\x14\n\x0c\x65ntries_read\x18\x03 \x01(\x03\x12\x0c\n\x04\x64one\x18\x04 \x01(\x08\",\n\x13ReleasePurgeRequest\x12\x15\n\rvalidate_only\x18\x01 \x01(\x08\"&\n\x14ReleasePurgeResponse\x12\x0e\n\x06reason\x18\x01 \x01(\t\",\n\x13\x43onfirmClockRequest\x12\x15\n\rvalidate_only\x18\x01 \x01(\x08\"6\n\x14\x43onfirmClockResponse\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06off_ms\x18\x02 \x01(\x03\"(\n\x0fStepDownRequest\x12\x15\n\rvalidate_only\x18\x01 \x01(\x08\"\'\n\x10StepDownResponse\x12\x13\n\x0blease_epoch\x18\x01 \x01(\x03\x32\xff\x03\n\x0c\x41\x64minService\x12\x46\n\tGetStatus\x12\x1b.laketx.v1.GetStatusRequest\x1a\x1c.laketx.v1.GetStatusResponse\x12\x43\n\x08ListPins\x12\x1a.laketx.v1.ListPinsRequest\x1a\x1b.laketx.v1.ListPinsResponse\x12=\n\x06\x42\x61\x63kup\x12\x18.laketx.v1.BackupRequest\x1a\x19.laketx.v1.BackupResponse\x12<\n\x05\x43heck\x12\x17.laketx.v1.CheckRequest\x1a\x18.laketx.v1.CheckResponse0\x01\x12O\n\x0cReleasePurge\x12\x1e.laketx.v1.ReleasePurgeRequest\x1a\x1f.laketx.v1.ReleasePurgeResponse\x12O\n\x0c\x43onfirmClock\x12\x1e.laketx.v1.ConfirmClockRequest\x1a\x1f.laketx.v1.ConfirmClockResponse\x12\x43\n\x08StepDown\x12\x1a.laketx.v1.StepDownRequest\x1a\x1b.laketx.v1.StepDownResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/laketx/v1/admin.proto\x12\tlaketx.v1\x1a\x1dprotos/laketx/v1/common.proto\"\x12\n\x10GetStatusRequest\"\xb1\x07\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06tables\x18\x02 \x01(\x03\x12\x19\n\x11open_transactions\x18\x03 \x01(\x03\x12\x13\n\x0bstore_bytes\x18\x04 \x01(\x03\x12\x18\n\x10read_only_reason\x18\x05 \x01(\t\x12\x14\n\x0cstore_format\x18\x06 \x01(\x05\x12\x15\n\rstart_time_us\x18\x07 \x01(\x03\x12\x11\n\tuptime_ms\x18\x08 \x01(\x03\x12\x15\n\rhistory_epoch\x18\t \x01(\t\x12\x17\n\x0fhistory_time_us\x18\n \x01(\x03\x12\x10\n\x08sessions\x18\x0b \x01(\x03\x12\x10\n\x08watchers\x18\x0c \x01(\x03\x12\x0c\n\x04jobs\x18\r \x01(\x03\x12\x0e\n\x06groups\x18\x0e \x01(\x03\x12\x11\n\tlog_bytes\x18\x0f \x01(\x03\x12\x12\n\nfree_bytes\x18\x10 \x01(\x03\x12\x15\n\rreserve_bytes\x18\x11 \x01(\x03\x12\x1a\n\x12oldest_open_txn_id\x18\x12 \x01(\t\x12!\n\x19oldest_open_begin_time_us\x18\x13 \x01(\x03\x12\x19\n\x11purge_hold_reason\x18\x14 \x01(\t\x12\x19\n\x11\x63lock_hold_reason\x18\x15 \x01(\t\x12\x14\n\x0c\x63lock_off_ms\x18\x16 \x01(\x03\x12\x1a\n\x12\x63lock_hold_left_ms\x18\x17 \x01(\x03\x12\x1d\n\x15\x63ommit_times_ahead_ms\x18\x18 \x01(\x03\x12#\n\x06quotas\x18\x19 \x03(\x0b\x32\x13.laketx.v1.QuotaUse\x12\x15\n\rinlined_bytes\x18\x1a \x01(\x03\x12\x10\n\x08\x66\x65\x61tures\x18\x1b \x03(\t\x12\x0c\n\x04role\x18\x1c \x01(\t\x12\x0e\n\x06leader\x18\x1d \x01(\t\x12\x13\n\x0blease_epoch\x18\x1e \x01(\x03\x12\x15\n\rlease_left_ms\x18\x1f \x01(\x03\x12\x19\n\x11take_over_time_us\x18  \x01(\x03\x12$\n\x08standbys\x18! \x03(\x0b\x32\x12.laketx.v1.Standby\x12\x14\n\x0clease_age_ms\x18\" \x01(\x03\x12\x15\n\rleader_before\x18# \x01(\t\x12\x14\n\x0ctake_over_ms\x18$ \x01(\x03\x12\'\n\x06\x62\x61\x63kup\x18% \x01(\x0b\x32\x17.laketx.v1.BackupStatus\x12\x14\n\x07workers\x18& \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0ctasks_queued\x18\' \x01(\x03\x42\n\n\x08_workers\"\xfb\x01\n\x0c\x42\x61\x63kupStatus\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tbackup_id\x18\x02 \x01(\t\x12\x15\n\rbegin_time_us\x18\x03 \x01(\x03\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03\x12\x10\n\x08\x66\x61ilures\x18\x05 \x01(\x05\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x1a\n\x12verified_backup_id\x18\x07 \x01(\t\x12\x16\n\x0everify_time_us\x18\x08 \x01(\x03\x12\x16\n\x0everify_problem\x18\t \x01(\t\x12\x16\n\x0etransfer_bytes\x18\n \x01(\x03\x12\x19\n\x11transferred_bytes\x18\x0b \x01(\x03\">\n\x07Standby\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x13\n\x0bseen_ago_ms\x18\x02 \x01(\x03\x12\r\n\x05\x61live\x18\x03 \x01(\x08\"z\n\x08QuotaUse\x12\r\n\x05quota\x18\x01 \x01(\t\x12\x0c\n\x04used\x18\x02 \x01(\x03\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x16\n\x0eprincipal_used\x18\x05 \x01(\x03\x12\x17\n\x0fprincipal_limit\x18\x06 \x01(\x03\"8\n\x0fListPinsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x9f\x01\n\x03Pin\x12\x0e\n\x06pin_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\'\n\tprincipal\x18\x04 \x01(\x0b\x32\x14.laketx.v1.Principal\x12\x15\n\rbegin_time_us\x18\x05 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x06 \x01(\x03\x12\x15\n\rlease_left_ms\x18\x07 \x01(\x03\"I\n\x10ListPinsResponse\x12\x1c\n\x04pins\x18\x01 \x03(\x0b\x32\x0e.laketx.v1.Pin\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"V\n\rBackupRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\"\xbf\x01\n\x0e\x42\x61\x63kupResponse\x12\r\n\x05\x62ytes\x18\x01 \x01(\x03\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06tables\x18\x03 \x01(\x03\x12\x15\n\rhistory_epoch\x18\x04 \x01(\t\x12\x15\n\rbegin_time_us\x18\x05 \x01(\x03\x12\x13\n\x0b\x65nd_time_us\x18\x06 \x01(\x03\x12\x12\n\nstalled_us\x18\x07 \x01(\x03\x12\x11\n\tbackup_id\x18\x08 \x01(\t\x12\x16\n\x0euploaded_bytes\x18\t \x01(\x03\" \n\x0c\x43heckRequest\x12\x10\n\x08table_id\x18\x01 \x01(\t\"]\n\rCheckResponse\x12\x16\n\x0etables_checked\x18\x01 \x01(\x03\x12\x10\n\x08problems\x18\x02 \x03(\t\x12\x14\n\x0c\x65ntries_read\x18\x03 \x01(\x03\x12\x0c\n\x04\x64one\x18\x04 \x01(\x08\",\n\x13ReleasePurgeRequest\x12\x15\n\rvalidate_only\x18\x01 \x01(\x08\"&\n\x14ReleasePurgeResponse\x12\x0e\n\x06reason\x18\x01 \x01(\t\",\n\x13\x43onfirmClockRequest\x12\x15\n\rvalidate_only\x18\x01 \x01(\x08\"6\n\x14\x43onfirmClockResponse\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06off_ms\x18\x02 \x01(\x03\"(\n\x0fStepDownRequest\x12\x15\n\rvalidate_only\x18\x01 \x01(\x08\"\'\n\x10StepDownResponse\x12\x13\n\x0blease_epoch\x18\x01 \x01(\x03\x32\xff\x03\n\x0c\x41\x64minService\x12\x46\n\tGetStatus\x12\x1b.laketx.v1.GetStatusRequest\x1a\x1c.laketx.v1.GetStatusResponse\x12\x43\n\x08ListPins\x12\x1a.laketx.v1.ListPinsRequest\x1a\x1b.laketx.v1.ListPinsResponse\x12=\n\x06\x42\x61\x63kup\x12\x18.laketx.v1.BackupRequest\x1a\x19.laketx.v1.BackupResponse\x12<\n\x05\x43heck\x12\x17.laketx.v1.CheckRequest\x1a\x18.laketx.v1.CheckResponse0\x01\x12O\n\x0cReleasePurge\x12\x1e.laketx.v1.ReleasePurgeRequest\x1a\x1f.laketx.v1.ReleasePurgeResponse\x12O\n\x0c\x43onfirmClock\x12\x1e.laketx.v1.ConfirmClockRequest\x1a\x1f.laketx.v1.ConfirmClockResponse\x12\x43\n\x08StepDown\x12\x1a.laketx.v1.StepDownRequest\x1a\x1b.laketx.v1.StepDownResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,39 +35,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATUSREQUEST']._serialized_start=74
   _globals['_GETSTATUSREQUEST']._serialized_end=92
   _globals['_GETSTATUSRESPONSE']._serialized_start=95
-  _globals['_GETSTATUSRESPONSE']._serialized_end=984
-  _globals['_BACKUPSTATUS']._serialized_start=987
-  _globals['_BACKUPSTATUS']._serialized_end=1238
-  _globals['_STANDBY']._serialized_start=1240
-  _globals['_STANDBY']._serialized_end=1302
-  _globals['_QUOTAUSE']._serialized_start=1304
-  _globals['_QUOTAUSE']._serialized_end=1426
-  _globals['_LISTPINSREQUEST']._serialized_start=1428
-  _globals['_LISTPINSREQUEST']._serialized_end=1484
-  _globals['_PIN']._serialized_start=1487
-  _globals['_PIN']._serialized_end=1646
-  _globals['_LISTPINSRESPONSE']._serialized_start=1648
-  _globals['_LISTPINSRESPONSE']._serialized_end=1721
-  _globals['_BACKUPREQUEST']._serialized_start=1723
-  _globals['_BACKUPREQUEST']._serialized_end=1809
-  _globals['_BACKUPRESPONSE']._serialized_start=1812
-  _globals['_BACKUPRESPONSE']._serialized_end=2003
-  _globals['_CHECKREQUEST']._serialized_start=2005
-  _globals['_CHECKREQUEST']._serialized_end=2037
-  _globals['_CHECKRESPONSE']._serialized_start=2039
-  _globals['_CHECKRESPONSE']._serialized_end=2132
-  _globals['_RELEASEPURGEREQUEST']._serialized_start=2134
-  _globals['_RELEASEPURGEREQUEST']._serialized_end=2178
-  _globals['_RELEASEPURGERESPONSE']._serialized_start=2180
-  _globals['_RELEASEPURGERESPONSE']._serialized_end=2218
-  _globals['_CONFIRMCLOCKREQUEST']._serialized_start=2220
-  _globals['_CONFIRMCLOCKREQUEST']._serialized_end=2264
-  _globals['_CONFIRMCLOCKRESPONSE']._serialized_start=2266
-  _globals['_CONFIRMCLOCKRESPONSE']._serialized_end=2320
-  _globals['_STEPDOWNREQUEST']._serialized_start=2322
-  _globals['_STEPDOWNREQUEST']._serialized_end=2362
-  _globals['_STEPDOWNRESPONSE']._serialized_start=2364
-  _globals['_STEPDOWNRESPONSE']._serialized_end=2403
-  _globals['_ADMINSERVICE']._serialized_start=2406
-  _globals['_ADMINSERVICE']._serialized_end=2917
+  _globals['_GETSTATUSRESPONSE']._serialized_end=1040
+  _globals['_BACKUPSTATUS']._serialized_start=1043
+  _globals['_BACKUPSTATUS']._serialized_end=1294
+  _globals['_STANDBY']._serialized_start=1296
+  _globals['_STANDBY']._serialized_end=1358
+  _globals['_QUOTAUSE']._serialized_start=1360
+  _globals['_QUOTAUSE']._serialized_end=1482
+  _globals['_LISTPINSREQUEST']._serialized_start=1484
+  _globals['_LISTPINSREQUEST']._serialized_end=1540
+  _globals['_PIN']._serialized_start=1543
+  _globals['_PIN']._serialized_end=1702
+  _globals['_LISTPINSRESPONSE']._serialized_start=1704
+  _globals['_LISTPINSRESPONSE']._serialized_end=1777
+  _globals['_BACKUPREQUEST']._serialized_start=1779
+  _globals['_BACKUPREQUEST']._serialized_end=1865
+  _globals['_BACKUPRESPONSE']._serialized_start=1868
+  _globals['_BACKUPRESPONSE']._serialized_end=2059
+  _globals['_CHECKREQUEST']._serialized_start=2061
+  _globals['_CHECKREQUEST']._serialized_end=2093
+  _globals['_CHECKRESPONSE']._serialized_start=2095
+  _globals['_CHECKRESPONSE']._serialized_end=2188
+  _globals['_RELEASEPURGEREQUEST']._serialized_start=2190
+  _globals['_RELEASEPURGEREQUEST']._serialized_end=2234
+  _globals['_RELEASEPURGERESPONSE']._serialized_start=2236
+  _globals['_RELEASEPURGERESPONSE']._serialized_end=2274
+  _globals['_CONFIRMCLOCKREQUEST']._serialized_start=2276
+  _globals['_CONFIRMCLOCKREQUEST']._serialized_end=2320
+  _globals['_CONFIRMCLOCKRESPONSE']._serialized_start=2322
+  _globals['_CONFIRMCLOCKRESPONSE']._serialized_end=2376
+  _globals['_STEPDOWNREQUEST']._serialized_start=2378
+  _globals['_STEPDOWNREQUEST']._serialized_end=2418
+  _globals['_STEPDOWNRESPONSE']._serialized_start=2420
+  _globals['_STEPDOWNRESPONSE']._serialized_end=2459
+  _globals['_ADMINSERVICE']._serialized_start=2462
+  _globals['_ADMINSERVICE']._serialized_end=2973
 # @@protoc_insertion_point(module_scope)

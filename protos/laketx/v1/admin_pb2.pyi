@@ -79,6 +79,8 @@ class GetStatusResponse(_message.Message):
     LEADER_BEFORE_FIELD_NUMBER: _builtins.int
     TAKE_OVER_MS_FIELD_NUMBER: _builtins.int
     BACKUP_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    TASKS_QUEUED_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Version of the software."""
     tables: _builtins.int
@@ -151,6 +153,12 @@ class GetStatusResponse(_message.Message):
     """Who led before this leader; empty: nobody did, or the answering process does not lead."""
     take_over_ms: _builtins.int
     """How long the leader's take-over took, from the lease until it took calls; 0: the answering process does not lead."""
+    workers: _builtins.int
+    """Workers of table services that asked for a task in the last minute, or run one. Absent: a service of an earlier
+    release, which doesn't know.
+    """
+    tasks_queued: _builtins.int
+    """Tasks of table services that wait for a worker."""
     @_builtins.property
     def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]:
         """The quotas and their use."""
@@ -210,12 +218,16 @@ class GetStatusResponse(_message.Message):
         leader_before: _builtins.str = ...,
         take_over_ms: _builtins.int = ...,
         backup: Global___BackupStatus | None = ...,
+        workers: _builtins.int | None = ...,
+        tasks_queued: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["backup", b"backup"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_workers", b"_workers", "backup", b"backup", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backup", b"backup", "clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "features", b"features", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "leader", b"leader", "leader_before", b"leader_before", "lease_age_ms", b"lease_age_ms", "lease_epoch", b"lease_epoch", "lease_left_ms", b"lease_left_ms", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "role", b"role", "sessions", b"sessions", "standbys", b"standbys", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "take_over_ms", b"take_over_ms", "take_over_time_us", b"take_over_time_us", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_workers", b"_workers", "backup", b"backup", "clock_hold_left_ms", b"clock_hold_left_ms", "clock_hold_reason", b"clock_hold_reason", "clock_off_ms", b"clock_off_ms", "commit_times_ahead_ms", b"commit_times_ahead_ms", "features", b"features", "free_bytes", b"free_bytes", "groups", b"groups", "history_epoch", b"history_epoch", "history_time_us", b"history_time_us", "inlined_bytes", b"inlined_bytes", "jobs", b"jobs", "leader", b"leader", "leader_before", b"leader_before", "lease_age_ms", b"lease_age_ms", "lease_epoch", b"lease_epoch", "lease_left_ms", b"lease_left_ms", "log_bytes", b"log_bytes", "oldest_open_begin_time_us", b"oldest_open_begin_time_us", "oldest_open_txn_id", b"oldest_open_txn_id", "open_transactions", b"open_transactions", "purge_hold_reason", b"purge_hold_reason", "quotas", b"quotas", "read_only_reason", b"read_only_reason", "reserve_bytes", b"reserve_bytes", "role", b"role", "sessions", b"sessions", "standbys", b"standbys", "start_time_us", b"start_time_us", "store_bytes", b"store_bytes", "store_format", b"store_format", "tables", b"tables", "take_over_ms", b"take_over_ms", "take_over_time_us", b"take_over_time_us", "tasks_queued", b"tasks_queued", "uptime_ms", b"uptime_ms", "version", b"version", "watchers", b"watchers", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__workers: _TypeAlias = _typing.Literal["workers"]  # noqa: Y015
+    _WhichOneofArgType__workers: _TypeAlias = _typing.Literal["_workers", b"_workers"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__workers) -> _WhichOneofReturnType__workers | None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
 
