@@ -1,4 +1,4 @@
-"""Appends of Iceberg's clients: blind ones, decided at the head, so they lose to no other append and no compaction."""
+"""Appends of Iceberg's clients, decided at the head: together with whether the table has the rows that they require."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class Append:
     places: Places
     folder: str  # the id of the folder that the files lie in, if it can be the transaction's
     own: str  # the id made of the snapshot
+    since: int | None = None  # the version whose rows the table must still have
 
     @property
     def added(self) -> Sequence[AddedFile]:
@@ -118,6 +119,7 @@ def _append(
             txn_id=txn_id,
             schema_version=meta.schema_version if schema is None else schema,
             properties=wanted.properties,
+            unchanged_since=wanted.since,
         )
     except ConflictError as lost:
         raise explained(lost, meta.name) from lost

@@ -1,7 +1,7 @@
 """Deletes and overwrites of Iceberg's clients: rows that go are hidden by delete sets, new files are added.
 
-A client read the snapshot that it began at, which has to be the newest one. From there on the transaction is judged as
-any DELETE or MERGE that read the whole table.
+A client read the snapshot that it began at, which has to be the newest one, and whose rows the table must have when the
+commit is decided. Otherwise the transaction is judged as any DELETE or MERGE that read the whole table.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from iceberg.commits.appends import Append, explained, placed
 from iceberg.commits.data_files import Schemas
 from iceberg.commits.manifests import Changes, DeleteFile
 from iceberg.commits.places import Places
-from iceberg.commits.requirements import UnmetError
 from iceberg.hidden_rows import row_ids_at
 from iceberg.locations import uri_of
-from iceberg.metadata.facts import ShownFile, sequence_of
+from iceberg.metadata.facts import ShownFile
 from metaservice.client import ConflictError
 from protos.laketx.v1 import common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
@@ -53,14 +52,13 @@ def change(table: TableView, schemas: Schemas, wanted: Append, shown: Sequence[S
 
 def _commit(table: TableView, wanted: Append, hidden: Hidden, txn_id: str, files: Sequence[common_pb2.DataFile]) -> int:
     operation = common_pb2.OPERATION_MERGE if files else common_pb2.OPERATION_DELETE
-    intent = wire.TableIntent(table_id=table.table_id, operation=operation)
+    read = table.meta.head_version
+    since = read if wanted.since is None else min(read, wanted.since)
+    intent = wire.TableIntent(table_id=table.table_id, operation=operation, read_version=read)
     try:
         with table.client.begin([intent], txn_id=txn_id, properties=wanted.properties) as txn:
-            now = txn.tables[table.table_id].read_version
-            if now != table.meta.head_version:
-                raise UnmetError(f"{table.name} changed: its snapshot is {sequence_of(now)}; load it again")
             txn.register(table.table_id, files, delete_sets(table.folder, txn_id, hidden))
-            change = common_pb2.Change(table_id=table.table_id, reads=[common_pb2.Read()])
+            change = common_pb2.Change(table_id=table.table_id, reads=[common_pb2.Read()], unchanged_since=since)
             committed = txn.commit([change])
     except ConflictError as lost:
         raise explained(lost, table.name, NEXT_STEP) from lost

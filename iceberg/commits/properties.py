@@ -8,6 +8,8 @@ from typing import Final
 from iceberg.commits.requests import refused
 
 PREFIX: Final = "user.iceberg."
+APPEND_REBASE: Final = "iceberg.append_rebase"
+OWN: Final = frozenset({APPEND_REBASE})  # LakeTX's, under the same name
 COMMENT: Final = "comment"
 FORMAT_OF_FILES: Final = "write.format.default"
 OURS: Final = frozenset(  # what a loadTable says itself
@@ -29,14 +31,23 @@ def kept_properties(given: Mapping[str, str]) -> dict[str, str]:
     form = given.get(FORMAT_OF_FILES, "parquet")
     if form.lower() != "parquet":
         raise refused(f"{FORMAT_OF_FILES} is {form}: tables here have Parquet")
-    return {f"{PREFIX}{name}": value for name, value in given.items() if name not in OURS}
+    return {_kept(name): value for name, value in given.items() if name not in OURS}
 
 
 def kept_names(names: Iterable[str]) -> list[str]:
-    return [f"{PREFIX}{name}" for name in names if name not in OURS]
+    return [_kept(name) for name in names if name not in OURS]
+
+
+def _kept(name: str) -> str:
+    return name if name in OWN else f"{PREFIX}{name}"
+
+
+def rebases_appends(kept: Mapping[str, str]) -> bool:
+    """Whether appends are taken although rows changed since the snapshot that they require."""
+    return kept.get(APPEND_REBASE) == "true"
 
 
 def shown_properties(kept: Mapping[str, str]) -> dict[str, str]:
     """The kept ones, as clients set them."""
-    found = {name.removeprefix(PREFIX): value for name, value in kept.items() if name.startswith(PREFIX)}
+    found = {name.removeprefix(PREFIX): kept[name] for name in kept if name.startswith(PREFIX) or name in OWN}
     return {name: value for name, value in found.items() if name not in OURS}

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from iceberg.commits.requests import MAIN
+from metaservice.client import MetaServiceError
 from worker.base.errors import InputError
+
+FIRST: Final = 1  # of a table's snapshots
 
 
 @dataclass(eq=False)
 class UnmetError(Exception):
-    """A requirement that the table doesn't meet: the client reloads it, and may commit again."""
+    """A requirement that the table doesn't meet: the client reloads it, and may commit again.
+
+    `moved`: another snapshot is the newest one, so the client may send the same files again.
+    """
 
     message: str
+    moved: bool = False
 
     def __str__(self) -> str:
         return self.message
@@ -33,17 +40,25 @@ class TableState:
     last_partition_id: int
 
 
-def check_requirements(table: TableState, requirements: Sequence[Mapping[str, Any]], *, appends: bool) -> None:
-    """Raises UnmetError.
+def check_requirements(
+    table: TableState, requirements: Sequence[Mapping[str, Any]], *, rebases: bool = False
+) -> int | None:
+    """Raises UnmetError. Returns the snapshot of `main` whose rows the table must still have; None: any.
 
-    An append reads nothing, so its client would make it again on any newer snapshot: `main` may have moved on since.
+    Whether it has them is decided together with the commit. `rebases`: the rows don't matter.
     """
+    since = None
     for one in requirements:
         match one:
             case {"type": "assert-table-uuid", "uuid": uuid}:
                 _same(table, "id", table.table_id, str(uuid).lower())
+            case {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": int(number)} if ref == MAIN:
+                if not FIRST <= number <= table.head:
+                    _same(table, f"snapshot of {MAIN}", table.head, number, moved=True)
+                since = None if rebases else number
             case {"type": "assert-ref-snapshot-id", "ref": ref}:
-                _check_ref(table, str(ref), one.get("snapshot-id"), appends=appends)
+                found = table.head if ref == MAIN else table.refs.get(ref)
+                _same(table, f"snapshot of {ref}", found, one.get("snapshot-id"))
             case {"type": "assert-current-schema-id", "current-schema-id": number}:
                 _same(table, "schema", table.schema_id, number)
             case {"type": "assert-last-assigned-field-id", "last-assigned-field-id": number}:
@@ -58,22 +73,21 @@ def check_requirements(table: TableState, requirements: Sequence[Mapping[str, An
                 raise UnmetError(f"{table.name} exists already")
             case _:
                 raise InputError("ICEBERG_REQUEST", f"a requirement of the type {one.get('type')} is not known")
+    return since
+
+
+def is_moved(error: Exception) -> bool:
+    """Whether a commit was refused because rows changed since the snapshot that it requires."""
+    return isinstance(error, MetaServiceError) and error.reason == "ROWS_CHANGED"
 
 
 def check_base(table: TableState, parent_id: int | None) -> None:
     """A snapshot that takes rows away follows the newest one, which its client has read."""
-    _same(table, f"snapshot of {MAIN}", table.head, parent_id)
+    _same(table, f"snapshot of {MAIN}", table.head, parent_id, moved=True)
 
 
-def _check_ref(table: TableState, ref: str, wanted: int | None, *, appends: bool) -> None:
-    found = table.head if ref == MAIN else table.refs.get(ref)
-    if appends and ref == MAIN and wanted is not None and 1 <= wanted <= table.head:
-        return
-    _same(table, f"snapshot of {ref}", found, wanted)
-
-
-def _same(table: TableState, what: str, found: object, wanted: object) -> None:
+def _same(table: TableState, what: str, found: object, wanted: object, *, moved: bool = False) -> None:
     if found != wanted:
         raise UnmetError(
-            f"{table.name} changed: its {what} is {found}, and the commit requires {wanted}; load it again"
+            f"{table.name} changed: its {what} is {found}, and the commit requires {wanted}; load it again", moved
         )

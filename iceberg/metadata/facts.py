@@ -113,6 +113,11 @@ def sequence_of(version: int) -> int:
     return version + 1
 
 
+def version_of(snapshot_id: int) -> int:
+    """The version that a snapshot shows."""
+    return snapshot_id - 1
+
+
 def named(kind: str, ending: str, content: bytes) -> MadeFile:
     """A generated file, named by its content."""
     return MadeFile(f"{METADATA}/{kind}-{hashlib.sha256(content).hexdigest()[:NAME_DIGITS]}.{ending}", content)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from iceberg.commits.alterations import alter
 from iceberg.commits.appends import Append, abandon, append, check_append, find_version, read_append, under_schema
 from iceberg.commits.changes import change
 from iceberg.commits.columns import added_columns, check_same
 from iceberg.commits.creates import check_table_id, create, create_with_rows, definition, give_up
-from iceberg.commits.properties import COMMENT, PREFIX, kept_names, kept_properties, shown_properties
+from iceberg.commits.properties import COMMENT, PREFIX, kept_names, kept_properties, rebases_appends, shown_properties
 from iceberg.commits.requests import MAIN, Wanted, refused
-from iceberg.commits.requirements import TableState, UnmetError, check_base, check_requirements
+from iceberg.commits.requirements import TableState, UnmetError, check_base, check_requirements, is_moved
 from iceberg.locations import location_of, uri_of
-from iceberg.metadata.facts import METADATA, TableFacts, sequence_of
+from iceberg.metadata.facts import METADATA, TableFacts, sequence_of, version_of
 from iceberg.metadata.partitions import FIRST_PARTITION_ID
 from iceberg.metadata.schemas import iceberg_schema, last_column_id
 from iceberg.metadata.table_metadata import empty_metadata
@@ -182,7 +184,10 @@ class Writes:
                 raise
             if found is not None and find_version(self._client, found) is not None:
                 return
-            if wanted.snapshots and not isinstance(error, ExhaustedError):  # then the client sends the same again
+            if is_moved(error):
+                raise UnmetError(f"{table.name} changed: {error}", moved=True) from error
+            comes_again = isinstance(error, ExhaustedError) or (isinstance(error, UnmetError) and error.moved)
+            if wanted.snapshots and not comes_again:  # a client that tries again needs its files
                 abandon(self._client, table.folder, table.table_id, wanted.snapshots)
             raise
 
@@ -190,7 +195,8 @@ class Writes:
         meta, schemas = table.meta, self._catalog.schemas(table)
         now = iceberg_schema(next(one for one in schemas if one.schema_version == meta.schema_version))
         alteration = self._alteration(meta, now, wanted)
-        self._check(meta, schemas, wanted, is_there=wanted.schema is not None and not alteration.schema_changes)
+        is_there = wanted.schema is not None and not alteration.schema_changes
+        since = self._check(meta, schemas, wanted, is_there=is_there)
         if alteration.ByteSize() and not wanted.appends:
             raise refused("a commit that deletes rows changes neither the schema nor properties: make two commits")
         if alteration.ByteSize():
@@ -200,9 +206,11 @@ class Writes:
                 check_same(iceberg_schema(then), wanted.schema)
             if found is not None:
                 check_append(meta, [*schemas, then], found)
-            meta = self._client.alter_table(meta.table_id, alteration).table
+            alter(self._client, table.meta, alteration, since)
+            meta = table.refreshed().meta
             schemas = list(self._client.list_schemas(table.table_id))
         if found is not None:
+            found = replace(found, since=since)
             if wanted.schema is not None:
                 found = under_schema(found, meta.schema_version)
             if wanted.appends:
@@ -229,8 +237,11 @@ class Writes:
 
     def _check(
         self, meta: catalog_pb2.Table, schemas: list[catalog_pb2.SchemaVersion], wanted: Wanted, *, is_there: bool
-    ) -> None:
-        """`is_there`: the table has the schema that is wanted, as after the first half of a repeated commit."""
+    ) -> int | None:
+        """Returns the version whose rows the table must still have.
+
+        `is_there`: the table has the schema that is wanted, as after the first half of a repeated commit.
+        """
         state = TableState(
             meta.name,
             meta.table_id,
@@ -244,13 +255,15 @@ class Writes:
         )
         about_schema = ("assert-current-schema-id", "assert-last-assigned-field-id")
         asked = [one for one in wanted.requirements if not (is_there and one.get("type") in about_schema)]
-        check_requirements(state, asked, appends=bool(wanted.snapshots) and wanted.appends)
+        rebases = bool(wanted.snapshots) and wanted.appends and rebases_appends(meta.properties)
+        snapshot_id = check_requirements(state, asked, rebases=rebases)
         if not wanted.appends:
             check_base(state, wanted.snapshots[0].parent_id)
         if wanted.specs or wanted.orders:
             raise refused("the partition spec and the sort order of a table can't be changed")
         if wanted.table_id not in ("", meta.table_id) or wanted.location:
             raise refused("the id and the place of a table can't be changed")
+        return None if snapshot_id is None else version_of(snapshot_id)
 
 
 def known_outcome(work: Callable[[], Answer]) -> Answer:

@@ -296,8 +296,12 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         commit_message: str = "",
         app_versions: Sequence[common_pb2.AppVersion] = (),
         properties: Mapping[str, str] | None = None,
+        unchanged_since: int | None = None,
     ) -> common_pb2.Committed:
-        """A blind append in one call. Raises ConflictError if the schema changed."""
+        """A blind append in one call. Raises ConflictError if the schema changed.
+
+        `unchanged_since`: refused with ROWS_CHANGED if rows changed after that version.
+        """
         request = wire.SessionRequest()
         append = request.calls.add().append
         append.txn_id = txn_id or uuid7()
@@ -312,6 +316,8 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         append.app_versions.extend(app_versions)
         if properties:
             append.properties.update(properties)
+        if unchanged_since is not None:
+            append.unchanged_since = unchanged_since
         answer = self._retries.run(lambda: self._session_call(request), decides=(append.txn_id,)).append
         if answer.WhichOneof("outcome") == "conflict":
             raise ConflictError(answer.conflict)

@@ -121,6 +121,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "RESTORE_PARTIAL": "an unfinished restore is there: remove it",
     "RESTORE_VERSION_INVALID": "the version to restore is above the read version: name an older one",
     "ROLE_INVALID": "roles are reader, writer, maintainer and admin",
+    "ROWS_CHANGED": "rows of the table have changed since the version that the commit depends on: load the table again",
     "ROW_IDS_EXHAUSTED": "the table has used up its row ids: create a new table",
     "ROW_ID_RANGE_INVALID": "the ranges of row ids are reversed, overlap, or miss an end: send ascending ranges",
     "ROW_ORDER_INVALID": "the row order is invalid: name each column once",

@@ -84,6 +84,8 @@ def append(message: transaction_pb2.AppendRequest, meta: TableMeta) -> Append:
         found.properties = wire.properties(message.properties)
     if message.client_features:
         found.features = frozenset(message.client_features)
+    if message.HasField("unchanged_since"):
+        found.unchanged_since = wire.version(message.unchanged_since, "unchanged_since")
     return found
 
 
@@ -145,6 +147,8 @@ def change(message: common_pb2.Change, meta: TableMeta, txn: str, doing: Operati
         found.restore_version = wire.version(message.restore_version, "restore_version")
     if message.HasField("alteration"):
         found.alteration = alteration(message.alteration)
+    if message.HasField("unchanged_since"):
+        found.unchanged_since = wire.version(message.unchanged_since, "unchanged_since")
     if message.removes:
         found.removes = tuple(
             Ref(

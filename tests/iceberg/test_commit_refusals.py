@@ -197,6 +197,9 @@ def test_the_purge_sweeps_what_no_commit_took_and_nothing_else(tmp_path: Path) -
             theirs = catalog_of(server, 2).load_table("default.days")
             rows = pa.Table.from_pylist([{"id": 1}, {"id": 2}], schema=theirs.schema().as_arrow())
             theirs.append(rows)
+            with theirs.transaction() as transaction:
+                transaction.set_properties({"iceberg.append_rebase": "true"})
+            theirs.refresh()
             shared = [appended(theirs, rows) for _ in range(3)]
             assert [one.send(server).status_code for one in shared[:2]] == [200, 200]
             shared[2].body["updates"][0]["snapshot"]["summary"]["operation"] = "replace"

@@ -34,6 +34,7 @@ from tests.iceberg.writers import (
     numbers,
 )
 
+REBASED = {"iceberg.append_rebase": "true"}
 pyiceberg_types = pytest.importorskip("pyiceberg.types", reason="pyiceberg is not installed")
 
 # -- rows and tables ---------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def test_files_stay_where_their_client_wrote_them(lake: Lake, server: Server) ->
 
 
 def test_several_commits_may_share_a_folder(lake: Lake, server: Server) -> None:
-    theirs = made(server, "shared")
+    theirs = made(server, "shared", properties=REBASED)
     requests = [appended(theirs, numbers([number])) for number in range(4)]
     folders = {one.partition("/_iceberg")[0] for one in [requests[0].snapshot["manifest-list"]]}
     assert len(folders) == 1
@@ -290,7 +291,7 @@ def play(
     lake: Lake, server: Server, folder: Path, name: str, serve: Callable[[Table, int], None], appends: int = 5
 ) -> int:
     """Returns the number of rows, which LakeTX and other readers see as they were acknowledged."""
-    made(server, name)
+    made(server, name, properties=REBASED)
     written: Counter[int] = Counter()
     stopped = threading.Event()
 

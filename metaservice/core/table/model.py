@@ -220,7 +220,8 @@ class KeySet:
 class Change:
     """The change of one table by one transaction.
 
-    `key_sets` None: the written keys are not known yet. `others_…`: the changes of its other tables; see `tell` in
+    `key_sets` None: the written keys are not known yet. `unchanged_since`: the version whose rows the table must still
+    have; None: any. `others_…`: the changes of its other tables; see `tell` in
     core's `whole`.
     """
 
@@ -238,6 +239,7 @@ class Change:
     alteration: Alteration | None = None
     changes_data: bool = True
     key_sets: tuple[KeySet, ...] | None = None
+    unchanged_since: int | None = None
     others_blind: bool = True
     others_insert: bool = True
     others_change_data: bool = False
@@ -283,6 +285,11 @@ class Footprint:
     app_ids: tuple[str, ...] = ()
     shared: bool = False
     hid_anywhere: frozenset[str] = frozenset()
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether readers may find other rows after it: a compaction keeps them, and so does one without effect."""
+        return bool(self.partitions) and self.operation not in COMPACTIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from metaservice.core.table.types import did_you_mean, folded
 USER_PREFIX: Final = "user."
 KEY_SCOPE: Final = "key.scope"
 TABLE, PARTITION = "table", "partition"  # its values
+APPEND_REBASE: Final = "iceberg.append_rebase"
 _USER_NAME = re.compile(r"user\.[A-Za-z0-9_.-]{1,250}\Z")
 _ORDER_COLUMN: Final = r"\s*(?:`(?:[^`\x00-\x1f]|``)+`|[^(),`\x00-\x1f]+)\s*"
 _ROW_ORDER = re.compile(rf"(sort|zorder)\(({_ORDER_COLUMN}(?:,{_ORDER_COLUMN})*)\)\Z")
@@ -262,6 +263,13 @@ PROPERTIES: Final = (
         "always are.",
         choices=("true", "false"),
         binds_writers=True,
+    ),
+    Property(
+        APPEND_REBASE,
+        "false",
+        "Whether appends by Iceberg's clients are taken although rows changed since the snapshot that they require. A "
+        "client that decided by what it read then adds rows twice.",
+        choices=("true", "false"),
     ),
 )
 BY_NAME: Final = {one.name: one for one in PROPERTIES}

@@ -18,6 +18,7 @@ from metaservice.core.commit.matching import PartitionReads, Paused, Work, condi
 from metaservice.core.commit.rebase import lineage_lost
 from metaservice.core.commit.row_level import file_tests_of
 from metaservice.core.commit.transaction import Look, Txn, TxnTable
+from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import Change, Conflict, Operation, Read
 from metaservice.service.commit.requests import CommitProgress
@@ -43,6 +44,30 @@ def judge_commit(state: State, table: TableState, change: Change, progress: Comm
     if conflict is None and (judging.met < table.head or judging.puts_off):
         raise Again
     return conflict
+
+
+def refuse_changed(state: State, table: TableState, since: int | None) -> None:
+    """Refuses a commit that depends on the rows of a version, if a later one changed rows; None depends on none.
+
+    Commits without a time version (compactions, changes of metadata) are passed over at once.
+    """
+    if since is None:
+        return
+    if since > table.head:
+        raise invalid("READ_VERSION_IN_FUTURE", read=since, head=table.head)
+    idle = table.idle
+    newest = idle.logical if idle.version == table.head else table.head
+    last = max(since, newest - _WINNERS_LOOKED_AT, state.trimmed(table) - 1) if newest > since else newest
+    for version in range(newest, last, -1):
+        if state.winner(table, version).changes_rows:
+            raise _rows_changed(table, since, version)
+    if last > since:
+        raise _rows_changed(table, since, last)
+
+
+def _rows_changed(table: TableState, since: int, version: int) -> MetaError:
+    facts = {"table_id": table.meta.table_id, "since": since, "version": version}
+    return MetaError(ErrorKind.STALE, "ROWS_CHANGED", **facts)
 
 
 def prepare(reads: Sequence[Read], meta: TableMeta) -> None:

@@ -91,3 +91,4 @@ class Append:
     app_versions: tuple[tuple[str, int], ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
+    unchanged_since: int | None = None

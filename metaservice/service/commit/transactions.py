@@ -31,7 +31,7 @@ from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Change, Conflict, Entry, Footprint, Operation, Rule, Scope, TableCommit
 from metaservice.service.commit.adopting import adopt, check_staged
 from metaservice.service.commit.dropping import forget_abandoned, forget_table, forget_unborn
-from metaservice.service.commit.judging import check_cost, judge_commit, look
+from metaservice.service.commit.judging import check_cost, judge_commit, look, refuse_changed
 from metaservice.service.commit.new_files import give_row_ids, refuse_inlined, refuse_live
 from metaservice.service.commit.outcomes import Outcomes, nothing_new
 from metaservice.service.commit.requests import Append, Begin, CommitProgress, CommitRequest, Intent
@@ -246,6 +246,7 @@ class Transactions:
             if change.app_versions and self._applied(table, change):
                 progress.applied.add(change.table_id)
                 continue
+            refuse_changed(state, table, change.unchanged_since)
             if change.operation is Operation.RESTORE and change.restore_version >= 0:
                 state.check_retained(table, change.restore_version)
             conflict = judge_commit(state, table, change, progress)
@@ -301,7 +302,8 @@ class Transactions:
         run: list[Append] = []
         ids: set[str] = set()
         for request in requests:
-            alone = bool(request.app_versions)  # what it applies the next one has to see
+            # what it applies the next one has to see; what it depends on the ones before may change
+            alone = bool(request.app_versions) or request.unchanged_since is not None
             if run and (alone or request.txn_id in ids):
                 results += self._append_run(run)
                 run, ids = [], set()
@@ -342,9 +344,10 @@ class Transactions:
 
     def _decide_append(self, txn: Txn, change: Change) -> TableCommit | None:
         """The commit to write; None after a conflict."""
-        give_row_ids(self._state, change.table_id, change.adds)
         state = self._state
         table = state.tables[change.table_id]
+        refuse_changed(state, table, change.unchanged_since)
+        give_row_ids(state, change.table_id, change.adds)
         change.read_version = table.head
         time_us = next_commit_time(self._clocks.now_us(), table.last_time_us, state.answered_us)
         author, snapshots = Author(txn.txn_id, txn.principal), state.snapshots(table)
@@ -385,6 +388,7 @@ class Transactions:
             one_call=True,
         )
         change = Change(table_id, Operation.INSERT, head, app_versions=request.app_versions, adds=request.entries)
+        change.unchanged_since = request.unchanged_since
         if request.schema_version in (0, meta.schema_version):
             return txn, change
         rule = Rule.METADATA_CHANGED

@@ -1539,6 +1539,7 @@ class Change(_message.Message):
     REGISTERED_FILES_FIELD_NUMBER: _builtins.int
     REGISTERED_ROWS_FIELD_NUMBER: _builtins.int
     KEY_SETS_FIELD_NUMBER: _builtins.int
+    UNCHANGED_SINCE_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table's id."""
     restore_version: _builtins.int
@@ -1549,6 +1550,10 @@ class Change(_message.Message):
     """Expected number of files registered for this table, without those above; absent: not checked."""
     registered_rows: _builtins.int
     """Expected total of their rows; absent: not checked."""
+    unchanged_since: _builtins.int
+    """The version whose rows the table must still have, in any profile: after later commits that changed rows the commit is
+    refused (ROWS_CHANGED). Compactions and changes of metadata alone change none. Absent: not checked.
+    """
     @_builtins.property
     def reads(self) -> _containers.RepeatedCompositeFieldContainer[Global___Read]:
         """What the transaction read of the table."""
@@ -1609,19 +1614,24 @@ class Change(_message.Message):
         registered_files: _builtins.int | None = ...,
         registered_rows: _builtins.int | None = ...,
         key_sets: _abc.Iterable[Global___KeySet] | None = ...,
+        unchanged_since: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_registered_files", b"_registered_files", "_registered_rows", b"_registered_rows", "alteration", b"alteration", "registered_files", b"registered_files", "registered_rows", b"registered_rows", "scope", b"scope"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_registered_files", b"_registered_files", "_registered_rows", b"_registered_rows", "_unchanged_since", b"_unchanged_since", "alteration", b"alteration", "registered_files", b"registered_files", "registered_rows", b"registered_rows", "scope", b"scope", "unchanged_since", b"unchanged_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_registered_files", b"_registered_files", "_registered_rows", b"_registered_rows", "alteration", b"alteration", "app_ids_read", b"app_ids_read", "app_versions", b"app_versions", "changes_data", b"changes_data", "delete_sets", b"delete_sets", "files", b"files", "groups", b"groups", "key_sets", b"key_sets", "reads", b"reads", "registered_files", b"registered_files", "registered_rows", b"registered_rows", "removes", b"removes", "restore_version", b"restore_version", "scope", b"scope", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_registered_files", b"_registered_files", "_registered_rows", b"_registered_rows", "_unchanged_since", b"_unchanged_since", "alteration", b"alteration", "app_ids_read", b"app_ids_read", "app_versions", b"app_versions", "changes_data", b"changes_data", "delete_sets", b"delete_sets", "files", b"files", "groups", b"groups", "key_sets", b"key_sets", "reads", b"reads", "registered_files", b"registered_files", "registered_rows", b"registered_rows", "removes", b"removes", "restore_version", b"restore_version", "scope", b"scope", "table_id", b"table_id", "unchanged_since", b"unchanged_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__registered_files: _TypeAlias = _typing.Literal["registered_files"]  # noqa: Y015
     _WhichOneofArgType__registered_files: _TypeAlias = _typing.Literal["_registered_files", b"_registered_files"]  # noqa: Y015
     _WhichOneofReturnType__registered_rows: _TypeAlias = _typing.Literal["registered_rows"]  # noqa: Y015
     _WhichOneofArgType__registered_rows: _TypeAlias = _typing.Literal["_registered_rows", b"_registered_rows"]  # noqa: Y015
+    _WhichOneofReturnType__unchanged_since: _TypeAlias = _typing.Literal["unchanged_since"]  # noqa: Y015
+    _WhichOneofArgType__unchanged_since: _TypeAlias = _typing.Literal["_unchanged_since", b"_unchanged_since"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__registered_files) -> _WhichOneofReturnType__registered_files | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__registered_rows) -> _WhichOneofReturnType__registered_rows | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unchanged_since) -> _WhichOneofReturnType__unchanged_since | None: ...
 
 Global___Change: _TypeAlias = Change  # noqa: Y015
 

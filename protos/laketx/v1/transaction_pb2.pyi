@@ -454,6 +454,7 @@ class AppendRequest(_message.Message):
     APP_VERSIONS_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
     CLIENT_FEATURES_FIELD_NUMBER: _builtins.int
+    UNCHANGED_SINCE_FIELD_NUMBER: _builtins.int
     txn_id: _builtins.str
     """A UUIDv7, chosen by the client; the files are staged under it."""
     table_id: _builtins.str
@@ -462,6 +463,8 @@ class AppendRequest(_message.Message):
     """Schema version of the files; 0: the current one."""
     commit_message: _builtins.str
     """The commit message."""
+    unchanged_since: _builtins.int
+    """The version whose rows the table must still have, as in Change; absent: any."""
     @_builtins.property
     def files(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.DataFile]:
         """The files."""
@@ -494,12 +497,15 @@ class AppendRequest(_message.Message):
         app_versions: _abc.Iterable[_common_pb2.AppVersion] | None = ...,
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         client_features: _abc.Iterable[_builtins.str] | None = ...,
+        unchanged_since: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_unchanged_since", b"_unchanged_since", "principal", b"principal", "unchanged_since", b"unchanged_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["app_versions", b"app_versions", "client_features", b"client_features", "commit_message", b"commit_message", "files", b"files", "principal", b"principal", "properties", b"properties", "schema_version", b"schema_version", "table_id", b"table_id", "txn_id", b"txn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unchanged_since", b"_unchanged_since", "app_versions", b"app_versions", "client_features", b"client_features", "commit_message", b"commit_message", "files", b"files", "principal", b"principal", "properties", b"properties", "schema_version", b"schema_version", "table_id", b"table_id", "txn_id", b"txn_id", "unchanged_since", b"unchanged_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__unchanged_since: _TypeAlias = _typing.Literal["unchanged_since"]  # noqa: Y015
+    _WhichOneofArgType__unchanged_since: _TypeAlias = _typing.Literal["_unchanged_since", b"_unchanged_since"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unchanged_since) -> _WhichOneofReturnType__unchanged_since | None: ...
 
 Global___AppendRequest: _TypeAlias = AppendRequest  # noqa: Y015
 

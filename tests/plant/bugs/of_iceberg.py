@@ -106,13 +106,25 @@ BUGS: Final = (
     Bug(
         "a change of Iceberg's clients need not follow the newest snapshot",
         ICEBERG + "commits/requirements.py",
-        (('    _same(table, f"snapshot of {MAIN}", table.head, parent_id)\n', ""),),
+        (('    _same(table, f"snapshot of {MAIN}", table.head, parent_id, moved=True)\n', ""),),
         own_tests=("tests/iceberg/test_commit_changes.py", "-k", "older_snapshot"),
+    ),
+    Bug(
+        "the snapshot that an append of Iceberg's clients requires is not judged",
+        ICEBERG + "rest/writes.py",
+        (("            found = replace(found, since=since)\n", ""),),
+        own_tests=("tests/iceberg/test_commit_requirements.py", "-k", "older_snapshot"),
+    ),
+    Bug(
+        "a commit that depends on the rows of a version is judged against its newest follower alone",
+        "metaservice/service/commit/judging.py",
+        (("    for version in range(newest, last, -1):\n", "    for version in range(newest, newest - 1, -1):\n"),),
+        own_tests=("tests/iceberg/test_commit_requirements.py", "-k", "changed_no_row or depends_on"),
     ),
     Bug(
         "a change of Iceberg's clients may begin before other commits",
         ICEBERG + "commits/changes.py",
-        (("if now != table.meta.head_version:", "if False:"),),
+        ((", unchanged_since=since", ""), (", read_version=read)", ")")),
         own_tests=("tests/iceberg/test_commit_changes.py", "-k", "lose_nothing"),
     ),
     Bug(
