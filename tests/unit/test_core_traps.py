@@ -340,13 +340,17 @@ def other_than(profile: Profile) -> Profile:
 # ------------------------------------------------------------------------------------------------------------- others
 
 
-def test_an_insert_that_read_elsewhere_is_judged_by_what_it_writes() -> None:
-    """maxcompute promises nothing across partitions: the scope of INSERT INTO is what it writes."""
+@pytest.mark.parametrize(("operation", "loses"), [(Operation.INSERT, True), (Operation.OVERWRITE, False)])
+def test_an_insert_is_judged_by_what_it_read_too(operation: Operation, loses: bool) -> None:
+    """As an UPDATE is: it may have computed its rows from others. An overwrite wins, as the outcome table says."""
     table = Table()
     table.insert("a", {0: 1}, partition=TWO)
-    mine = table.change(Operation.INSERT, reads=reading(TWO), adds=[table.file("i", {0: 1})])
+    kind, scope = (FileKind.DELTA, None) if loses else (FileKind.BASE, Scope(frozenset({ONE})))
+    mine = table.change(operation, reads=reading(TWO), adds=[table.file("i", {0: 1}, kind)], scope=scope)
     table.insert("b", {0: 2}, partition=TWO)
-    assert isinstance(table.decide(mine), TableCommit)
+    answer = table.decide(mine)
+    assert isinstance(answer, Conflict) is loses
+    assert not isinstance(answer, Conflict) or answer.advice is Advice.RERUN
 
 
 def test_the_destination_of_a_moved_row_is_in_an_updates_scope() -> None:

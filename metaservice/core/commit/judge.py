@@ -78,7 +78,8 @@ class Mine:
             return True
         if change.scope is not None and change.scope.touches(partition):
             return True
-        return change.operation in ROW_CHANGES and self._reads.touches(partition)
+        depends = change.operation in ROW_CHANGES or change.operation is Operation.INSERT  # on what it read
+        return depends and self._reads.touches(partition)
 
     def reads(self, partition: str) -> bool:
         """Whether a new file in the partition is one that the transaction should have read."""

@@ -188,7 +188,7 @@ public final class LakeCatalog
     }
     ResolveVersionRequest request = at.setTableId(newest.getTableId()).build();
     long version = service.ask(stubs -> stubs.reads().resolveVersion(request)).getVersion();
-    return Snapshot.at(service, newest, version);
+    return Snapshot.at(service, newest, version).chosen();
   }
 
   /** Metadata tables don't count: a table may be made in their place. */

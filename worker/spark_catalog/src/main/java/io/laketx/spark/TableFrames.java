@@ -16,11 +16,22 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class TableFrames {
   private TableFrames() {}
 
-  /** The rows of a version. The caller has the table's definition at that version, and keeps the version readable. */
+  /** Of the newest version. */
   public static Dataset<Row> of(SparkSession session, Map<String, String> address, byte[] definition, long version)
+      throws InvalidProtocolBufferException {
+    return of(session, address, definition, version, false);
+  }
+
+  /**
+   * The rows of a version. The caller has the table's definition at that version, and keeps the version readable.
+   * `isChosen`: somebody has named the version, by number, tag or time.
+   */
+  public static Dataset<Row> of(
+      SparkSession session, Map<String, String> address, byte[] definition, long version, boolean isChosen)
       throws InvalidProtocolBufferException {
     Table meta = Table.parseFrom(definition);
     Service service = Service.of(LakeAddress.of(meta.getName(), new CaseInsensitiveStringMap(address)));
-    return SparkInternals.rows(session, new LakeTable(meta.getName(), Snapshot.kept(service, meta, version)));
+    Snapshot kept = Snapshot.kept(service, meta, version);
+    return SparkInternals.rows(session, new LakeTable(meta.getName(), isChosen ? kept.chosen() : kept));
   }
 }

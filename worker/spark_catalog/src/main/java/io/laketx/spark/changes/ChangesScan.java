@@ -2,6 +2,7 @@ package io.laketx.spark.changes;
 
 import io.laketx.spark.read.Conditions;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.read.TableRead;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Pins;
 import io.laketx.spark.service.RefusalKind;
@@ -20,7 +21,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A read of an increment. It is planned once, when Spark first asks what to do. */
-final class ChangesScan implements Scan, Batch {
+final class ChangesScan implements Scan, Batch, TableRead {
   private final String name;
   private final Snapshot table;
   private final StructType columns;
@@ -50,6 +51,17 @@ final class ChangesScan implements Scan, Batch {
     this.asked = asked;
     this.mode = mode;
     this.options = options;
+  }
+
+  /** At the end of what is read. */
+  @Override
+  public Snapshot snapshot() {
+    return table;
+  }
+
+  @Override
+  public Predicate condition() {
+    return null;
   }
 
   @Override

@@ -51,7 +51,7 @@ public final class ChangesTable implements org.apache.spark.sql.connector.catalo
   /** The same up to the version that the options say, if they do. */
   public ChangesTable until(CaseInsensitiveStringMap options) {
     Long end = new Looker(table.service(), table.tableId()).end(options);
-    return end == null ? this : new ChangesTable(name, Snapshot.at(table.service(), table.meta(), end));
+    return end == null ? this : new ChangesTable(name, Snapshot.at(table.service(), table.meta(), end).chosen());
   }
 
   @Override

@@ -35,7 +35,8 @@ public final class LakeChangelog implements Changelog {
 
   public static LakeChangelog of(String name, Service service, Table newest, ChangelogContext context) {
     Long end = new Looker(service, newest.getTableId()).end(context.range());
-    return new LakeChangelog(name, Snapshot.at(service, newest, end == null ? newest.getHeadVersion() : end), context);
+    Snapshot table = end == null ? Snapshot.newest(service, newest) : Snapshot.at(service, newest, end).chosen();
+    return new LakeChangelog(name, table, context);
   }
 
   @Override

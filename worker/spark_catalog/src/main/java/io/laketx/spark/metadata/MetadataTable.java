@@ -1,6 +1,8 @@
 package io.laketx.spark.metadata;
 
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.read.TableRead;
+import io.laketx.v1.Predicate;
 import java.util.List;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -40,11 +42,23 @@ public final class MetadataTable implements Table, SupportsRead {
     return Set.of(TableCapability.BATCH_READ);
   }
 
+  private interface MetadataScan extends LocalScan, TableRead {}
+
   /** The rows are asked for when the statement runs. */
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     return () ->
-        new LocalScan() {
+        new MetadataScan() {
+          @Override
+          public Snapshot snapshot() {
+            return snapshot;
+          }
+
+          @Override
+          public Predicate condition() {
+            return null; // any commit may change it
+          }
+
           @Override
           public InternalRow[] rows() {
             List<InternalRow> found = kind.rows(snapshot);

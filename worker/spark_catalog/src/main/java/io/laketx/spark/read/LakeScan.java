@@ -27,7 +27,7 @@ import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 
 /** A read of a snapshot. It is planned once, when Spark first asks how large it is or what to do. */
-public final class LakeScan implements Scan, Batch, SupportsReportStatistics, SupportsRuntimeFiltering {
+public final class LakeScan implements Scan, Batch, SupportsReportStatistics, SupportsRuntimeFiltering, TableRead {
   private static final long NO_LIMIT = Long.MAX_VALUE;
   private static final long ROW_OVERHEAD_BYTES = 8;
 
@@ -66,6 +66,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
     return NO_LIMIT;
   }
 
+  @Override
   public Snapshot snapshot() {
     return snapshot;
   }
@@ -117,7 +118,7 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
     }
   }
 
-  /** What was asked of the rows, for whoever declares it as read; null: everything is read. */
+  @Override
   public synchronized Predicate condition() {
     entries();
     return condition;
@@ -143,6 +144,11 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   LakeScan ofTarget(LakeScanBuilder.Statement changing) {
     statement = changing;
     return this;
+  }
+
+  /** Whether its rows are what a statement changes. */
+  public boolean isOfTarget() {
+    return statement != null;
   }
 
   /** Partition columns that are read. */

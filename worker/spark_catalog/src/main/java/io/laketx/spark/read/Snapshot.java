@@ -20,14 +20,17 @@ public final class Snapshot {
   private final long version;
   private final Pins.Pin pin; // null: the caller keeps it
   private final SqlTransaction transaction;
+  private final boolean isChosen;
   private Map<Long, List<Column>> schemas;
 
-  private Snapshot(Service service, Table meta, long version, Pins.Pin pin, SqlTransaction transaction) {
+  private Snapshot(
+      Service service, Table meta, long version, Pins.Pin pin, SqlTransaction transaction, boolean isChosen) {
     this.service = service;
     this.meta = meta;
     this.version = version;
     this.pin = pin;
     this.transaction = transaction;
+    this.isChosen = isChosen;
   }
 
   /** The newest version, as of a look at the table. */
@@ -45,17 +48,27 @@ public final class Snapshot {
 
   /** A version that the caller keeps readable, under the schema of that version. */
   public static Snapshot kept(Service service, Table meta, long version) {
-    return new Snapshot(service, meta, version, null, null);
+    return new Snapshot(service, meta, version, null, null, false);
   }
 
   /** The same version, written under another definition than it has. */
   public Snapshot under(Table definition) {
-    return new Snapshot(service, definition, version, pin, transaction);
+    return new Snapshot(service, definition, version, pin, transaction, isChosen);
   }
 
   /** The same version, as a transaction of several statements sees it. */
   Snapshot within(SqlTransaction transaction) {
-    return new Snapshot(service, meta, version, pin, transaction);
+    return new Snapshot(service, meta, version, pin, transaction, isChosen);
+  }
+
+  /** The same, where somebody has named the version: by number, tag or time. */
+  public Snapshot chosen() {
+    return new Snapshot(service, meta, version, pin, transaction, true);
+  }
+
+  /** Whether somebody has named the version. Otherwise it was the newest one when the plan was made. */
+  public boolean isChosen() {
+    return isChosen;
   }
 
   /** The transaction of several statements that sees it; null where it is none's. */
@@ -64,7 +77,7 @@ public final class Snapshot {
   }
 
   private static Snapshot pinned(Service service, Table meta, long version) {
-    return new Snapshot(service, meta, version, service.pins().hold(meta.getTableId(), version), null);
+    return new Snapshot(service, meta, version, service.pins().hold(meta.getTableId(), version), null, false);
   }
 
   public Service service() {

@@ -12,9 +12,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 enum ConflictPolicy {
   /** It fails. */
   FAIL,
-  /** An INSERT commits the same files at the new head. */
+  /** An INSERT that read nothing commits the same files at the new head. */
   RESUBMIT,
-  /** An INSERT does so too; another statement runs again. */
+  /** Such an INSERT does so, too; another statement runs again. */
   RERUN;
 
   static final int ATTEMPTS_MAX = 8;
@@ -24,14 +24,33 @@ enum ConflictPolicy {
   private static final Set<ConflictRule> OF_METADATA =
       Set.of(ConflictRule.CONFLICT_RULE_METADATA_CHANGED, ConflictRule.CONFLICT_RULE_PROTOCOL_CHANGED);
 
-  /** The write's option counts first, then the session's setting, then the table's property. */
-  static ConflictPolicy of(CaseInsensitiveStringMap options, Table meta) {
-    String asTable = meta.getPropertiesOrDefault(PROPERTY, "fail");
-    String said = options.getOrDefault(OPTION, ParquetOut.setting(SETTING, asTable));
+  /**
+   * The write's option counts first, then the session's setting, then the table's property; without any it is `resubmit`
+   * for blind INSERTs, `fail` for everything else.
+   *
+   * <p>Where files depend on what was read they can't be resubmitted: the write's option is refused, and the others mean
+   * `fail`.
+   */
+  static ConflictPolicy of(CaseInsensitiveStringMap options, Table meta, boolean isBlind) {
+    String unsaid = (isBlind ? RESUBMIT : FAIL).word();
+    String asTable = meta.getPropertiesOrDefault(PROPERTY, unsaid);
+    ConflictPolicy said = named(options.getOrDefault(OPTION, ParquetOut.setting(SETTING, asTable)));
+    if (said != RESUBMIT || isBlind) return said;
+    if (!options.containsKey(OPTION)) return FAIL;
+    throw LakeException.invalid(
+        "POLICY_INVALID",
+        "on_conflict=resubmit is for an INSERT that reads nothing of its table: say rerun, which computes the rows again");
+  }
+
+  private static ConflictPolicy named(String said) {
     for (ConflictPolicy one : values()) {
-      if (one.name().toLowerCase(Locale.ROOT).equals(said)) return one;
+      if (one.word().equals(said)) return one;
     }
     throw LakeException.invalid("POLICY_INVALID", "on_conflict is one of fail, resubmit and rerun, not '" + said + "'");
+  }
+
+  private String word() {
+    return name().toLowerCase(Locale.ROOT);
   }
 
   /** Whether the files fit what the table is now. */

@@ -92,8 +92,9 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
     Casts.check(snapshot.meta(), false);
     boolean changesAll = command != RowLevelOperation.Command.MERGE && !SparkPlans.mayHaveSubquery();
-    reads = new StatementReads(snapshot, scans, changesAll);
-    txn = reads.begin(operation(), ConflictPolicy.of(options, snapshot.meta()));
+    reads = StatementReads.ofRowChange(snapshot, scans, changesAll);
+    ConflictPolicy policy = ConflictPolicy.of(options, snapshot.meta(), false);
+    txn = reads.begin(operation(), snapshot.meta().getSchemaVersion(), policy);
     try {
       txn.checkNotDoomed(); // shuffles may have taken long
     } catch (LakeException lost) {

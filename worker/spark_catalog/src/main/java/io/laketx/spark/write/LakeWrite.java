@@ -1,12 +1,10 @@
 package io.laketx.spark.write;
 
-import io.laketx.spark.read.LakeScan;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Change;
 import io.laketx.v1.FileKind;
 import io.laketx.v1.Operation;
-import io.laketx.v1.Read;
 import io.laketx.v1.Scope;
 import java.io.IOException;
 import java.util.List;
@@ -31,7 +29,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final NewDefinition definition;
   private final Spread spread;
   private final LogicalWriteInfo info;
-  private StatementReads merge; // what a MERGE read that inserts alone, which Spark makes an append; else null
+  private StatementReads reads;
   private WriteTransaction txn;
 
   /**
@@ -94,7 +92,9 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   @Override
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
     Casts.check(snapshot.meta(), true);
-    txn = begin(ConflictPolicy.of(info.options(), snapshot.meta()));
+    reads = StatementReads.ofRows(snapshot, condition);
+    boolean isBlind = operation == Operation.OPERATION_INSERT && reads.areNone();
+    txn = begin(ConflictPolicy.of(info.options(), snapshot.meta(), isBlind));
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
     if (snapshot.isKeyed()) {
       kind = operation == Operation.OPERATION_INSERT ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_BASE;
@@ -104,14 +104,9 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   }
 
   private WriteTransaction begin(ConflictPolicy policy) {
-    List<LakeScan> scans = SparkPlans.readByMerge();
-    if (scans != null) {
-      merge = new StatementReads(snapshot, scans, false);
-      return merge.begin(Operation.OPERATION_MERGE, policy);
-    }
-    List<Read> reads = condition == null ? null : condition.reads();
+    boolean isMerge = SparkPlans.isInsertOnlyMerge(); // which Spark makes an append
     long schema = definition == null ? snapshot.meta().getSchemaVersion() : definition.schemaVersion();
-    return WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation, schema, reads, policy));
+    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, schema, policy);
   }
 
   @Override
@@ -121,13 +116,12 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     if (scope != null) change.setScope(scope);
     if (condition != null) condition.declare(change, snapshot, arrived.files());
     if (definition != null && definition.table() != null) {
-      txn.commitUnder(definition.table(), arrived.files(), change);
+      reads.commitUnder(txn, definition.table(), arrived.files(), change);
       return;
     }
     if (definition != null) change.setAlteration(definition.naming());
     try {
-      if (merge != null) merge.commit(txn, arrived.files(), List.of(), change, List.of());
-      else txn.commit(arrived.files(), List.of(), change);
+      reads.commit(txn, arrived.files(), List.of(), change, List.of());
     } catch (LakeException lost) {
       Reruns.run(txn, lost);
     }

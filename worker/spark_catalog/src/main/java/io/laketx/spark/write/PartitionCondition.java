@@ -5,6 +5,7 @@ import io.laketx.spark.read.Conditions;
 import io.laketx.spark.read.LivePartitions;
 import io.laketx.spark.read.PartitionKey;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.read.TableRead;
 import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Change;
 import io.laketx.v1.Column;
@@ -99,7 +100,7 @@ public final class PartitionCondition {
     return found;
   }
 
-  /** What an overwrite with these files covers, and what it read to know that. */
+  /** What an overwrite with these files covers. */
   void declare(Change.Builder change, Snapshot snapshot, List<DataFile> files) {
     Map<Map<String, Value>, Partition> covered = new LinkedHashMap<>();
     for (Partition one : partitions(snapshot)) covered.put(PartitionKey.of(one), one);
@@ -118,15 +119,14 @@ public final class PartitionCondition {
     PartitionList.Builder list = PartitionList.newBuilder().addAllPartitions(covered);
     boolean isNone = list.getPartitionsCount() == 0;
     change.setScope(isNone ? Scope.newBuilder().setWritten(true) : Scope.newBuilder().setNamed(list));
-    if (reads() != null) change.addAllReads(reads());
   }
 
-  /** What it reads of the table, to know which partitions it means; null where it knows. */
+  /** What it reads of the table, to know which partitions it means; nothing where it names them. */
   List<Read> reads() {
-    if (named != null) return null;
+    if (named != null) return List.of();
     io.laketx.v1.Predicate condition = onWire();
-    io.laketx.v1.Predicate all = io.laketx.v1.Predicate.newBuilder().setLiteral(true).build();
-    return List.of(Read.newBuilder().setPredicate(condition == null ? all : condition).setChangesAll(true).build());
+    if (condition == null) return List.of(TableRead.ofAll(true));
+    return List.of(Read.newBuilder().setPredicate(condition).setChangesAll(true).build());
   }
 
   private io.laketx.v1.Predicate onWire() {

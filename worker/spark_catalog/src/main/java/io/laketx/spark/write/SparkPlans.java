@@ -1,6 +1,6 @@
 package io.laketx.spark.write;
 
-import io.laketx.spark.read.LakeScan;
+import io.laketx.spark.read.TableRead;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -60,7 +60,6 @@ import org.apache.spark.sql.errors.QueryExecutionErrors$;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.internal.connector.PredicateUtils$;
 import org.apache.spark.sql.types.DataType;
@@ -136,6 +135,23 @@ final class SparkPlans {
   static boolean mayHaveSubquery() {
     QueryExecution execution = execution();
     return execution == null || execution.logical().containsPattern(TreePattern.PLAN_EXPRESSION());
+  }
+
+  /** What it reads; null where it can't be seen. */
+  static List<TableRead> reads() {
+    QueryExecution execution = execution();
+    return execution == null ? null : PlanScans.of(execution.optimizedPlan());
+  }
+
+  /** Whether it is a MERGE that inserts alone. */
+  static boolean isInsertOnlyMerge() {
+    QueryExecution execution = execution();
+    return execution != null && isInsertOnlyMerge(execution.analyzed());
+  }
+
+  private static boolean isInsertOnlyMerge(LogicalPlan plan) {
+    return plan instanceof InsertOnlyMerge
+        || CollectionConverters.asJava(plan.children()).stream().anyMatch(SparkPlans::isInsertOnlyMerge);
   }
 
   /** The text of a statement that changes rows; null where it isn't all that was asked, or has no text of its own. */
@@ -329,35 +345,6 @@ final class SparkPlans {
       if (found.put(key.name(), source) != null) return null;
     }
     return found.keySet().equals(Set.copyOf(meta.getPrimaryKeyList())) ? found : null;
-  }
-
-  // -- a MERGE that inserts alone
-
-  /** Its scans of the table; null where another statement runs. */
-  static List<LakeScan> readByMerge() {
-    QueryExecution execution = execution();
-    InsertOnlyMerge merge = execution == null ? null : insertsOnly(execution.analyzed());
-    if (merge == null) return null;
-    List<LakeScan> found = new ArrayList<>();
-    addScans(execution.optimizedPlan(), (LogicalPlan) merge.table(), found);
-    return found;
-  }
-
-  private static InsertOnlyMerge insertsOnly(LogicalPlan plan) {
-    if (plan instanceof InsertOnlyMerge merge) return merge;
-    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
-      InsertOnlyMerge found = insertsOnly(child);
-      if (found != null) return found;
-    }
-    return null;
-  }
-
-  /** The scans that show columns of the table that is merged into, and of no other reading of it. */
-  private static void addScans(LogicalPlan plan, LogicalPlan table, List<LakeScan> found) {
-    if (plan instanceof DataSourceV2ScanRelation read && read.scan() instanceof LakeScan scan) {
-      if (read.relation().outputSet().intersect(table.outputSet()).nonEmpty()) found.add(scan);
-    }
-    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) addScans(child, table, found);
   }
 
   // -- columns of a plan

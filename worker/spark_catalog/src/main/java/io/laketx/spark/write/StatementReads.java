@@ -2,66 +2,109 @@ package io.laketx.spark.write;
 
 import io.laketx.spark.read.LakeScan;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.read.TableRead;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.RefusalKind;
 import io.laketx.v1.Change;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
 import io.laketx.v1.Operation;
-import io.laketx.v1.Predicate;
 import io.laketx.v1.Read;
+import io.laketx.v1.Table;
+import io.laketx.v1.TableCommit;
+import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.Supplier;
 
 /**
- * What a statement read of the table that it changes: the filters that Spark pushed down to its scans. What the service
- * can't take as a condition is declared as a read of everything.
+ * What a statement read of the table that it changes, wherever in its plan: the conditions that Spark pushed down to its
+ * scans. What the service can't take as a condition is declared as a read of everything.
  */
 final class StatementReads {
-  private static final Predicate ALL = Predicate.newBuilder().setLiteral(true).build();
-
   private final Snapshot snapshot;
-  private final List<LakeScan> scans;
+  private final List<TableRead> changed; // what finds the rows that are changed
+  private final List<TableRead> besides = new ArrayList<>(); // all other reads of the table
+  private final List<Read> partitions; // what finds the partitions that are overwritten
+  private final boolean isUnseen;
   private final boolean changesAll;
   private boolean readsAll;
 
-  /** `changesAll`: whether it changes all rows that its filters find. */
-  StatementReads(Snapshot snapshot, List<LakeScan> scans, boolean changesAll) {
+  private StatementReads(Snapshot snapshot, List<LakeScan> scans, boolean changesAll, List<Read> partitions) {
     this.snapshot = snapshot;
-    this.scans = scans;
+    this.changed = List.copyOf(scans);
     this.changesAll = changesAll;
+    this.partitions = partitions;
+    List<TableRead> all = SparkPlans.reads();
+    isUnseen = all == null;
+    if (isUnseen) return;
+    for (TableRead one : all) {
+      boolean isTarget = one instanceof LakeScan scan && scan.isOfTarget();
+      if (!isTarget && one.snapshot().tableId().equals(snapshot.tableId())) besides.add(one);
+    }
+  }
+
+  /** Of one that changes the rows that its scans find. `changesAll`: all of them, and the scans serve nothing else. */
+  static StatementReads ofRowChange(Snapshot snapshot, List<LakeScan> scans, boolean changesAll) {
+    return new StatementReads(snapshot, scans, changesAll, List.of());
+  }
+
+  /** Of one whose rows come in. `condition` tells which partitions are overwritten; null: that is known otherwise. */
+  static StatementReads ofRows(Snapshot snapshot, PartitionCondition condition) {
+    return new StatementReads(snapshot, List.of(), false, condition == null ? List.of() : condition.reads());
+  }
+
+  /** Whether it read nothing of the table. */
+  boolean areNone() {
+    return !isUnseen && changed.isEmpty() && besides.isEmpty() && partitions.isEmpty();
+  }
+
+  /** The version that it read: the oldest one, where DataFrames that were made earlier are among its sources. */
+  long version() {
+    long oldest = snapshot.version();
+    for (TableRead one : besides) oldest = Math.min(oldest, one.snapshot().version());
+    return oldest;
   }
 
   private Set<Read> declared() {
     Set<Read> found = new LinkedHashSet<>();
-    for (LakeScan scan : scans) {
-      Predicate condition = readsAll ? null : scan.condition();
-      found.add(Read.newBuilder().setPredicate(condition == null ? ALL : condition).setChangesAll(changesAll).build());
-    }
+    for (TableRead one : changed) found.add(readsAll ? TableRead.ofAll(changesAll) : one.declared(changesAll));
+    for (TableRead one : besides) found.add(readsAll ? TableRead.ofAll(false) : one.declared(false));
+    for (Read one : partitions) found.add(readsAll ? TableRead.ofAll(one.getChangesAll()) : one);
+    if (isUnseen) found.add(TableRead.ofAll(false));
     return found;
   }
 
-  WriteTransaction begin(Operation operation, ConflictPolicy policy) {
-    long schema = snapshot.meta().getSchemaVersion();
+  WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy) {
     try {
-      return WriteTransaction.begin(snapshot, new WriteTransaction.Beginning(operation, schema, declared(), policy));
+      return WriteTransaction.begin(
+          snapshot, new WriteTransaction.Beginning(operation, schemaVersion, version(), declared(), policy));
     } catch (LakeException error) {
-      if (readsAll || error.kind() != RefusalKind.INVALID) throw error;
+      if (readsAll || areNone() || error.kind() != RefusalKind.INVALID) throw error;
       readsAll = true;
-      return begin(operation, policy);
+      return begin(operation, schemaVersion, policy);
     }
   }
 
   /** `lookedAt`: what was read besides. */
-  void commit(
+  TableCommit commit(
       WriteTransaction txn, List<DataFile> files, List<DeleteSet> sets, Change.Builder change, List<Read> lookedAt) {
+    return commit(() -> txn.commit(files, sets, change.clearReads().addAllReads(lookedAt).addAllReads(declared())));
+  }
+
+  /** The same for an overwrite that redefines the table. */
+  void commitUnder(WriteTransaction txn, Table definition, List<DataFile> files, Change.Builder change) {
+    commit(() -> txn.commitUnder(definition, files, change.clearReads().addAllReads(declared())));
+  }
+
+  private TableCommit commit(Supplier<TableCommit> commit) {
     try {
-      txn.commit(files, sets, change.addAllReads(lookedAt).addAllReads(declared()));
+      return commit.get();
     } catch (LakeException error) {
       if (readsAll || !error.reason().equals("PREDICATE_TOO_COSTLY")) throw error;
       readsAll = true;
-      txn.commit(files, sets, change.clearReads().addAllReads(lookedAt).addAllReads(declared()));
+      return commit.get();
     }
   }
 }

@@ -10,8 +10,10 @@ import io.laketx.v1.AppendResponse;
 import io.laketx.v1.Change;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.FileKind;
+import io.laketx.v1.GetTableRequest;
 import io.laketx.v1.Operation;
 import io.laketx.v1.Scope;
+import io.laketx.v1.Table;
 import io.laketx.v1.TableCommit;
 import java.io.IOException;
 import java.util.List;
@@ -28,7 +30,8 @@ import org.slf4j.LoggerFactory;
  * A batch of a streaming query. The table remembers the query's last batch with the commit, so that a batch that comes
  * again, after a crash or a lost answer, changes nothing.
  *
- * <p>Rows that are added are appended in one call, which loses no race; in complete mode a transaction replaces the table.
+ * <p>Rows that are added are appended in one call, which loses no race. A transaction replaces the table, in complete mode,
+ * and adds rows that depend on what the table has. It reads the table as it is when the batch is planned.
  */
 final class StreamedWrite implements StreamingWrite {
   private static final Logger LOG = LoggerFactory.getLogger(StreamedWrite.class);
@@ -39,8 +42,10 @@ final class StreamedWrite implements StreamingWrite {
   private final Spread spread;
   private final String queryId;
   private final int[] places;
+  private final Snapshot replaced; // null where rows are added
   private String txnId;
   private WriteTransaction txn;
+  private StatementReads reads;
   private boolean mayBeCommitted;
 
   /** `places`: where the query has each column of the table; null: in the same places. */
@@ -50,13 +55,22 @@ final class StreamedWrite implements StreamingWrite {
     this.spread = spread;
     this.queryId = queryId;
     this.places = places;
+    replaced = replaces ? Snapshot.newest(snapshot.service(), newest(snapshot)) : null;
+  }
+
+  private static Table newest(Snapshot snapshot) {
+    GetTableRequest request = GetTableRequest.newBuilder().setTableId(snapshot.tableId()).build();
+    return snapshot.service().ask(stubs -> stubs.catalog().getTable(request)).getTable();
   }
 
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
     WarehouseMark.leave(snapshot.service());
-    txn = replaces ? WriteTransaction.begin(snapshot, Operation.OPERATION_OVERWRITE) : null;
-    txnId = replaces ? txn.id() : Ids.uuid7();
+    reads = StatementReads.ofRows(replaces ? replaced : snapshot, null);
+    Operation operation = replaces ? Operation.OPERATION_OVERWRITE : Operation.OPERATION_INSERT;
+    long schema = snapshot.meta().getSchemaVersion();
+    txn = replaces || !reads.areNone() ? reads.begin(operation, schema, ConflictPolicy.FAIL) : null;
+    txnId = txn == null ? Ids.uuid7() : txn.id();
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
     if (snapshot.isKeyed()) kind = replaces ? FileKind.FILE_KIND_BASE : FileKind.FILE_KIND_DELTA;
     Staging staging = new Staging(snapshot.meta(), WriteTransaction.folderOf(snapshot), txnId, kind, false);
@@ -68,9 +82,10 @@ final class StreamedWrite implements StreamingWrite {
     List<DataFile> files = Arrived.of(messages).files();
     AppVersion app = AppVersion.newBuilder().setAppId(APP + queryId).setVersion(batchId).build();
     TableCommit done;
-    if (replaces) {
-      Change.Builder change = Change.newBuilder().setScope(Scope.newBuilder().setAll(true)).addAppVersions(app);
-      done = txn.commit(files, List.of(), change);
+    if (txn != null) {
+      Change.Builder change = Change.newBuilder().addAppVersions(app);
+      if (replaces) change.setScope(Scope.newBuilder().setAll(true));
+      done = reads.commit(txn, files, List.of(), change, List.of());
     } else {
       if (files.isEmpty()) return;
       done = append(files, app);

@@ -16,14 +16,14 @@ public final class Truncation {
   private Truncation() {}
 
   public static void run(Snapshot snapshot) {
-    commit(snapshot, null, Change.newBuilder().setScope(Scope.newBuilder().setAll(true)));
+    commit(snapshot, List.of(), Change.newBuilder().setScope(Scope.newBuilder().setAll(true)));
   }
 
   /** Of partitions by name, whether they are there or not. */
   public static void run(Snapshot snapshot, List<Partition> partitions) {
     PartitionList list = PartitionList.newBuilder().addAllPartitions(partitions).build();
     if (partitions.isEmpty()) return;
-    commit(snapshot, null, Change.newBuilder().setScope(Scope.newBuilder().setNamed(list)));
+    commit(snapshot, List.of(), Change.newBuilder().setScope(Scope.newBuilder().setNamed(list)));
   }
 
   /** Of the partitions that a condition means. */
@@ -39,13 +39,14 @@ public final class Truncation {
     commit(snapshot, condition.reads(), change);
   }
 
-  /** `reads` are null where it doesn't depend on the table what goes. */
+  /** `reads`: what it depends on in the table which partitions go. */
   private static void commit(Snapshot snapshot, List<Read> reads, Change.Builder change) {
     long schema = snapshot.meta().getSchemaVersion();
-    ConflictPolicy policy = ConflictPolicy.of(CaseInsensitiveStringMap.empty(), snapshot.meta());
-    WriteTransaction txn =
-        WriteTransaction.begin(
-            snapshot, new WriteTransaction.Beginning(Operation.OPERATION_TRUNCATE, schema, reads, policy));
+    ConflictPolicy policy = ConflictPolicy.of(CaseInsensitiveStringMap.empty(), snapshot.meta(), false);
+    WriteTransaction.Beginning how =
+        new WriteTransaction.Beginning(Operation.OPERATION_TRUNCATE, schema, snapshot.version(), reads, policy);
+    WriteTransaction txn = WriteTransaction.begin(snapshot, how);
+    change.addAllReads(reads);
     try {
       commit(txn, change);
     } catch (RuntimeException error) {

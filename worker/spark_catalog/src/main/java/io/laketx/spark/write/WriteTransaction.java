@@ -64,12 +64,14 @@ final class WriteTransaction {
   private final Consumer<String> jobs;
   private final ScheduledFuture<?> heartbeat; // null in a transaction of several statements
   private final Operation operation;
+  private final boolean isBlind;
   private boolean mayHaveCommitted;
 
   /** Of several statements. */
   private WriteTransaction(Snapshot snapshot, Operation operation) {
     this.snapshot = snapshot;
     this.operation = operation;
+    isBlind = false;
     txnId = snapshot.transaction().id();
     policy = ConflictPolicy.FAIL;
     jobs = null;
@@ -79,6 +81,7 @@ final class WriteTransaction {
   private WriteTransaction(Snapshot snapshot, Beginning how, String txnId, long leaseMs) {
     this.snapshot = snapshot;
     this.operation = how.operation;
+    this.isBlind = how.isBlind();
     this.txnId = txnId;
     this.policy = how.policy;
     ParquetOut.tagJobs(tag());
@@ -87,12 +90,16 @@ final class WriteTransaction {
     heartbeat = HEARTBEATS.scheduleWithFixedDelay(this::renew, pauseMs, pauseMs, TimeUnit.MILLISECONDS);
   }
 
-  /** How a transaction begins. `reads` are null where nothing is read: such a one begins at the head. */
-  record Beginning(Operation operation, long schemaVersion, Collection<Read> reads, ConflictPolicy policy) {}
-
-  /** One that reads nothing, and fails when it loses. */
-  static WriteTransaction begin(Snapshot snapshot, Operation operation) {
-    return begin(snapshot, new Beginning(operation, snapshot.meta().getSchemaVersion(), null, ConflictPolicy.FAIL));
+  /**
+   * How a transaction begins. Whenever that is, `readVersion` is what the table was when Spark analysed its statement: what
+   * was committed since is judged.
+   */
+  record Beginning(
+      Operation operation, long schemaVersion, long readVersion, Collection<Read> reads, ConflictPolicy policy) {
+    /** Whether its files mean the same on top of any other commit. */
+    boolean isBlind() {
+      return operation == Operation.OPERATION_INSERT && reads.isEmpty();
+    }
   }
 
   static WriteTransaction begin(Snapshot snapshot, Beginning how) {
@@ -106,8 +113,9 @@ final class WriteTransaction {
         TableIntent.newBuilder()
             .setTableId(snapshot.tableId())
             .setOperation(how.operation)
-            .setSchemaVersion(how.schemaVersion);
-    if (how.reads != null) intent.setReadVersion(snapshot.version()).addAllReads(how.reads);
+            .setSchemaVersion(how.schemaVersion)
+            .setReadVersion(how.readVersion)
+            .addAllReads(how.reads);
     Service service = snapshot.service();
     WarehouseMark.leave(service);
     BeginTransactionRequest request = beginning(service).addTables(intent).build();
@@ -127,7 +135,7 @@ final class WriteTransaction {
   }
 
   private boolean resubmits() {
-    return policy != ConflictPolicy.FAIL && operation == Operation.OPERATION_INSERT;
+    return policy != ConflictPolicy.FAIL && isBlind;
   }
 
   /** Whether its statement runs again after a lost race. */
@@ -164,13 +172,13 @@ final class WriteTransaction {
   }
 
   /** The same for an overwrite that redefines the table: its files are of a schema that only the commit makes. */
-  void commitUnder(Table definition, List<DataFile> files, Change.Builder change) {
+  TableCommit commitUnder(Table definition, List<DataFile> files, Change.Builder change) {
     if (files.size() > FILES_A_COMMIT) {
       throw LakeException.invalid(
           "TOO_MANY_FILES", "a statement that replaces a table writes at most " + FILES_A_COMMIT + " files, not "
               + files.size() + ": repartition its rows, or replace the table first and then insert");
     }
-    commit(
+    return commit(
         CommitTransactionRequest.newBuilder()
             .addChanges(change.setTableId(snapshot.tableId()).addAllFiles(files))
             .addReplacements(definition.toBuilder().setTableId(snapshot.tableId())));
