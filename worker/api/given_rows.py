@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -17,6 +18,9 @@ from worker.write.python_rows import of_dicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+IN_MEMORY: Final = ("pandas.", "polars.")  # where classes are whose rows are there already
 
 
 class ArrowStream(Protocol):
@@ -73,11 +77,6 @@ def arrow_rows(rows: Any, meta: catalog_pb2.Table) -> pa.Table:
     return arrow_table(rows)
 
 
-def arrow_stream(rows: Any, meta: catalog_pb2.Table) -> pa.Table | pa.RecordBatchReader:
-    """The same, but a stream stays one."""
-    return rows if isinstance(rows, pa.RecordBatchReader) else arrow_rows(rows, meta)
-
-
 def is_stream(rows: Any) -> bool:
     return isinstance(rows, pa.RecordBatchReader)
 
@@ -87,9 +86,33 @@ def may_need_defaults(rows: Any) -> bool:
     return isinstance(rows, (list, tuple)) and any(_is_dict(one) and one.keys() != rows[0].keys() for one in rows)
 
 
-def held(rows: Any) -> Any:
-    """Rows that can be read again: a stream becomes a table. A list stays, since the table's columns type it."""
-    return arrow_table(rows) if hasattr(rows, "__arrow_c_stream__") and not is_spark(rows) else rows
+class Given:
+    """The rows of a write, which may be planned several times: what can be read once is read once.
+
+    Nothing is read before the first plan, which knows the version that the write begins at: a query may take long.
+    """
+
+    def __init__(self, rows: Any, *, is_streamed: bool = False) -> None:
+        """`is_streamed`: a stream stays one, and is not held in memory."""
+        self._rows = rows
+        self._is_streamed = is_streamed and is_stream(rows)
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether reading them may take long: a stream, a scan, a relation of DuckDB."""
+        kind = type(self._rows)
+        is_table = isinstance(self._rows, (pa.Table, pa.RecordBatch)) or kind.__module__.startswith(IN_MEMORY)
+        return hasattr(self._rows, "__arrow_c_stream__") and not is_table
+
+    def arrow(self, meta: catalog_pb2.Table) -> Any:
+        """A table of Arrow, or the stream."""
+        return self._rows if self._is_streamed else arrow_rows(self.held, meta)
+
+    @cached_property
+    def held(self) -> Any:
+        """A stream becomes a table. A list stays, since the table's columns type it."""
+        is_foreign = hasattr(self._rows, "__arrow_c_stream__") and not is_spark(self._rows)
+        return arrow_table(self._rows) if is_foreign else self._rows
 
 
 def _is_dict(row: Any) -> bool:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from protos.laketx.v1 import catalog_pb2
-from worker.api.given_rows import (
-    AnyRows,
-    Rows,
-    arrow_rows,
-    arrow_stream,
-    held,
-    is_spark,
-    is_stream,
-    key_rows,
-    may_need_defaults,
-)
+from worker.api.given_rows import AnyRows, Given, Rows, is_spark, is_stream, key_rows, may_need_defaults
 from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
@@ -129,12 +120,12 @@ class Verbs(ABC, Generic[Answer]):
         """
         policy = self._policy_of(rows, on_conflict, is_insert=True)
         options = WriteOptions(policy, message, app_version_of(app_id, app_version))
-        given = rows if is_stream(rows) else held(rows)
+        given = Given(rows, is_streamed=True)
         return self._do(
-            lambda table: arrow_writes.plan_append(table, arrow_stream(given, table.meta)),
+            lambda table: _begun_first(given, arrow_writes.plan_append(table, given.arrow(table.meta))),
             options,
             is_insert=True,
-            may_be_recent=not is_stream(rows) and not may_need_defaults(rows),
+            may_be_recent=not given.is_lazy and not may_need_defaults(rows),
         )
 
     def upsert(
@@ -148,12 +139,12 @@ class Verbs(ABC, Generic[Answer]):
     ) -> Answer:
         """Inserts rows into a primary-key table without Spark, in the place of those with their keys; see `append`."""
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        given = held(rows)
+        given = Given(rows)
         return self._do(
-            lambda table: arrow_writes.plan_upsert(table, arrow_rows(given, table.meta)),
+            lambda table: _begun_first(given, arrow_writes.plan_upsert(table, given.arrow(table.meta))),
             options,
             is_insert=True,
-            may_be_recent=not may_need_defaults(rows),
+            may_be_recent=not given.is_lazy and not may_need_defaults(rows),
         )
 
     def overwrite(
@@ -175,10 +166,12 @@ class Verbs(ABC, Generic[Answer]):
         """
         app = app_version_of(app_id, app_version)
         if not is_spark(rows) and order_by is None:
-            given = rows if is_stream(rows) and not self._meta.primary_key else held(rows)
-            options = WriteOptions(self._policy_of(given, on_conflict, is_insert=False), message, app)
+            is_held = bool(self._meta.primary_key)
+            given = Given(rows, is_streamed=not is_held)
+            policy = on_conflict if is_held else self._policy_of(rows, on_conflict, is_insert=False)
             return self._do(
-                lambda table: arrow_writes.plan_overwrite(table, arrow_stream(given, table.meta), partition), options
+                lambda table: arrow_writes.plan_overwrite(table, given.arrow(table.meta), partition),
+                WriteOptions(policy, message, app),
             )
         options = WriteOptions(on_conflict, message, app)
         df = spark_rows.of_rows(self._spark, rows)
@@ -255,8 +248,10 @@ class Verbs(ABC, Generic[Answer]):
         """
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         if keys is not None and where is None:
-            given = held(keys)
-            return self._do(lambda table: arrow_writes.plan_delete_keys(table, key_rows(given, table.meta)), options)
+            given = Given(keys)
+            return self._do(
+                lambda table: arrow_writes.plan_delete_keys(table, key_rows(given.held, table.meta)), options
+            )
         if where is None or keys is not None:
             raise InputError(
                 "CONDITION_INVALID", "a delete takes a condition, delete('id = 7'), or keys, delete(keys=[7])"
@@ -278,6 +273,11 @@ class Verbs(ABC, Generic[Answer]):
         if is_stream(rows) and check_policy(policy, self._meta, is_insert=is_insert) == "rerun":
             return "fail"
         return policy
+
+
+def _begun_first(given: Given, write: Write) -> Write:
+    """The write; it begins before its rows are read if that may take long, and so not in the call that commits it."""
+    return replace(write, is_one_call=write.is_one_call and not given.is_lazy)
 
 
 class MergeBuilder(Generic[Answer]):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
-from metaservice.client import CommitOutcomeUnknownError, ConflictError, StaleError, Transaction
+from metaservice.client import CommitOutcomeUnknownError, ConflictError, MetaServiceError, Transaction
 from metaservice.client.features import INLINED_ROWS
 from metaservice.client.retries import Backoff
 from metaservice.ids import uuid7
@@ -40,6 +40,10 @@ POLICIES: Final = ("fail", "resubmit", "rerun")
 ATTEMPTS_MAX: Final = 8
 BACKOFF: Final = Backoff(base_s=0.1, longest_s=5.0)
 APP_ID_CHARS_MAX: Final = 256
+PLANNED_AGAIN: Final[Mapping[str, str]] = {
+    "SCHEMA_VERSION_MISMATCH": "the columns changed",
+    "VERSION_RETIRED": "the version was retired",
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class Write:
     """The change of one table. `stage` writes files and returns them.
 
     `reads` are the reads of the change itself, if `stage` doesn't return more exact ones; `also_read` are earlier reads
-    of its transaction.
+    of its transaction. It begins at the version that it was planned from, however much later the service hears of it,
+    so that nothing that committed in between is overlooked; `read_version` fixes another one.
     """
 
     table: TableView
@@ -103,7 +108,7 @@ class Write:
             table_id=self.meta.table_id,
             operation=self.operation,
             schema_version=self.meta.schema_version,
-            read_version=self.read_version,
+            read_version=self.meta.head_version if self.read_version is None else self.read_version,
             reads=[*self.reads, *self.also_read],
         )
 
@@ -195,11 +200,11 @@ def _run_writes(
                 writes = plan()
                 spans.note_plan([(_operation(write), write.meta.name) for write in writes])
                 may_be_one = attempt == 1 and txn_id is None and not cursors and len(writes) == 1
-                if may_be_one and writes[0].is_one_call and lake.client.offers(INLINED_ROWS):
-                    done = _in_one_call(lake, writes[0], message)
+                if may_be_one and writes[0].is_one_call:
+                    done = _in_one_call(lake, writes[0], message) if lake.client.offers(INLINED_ROWS) else None
                     if done is not None:
                         return [done]
-                    writes = plan()
+                    writes = plan()  # from the table as it is now
                 writes, txn = _begun(lake, writes, plan, message, txn_id)
                 committed, staged, txn_id = _attempt(lake, writes, txn, policy, cursors)
             else:
@@ -248,7 +253,7 @@ def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:
 def _begun(
     lake: Connection, writes: list[Write], plan: Callable[[], list[Write]], message: str, txn_id: str | None
 ) -> tuple[list[Write], Transaction]:
-    """Begins the write; plans it again if an ALTER came in between.
+    """Begins the write; plans it again if an ALTER came in between, or if the version was retired meanwhile.
 
     A write at a fixed version stays at that version.
     """
@@ -259,15 +264,15 @@ def _begun(
         try:
             intents = [write.intent() for write in writes]
             return writes, lake.client.begin(intents, txn_id=txn_id, commit_message=message)
-        except StaleError as error:
+        except MetaServiceError as error:
             is_fixed = any(write.read_version is not None for write in writes)
-            if error.reason != "SCHEMA_VERSION_MISMATCH" or is_fixed or not left:
+            if error.reason not in PLANNED_AGAIN or is_fixed or not left:
                 raise
             for write in writes:
                 tell(
-                    "the columns changed; the write is planned again",
+                    f"{PLANNED_AGAIN[error.reason]}; the write is planned again",
                     table=write.meta.name,
-                    version=write.meta.schema_version,
+                    version=write.meta.head_version,
                 )
             writes = plan()
 

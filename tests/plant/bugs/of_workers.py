@@ -10,6 +10,17 @@ CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS: Final = (
     Bug(
+        "a write of Python begins at the head, not at the version that it was planned from",
+        "worker/write/transaction.py",
+        (
+            (
+                "read_version=self.meta.head_version if self.read_version is None else self.read_version,",
+                "read_version=self.read_version,",
+            ),
+        ),
+        own_tests=("tests/arrow/test_begins.py",),
+    ),
+    Bug(
         "pyarrow cuts the values of a list of dicts to the column's type",
         "worker/write/python_rows.py",
         (("    return _mixed(values, target)\n", "    return pa.array(values, wanted)\n"),),

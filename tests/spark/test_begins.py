@@ -1,0 +1,37 @@
+"""Writes on Spark begin at the version that they were planned from; see tests/arrow/test_begins.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as sf
+
+from laketx import Commit, Lake, Table
+from tests.arrow.begins import before_begin, winners
+
+Names = Callable[[], str]
+ROWS: Final = pa.table({"id": [1, 2, 3], "n": [1, 2, 3]})
+VERBS: Final[dict[str, Callable[[Table], Commit]]] = {
+    "insert": lambda table: table.insert(ROWS, on_conflict="fail"),
+    "overwrite": lambda table: table.overwrite(table.lake.spark.range(2).selectExpr("id", "id as n")),
+    "truncate": lambda table: table.truncate(),
+    "restore": lambda table: table.restore(version=1),
+    "update": lambda table: table.update({"n": 5}, where="id = 1"),
+    "delete": lambda table: table.delete(sf.col("id") == 1),
+    "merge": lambda table: table.merge(ROWS, on="id").when_matched_delete().execute(),
+    "upsert by merge": lambda table: (
+        table.merge(ROWS, on="id").when_matched_update().when_not_matched_insert().execute()
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_commits_before_the_begin_is_a_winner(lake: Lake, new_name: Names, verb: str) -> None:
+    table = lake.create_table(new_name(), "id bigint, n bigint", primary_key=["id"])
+    table.upsert(ROWS)
+    rival = lake.table(table.name)
+    with before_begin(lake, lambda: rival.upsert(ROWS)):
+        assert winners(lambda: VERBS[verb](table)) == 1
