@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import fastavro
 from pyroaring import BitMap64
 
 from imports.facts import Bounds, ColumnKey
@@ -18,12 +17,33 @@ from metaservice.column_types import Decimal, Type, type_text
 from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
 from worker.base.values import EPOCH, INTEGERS, MICROSECOND, TIMES, raw_value, wire_value
+from worker.read.avro import AvroLimits, read_avro
+from worker.read.avro_values import AvroError, Field, Fields, Kind
 from worker.read.vectors import read_positions, read_vector
 
 DELETED: Final = 2  # the status of an entry that is gone
 DATA: Final = 0  # what an entry's file has; 1: positions of hidden rows
 EQUALITY: Final = 2
 DATE_BYTES: Final = 4
+ENTRY: Final[Fields] = {
+    "status": Field(Kind.WHOLE, is_required=True),
+    "sequence_number": Field(Kind.WHOLE),
+    "data_file": {
+        "content": Field(Kind.WHOLE),
+        "file_path": Field(Kind.TEXT, is_required=True),
+        "file_format": Field(Kind.TEXT, is_required=True),
+        "partition": Field(Kind.VALUES),
+        "record_count": Field(Kind.WHOLE, is_required=True),
+        "file_size_in_bytes": Field(Kind.WHOLE, is_required=True),
+        "null_value_counts": Field(Kind.PAIRS),
+        "lower_bounds": Field(Kind.PAIRS),
+        "upper_bounds": Field(Kind.PAIRS),
+        "key_metadata": Field(Kind.BYTES),
+        "referenced_data_file": Field(Kind.TEXT),
+        "content_offset": Field(Kind.WHOLE),
+        "content_size_in_bytes": Field(Kind.WHOLE),
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +62,27 @@ class Entry:
 def read_entries(io: Any, manifest: Any) -> list[Entry]:
     """Of one manifest. An entry without a sequence number has its manifest's."""
     found = []
-    with io.new_input(manifest.manifest_path).open() as stream:
-        rows: Iterator[Any] = fastavro.reader(stream)
-        for one in rows:
-            if one["status"] != DELETED:
-                sequence = one.get("sequence_number")
-                number = manifest.sequence_number if sequence is None else sequence
-                found.append(Entry(one["data_file"], number or 0, manifest.partition_spec_id))
+    try:
+        with io.new_input(manifest.manifest_path).open() as stream:
+            for one in read_avro(stream, ENTRY, AvroLimits()):
+                if one["status"] != DELETED:
+                    sequence = one["sequence_number"]
+                    number = manifest.sequence_number if sequence is None else sequence
+                    found.append(Entry(one["data_file"], number or 0, manifest.partition_spec_id))
+    except AvroError as error:
+        raise InputError("FILE_UNREADABLE", f"{manifest.manifest_path} is no manifest: {error}") from error
     return found
 
 
 def is_data(one: Entry) -> bool:
-    return bool(one.file.get("content", DATA) == DATA)
+    return bool((one.file["content"] or DATA) == DATA)
 
 
 def check_entry(one: Entry) -> None:
     """Refuses what no reader here could show."""
-    if one.file.get("key_metadata"):
+    if one.file["key_metadata"]:
         raise refused(f"{one.path} is encrypted")
-    if one.file.get("content", DATA) == EQUALITY:
+    if one.file["content"] == EQUALITY:
         raise refused(f"{one.path} deletes rows by their values; compact the table at its source (rewrite_data_files)")
     if _form(one) != "PARQUET" and (is_data(one) or _form(one) != "PUFFIN"):
         raise refused(f"{one.path} is a file of the format {_form(one)}: tables here have Parquet")
@@ -79,7 +101,7 @@ def refused(why: str) -> InputError:
 
 def bounds_of(file: Mapping[str, Any], kinds: Mapping[int, Type]) -> dict[ColumnKey, Bounds]:
     """By column id, of the columns with these types."""
-    low, high, nulls = (_by_id(file, name) for name in ("lower_bounds", "upper_bounds", "null_value_counts"))
+    low, high, nulls = (file[name] or {} for name in ("lower_bounds", "upper_bounds", "null_value_counts"))
     found: dict[ColumnKey, Bounds] = {}
     for column_id, kind in kinds.items():
         least, most = _bound(low.get(column_id), kind, is_max=False), _bound(high.get(column_id), kind, is_max=True)
@@ -87,10 +109,6 @@ def bounds_of(file: Mapping[str, Any], kinds: Mapping[int, Type]) -> dict[Column
             is_cut = type_text(kind) == "string"  # how many characters of a text were kept is not said
             found[column_id] = Bounds(least, most, nulls.get(column_id), is_cut)
     return found
-
-
-def _by_id(file: Mapping[str, Any], name: str) -> dict[int, Any]:
-    return {one["key"]: one["value"] for one in file.get(name) or ()}
 
 
 def _bound(raw: bytes | None, kind: Type, *, is_max: bool) -> common_pb2.Value | None:

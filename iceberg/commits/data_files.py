@@ -28,6 +28,7 @@ from worker.base.values import EPOCH, MICROSECOND, TIMES, PartitionKey, partitio
 
 NARROW: Final = frozenset({"tinyint", "smallint"})  # Iceberg has them as int
 LINEAGE: Final = {ROW_ID: FILE_IDS[ROW_ID], "_last_updated_sequence_number": 2_147_483_539}  # in files of format 3
+BATCH_ROWS: Final = 1 << 18
 Schemas = Sequence[catalog_pb2.SchemaVersion]
 RowIds = Mapping[PartitionKey, BitMap64]
 
@@ -115,12 +116,11 @@ class DataFiles:
         """A row has its id alone, and it is one that a hidden row of its partition had."""
         left = dict(self._hidden)
         for added, entry in files:
-            with self._places.open(added.path) as file:
-                column = pq.read_table(file, columns=[ROW_ID]).column(ROW_ID).drop_null()
-            ids = BitMap64(column.to_numpy().astype(np.uint64))
             key = partition_key(entry.partition)
             mine = left.get(key, BitMap64())
-            if len(ids) < len(column) or ids - mine:
+            with self._places.open(added.path) as file:
+                ids, count = _row_ids(file, mine)
+            if len(ids) < count or ids - mine:
                 raise InputError(
                     "ICEBERG_FILE",
                     f"{added.path} has rows with ids, and the commit removes no rows with these ids from their "
@@ -146,6 +146,18 @@ class DataFiles:
                 _check_rows(added, file, name, wanted)
             found.values.add(column=name).value.CopyFrom(wanted)
         return found
+
+
+def _row_ids(file: Any, known: BitMap64) -> tuple[BitMap64, int]:
+    """The ids of rows in a file, and how many rows have one. It ends early where there are more than known ones."""
+    found, count = BitMap64(), 0
+    for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=[ROW_ID]):
+        column = batch.column(0).drop_null()
+        found |= BitMap64(column.to_numpy().astype(np.uint64))
+        count += len(column)
+        if count > len(known):
+            break
+    return found, count
 
 
 def _with(meta: catalog_pb2.Table, schema: catalog_pb2.SchemaVersion) -> catalog_pb2.Table:

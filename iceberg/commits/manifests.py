@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
-
-import fastavro
 
 from iceberg.commits.places import Places
 from iceberg.commits.requests import NewSnapshot, refused
@@ -16,12 +13,38 @@ from iceberg.locations import uri_of
 from metaservice.client import LakeTXError
 from worker.base.errors import InputError
 from worker.base.footers import in_threads
+from worker.read.avro import AvroLimits, read_avro
+from worker.read.avro_values import AvroError, Fields, Kind
+from worker.read.avro_values import Field as Asked
 
 EXISTING, ADDED, DELETED = 0, 1, 2  # the status of an entry
 DATA, POSITIONS = 0, 1  # the content of a file; of a manifest 0 is data, and 1 all that hides rows
 PARQUET: Final = "PARQUET"
 PUFFIN: Final = "PUFFIN"
-MANIFEST_BYTES_MAX: Final = 512 << 20
+CHANGES_MAX: Final = 250_000  # entries of one commit
+COUNTS: Final = [f"{kind}_{what}_count" for what in ("files", "rows") for kind in ("added", "existing")]
+LISTED: Final[Fields] = {
+    "manifest_path": Asked(Kind.TEXT, is_required=True),
+    "added_snapshot_id": Asked(Kind.WHOLE),
+    "partition_spec_id": Asked(Kind.WHOLE),
+    "content": Asked(Kind.WHOLE),
+} | dict.fromkeys(COUNTS, Asked(Kind.WHOLE))
+ENTRY: Final[Fields] = {
+    "status": Asked(Kind.WHOLE, is_required=True),
+    "snapshot_id": Asked(Kind.WHOLE),
+    "data_file": {
+        "content": Asked(Kind.WHOLE),
+        "file_path": Asked(Kind.TEXT, is_required=True),
+        "file_format": Asked(Kind.TEXT, is_required=True),
+        "partition": Asked(Kind.VALUES),
+        "record_count": Asked(Kind.WHOLE, is_required=True),
+        "file_size_in_bytes": Asked(Kind.WHOLE, is_required=True),
+        "key_metadata": Asked(Kind.BYTES),
+        "referenced_data_file": Asked(Kind.TEXT),
+        "content_offset": Asked(Kind.WHOLE),
+        "content_size_in_bytes": Asked(Kind.WHOLE),
+    },
+}
 Entry = Mapping[str, Any]
 
 
@@ -61,19 +84,19 @@ class Changes:
 
 def read_changes(places: Places, snapshots: Sequence[NewSnapshot]) -> Changes:
     """The changes of a commit."""
-    listed = [list(_avro(places, one.manifest_list)) for one in snapshots]
+    files = _Files(places, {one.snapshot_id for one in snapshots})
+    listed = [files.manifests(one.manifest_list) for one in snapshots]
     own = _own(listed, snapshots)
-    if any(one.get("partition_spec_id", 0) != 0 for one in own.values()):
+    if any(one["partition_spec_id"] for one in own.values()):
         raise refused("the snapshot has files of another partition spec")
-    read = [_entries(places, one) for one in own] if len(own) < 2 else in_threads(partial(_entries, places), own)
-    ids = {one.snapshot_id for one in snapshots}
+    read = [files.changes(one) for one in own] if len(own) < 2 else in_threads(files.changes, own)
     found, count = Changes(totals=_totals(listed[-1])), 0
     for entry in (one for entries in read for one in entries):
-        is_data = entry["data_file"].get("content", DATA) == DATA
+        is_data = (entry["data_file"]["content"] or DATA) == DATA
         if entry["status"] == ADDED:
             count += is_data
             _add(places, found, entry["data_file"], is_data=is_data)
-        elif entry["status"] == DELETED and entry["snapshot_id"] in ids | {None}:
+        else:
             _remove(found, entry["data_file"], is_data=is_data)
     counts = [one.added_files for one in snapshots]
     said = sum(one for one in counts if one is not None)
@@ -92,8 +115,8 @@ def _totals(manifests: Sequence[Entry]) -> tuple[int, int] | None:
     """How many data files, and rows in them, a snapshot has."""
     files = rows = 0
     for one in manifests:
-        if one.get("content", DATA) == DATA:
-            counts = [one.get(f"{kind}_{what}_count") for what in ("files", "rows") for kind in ("added", "existing")]
+        if (one["content"] or DATA) == DATA:
+            counts = [one[name] for name in COUNTS]
             known = [one for one in counts if one is not None]
             if len(known) < len(counts):
                 return None
@@ -102,7 +125,7 @@ def _totals(manifests: Sequence[Entry]) -> tuple[int, int] | None:
 
 
 def _add(places: Places, found: Changes, one: Entry, *, is_data: bool) -> None:
-    if one.get("key_metadata"):
+    if one["key_metadata"]:
         raise refused(f"{one['file_path']} is encrypted")
     form = str(one["file_format"]).upper()
     if form != PARQUET and (is_data or form != PUFFIN):
@@ -149,8 +172,10 @@ def _remove(found: Changes, one: Entry, *, is_data: bool) -> None:
 def _delete_file(one: Entry) -> DeleteFile:
     if one["content"] != POSITIONS:
         raise refused(f"{one['file_path']} deletes rows by their values: only deletes by position are possible here")
-    data_file, is_vector = one.get("referenced_data_file"), str(one["file_format"]).upper() == PUFFIN
+    data_file, is_vector = one["referenced_data_file"], str(one["file_format"]).upper() == PUFFIN
     vector = (one["content_offset"], one["content_size_in_bytes"]) if is_vector else None
+    if vector is not None and not (data_file and all(isinstance(part, int) and part >= 0 for part in vector)):
+        raise InputError("ICEBERG_FILE", f"the manifest doesn't say where {one['file_path']} has which vector")
     return DeleteFile(uri_of(one["file_path"]), uri_of(data_file) if data_file else "", vector)
 
 
@@ -158,26 +183,44 @@ def written_folders(places: Places, snapshots: Sequence[NewSnapshot]) -> set[str
     """The first folders of the files that snapshots add, as far as their manifests can be read."""
     found = set()
     with suppress(LakeTXError):
-        listed = [list(_avro(places, one.manifest_list)) for one in snapshots]
+        files = _Files(places, {one.snapshot_id for one in snapshots})
+        listed = [files.manifests(one.manifest_list) for one in snapshots]
         for path in _own(listed, snapshots):
-            for entry in _avro(places, path):
+            for entry in files.changes(path):
                 if entry["status"] == ADDED:
                     found.add(places.inside(entry["data_file"]["file_path"]).partition("/")[0])
     return found
 
 
-def _entries(places: Places, uri: str) -> list[Entry]:
-    return list(_avro(places, uri))
+class _Files:
+    """The Avro files of one commit, which hold no more than a commit may have. Threads can share it."""
 
+    def __init__(self, places: Places, snapshot_ids: set[int]) -> None:
+        self._places = places
+        self._ids: set[int | None] = {None, *snapshot_ids}
+        self._limits = AvroLimits()
+        self._changes = 0
 
-def _avro(places: Places, uri: str) -> Iterator[Entry]:
-    try:
-        with places.open(places.inside(uri)) as file:
-            if file.size() > MANIFEST_BYTES_MAX:
-                raise InputError("ICEBERG_FILE", f"{uri} is too large for a manifest")
-            records: Iterator[Any] = fastavro.reader(file)
-            yield from records
-    except FileNotFoundError as error:
-        raise InputError("ICEBERG_FILE", f"{uri} is not there") from error
-    except (OSError, ValueError, EOFError, KeyError, IndexError) as error:
-        raise InputError("ICEBERG_FILE", f"{uri} is no manifest: {error}") from error
+    def manifests(self, uri: str) -> list[Entry]:
+        """What a list of manifests says of each."""
+        return list(self._records(uri, LISTED))
+
+    def changes(self, uri: str) -> list[Entry]:
+        """The entries of a manifest that a snapshot of the commit adds or removes."""
+        found = []
+        for one in self._records(uri, ENTRY):
+            if one["status"] == ADDED or (one["status"] == DELETED and one["snapshot_id"] in self._ids):
+                found.append(one)
+                self._changes += 1
+                if self._changes > CHANGES_MAX:
+                    raise refused(f"the commit changes more than {CHANGES_MAX} files: make it in parts")
+        return found
+
+    def _records(self, uri: str, fields: Fields) -> Iterator[Entry]:
+        try:
+            with self._places.open(self._places.inside(uri)) as file:
+                yield from read_avro(file, fields, self._limits)
+        except FileNotFoundError as error:
+            raise InputError("ICEBERG_FILE", f"{uri} is not there") from error
+        except (OSError, AvroError) as error:
+            raise InputError("ICEBERG_FILE", f"{uri} is no manifest: {error}") from error

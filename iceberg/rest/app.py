@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -24,6 +25,7 @@ from iceberg.rest.answers import (
     paging,
     table_answer,
 )
+from iceberg.rest.bodies import Bodies
 from iceberg.rest.callers import Callers
 from iceberg.rest.catalog import FORMATS, Catalog, namespace_of, page_of
 from iceberg.rest.listing import Listings
@@ -33,9 +35,10 @@ from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_of
 from iceberg.rest.tables import Tables
 from iceberg.rest.view_routes import OF_VIEWS
 from iceberg.rest.write_routes import WRITES
+from worker.base.connection import Connection
 
 DEFAULT: Final = "v3"
-BODY_BYTES_MAX: Final = 64 << 20
+NEWCOMERS_MAX: Final = 8  # callers for whom MetaService is asked at one time; known ones don't wait for them
 
 _log = logging.getLogger("laketx.iceberg")
 
@@ -45,28 +48,28 @@ def build_app(
 ) -> Starlette:
     """`config` goes to every client, such as the address of the S3 server."""
 
-    def answered(answer: Answer) -> Callable[[Request], Any]:
-        async def run(request: Request) -> Response:
-            body = bytearray()
-            async for part in request.stream():
-                body += part
-                if len(body) > BODY_BYTES_MAX:
-                    return shown(RestError(413, "BadRequestException", f"a request has at most {BODY_BYTES_MAX} bytes"))
-            request.state.body = bytes(body)
-            return await run_in_threadpool(work, request)
+    bodies, newcomers = Bodies(), asyncio.Semaphore(NEWCOMERS_MAX)
 
-        def work(request: Request) -> Response:
+    def answered(answer: Answer) -> Callable[[Request], Any]:
+        """Who calls comes first, then the body, then the work."""
+
+        async def run(request: Request) -> Response:
             try:
-                form = FORMATS.get(request.path_params.get("prefix", DEFAULT))
-                if form is None:
-                    raise RestError(404, "NotFoundException", "paths begin with /v1/v3 or /v1/v2")
-                lake = callers.lake(request.headers.get("authorization", ""))
-                return answer(Catalog(lake, tables, listings, form, config), request)
+                shows = request.headers.get("authorization", "")
+                lake = callers.known(shows)
+                if lake is None:
+                    async with newcomers:
+                        lake = await run_in_threadpool(callers.lake, shows)
+                async with bodies.read(request) as request.state.body:
+                    return await run_in_threadpool(work, lake, request)
             except Exception as error:  # noqa: BLE001 - each becomes an answer in the specification's form
-                problem = problem_of(error)
-                if problem.status >= 500:
-                    _log.exception("%s %s", request.method, request.url.path)
-                return shown(problem)
+                return failed(request, error)
+
+        def work(lake: Connection, request: Request) -> Response:
+            form = FORMATS.get(request.path_params.get("prefix", DEFAULT))
+            if form is None:
+                raise RestError(404, "NotFoundException", "paths begin with /v1/v3 or /v1/v2")
+            return answer(Catalog(lake, tables, listings, form, config), request)
 
         return run
 
@@ -162,6 +165,13 @@ async def health(_request: Request) -> Response:
 
 
 # -- forms
+
+
+def failed(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if problem.status >= 500:
+        _log.error("%s %s", request.method, request.url.path, exc_info=error)
+    return shown(problem)
 
 
 def shown(problem: RestError) -> Response:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from iceberg.rest.answers import DELEGATION, TABLE, Answer, as_json
+from iceberg.rest.bodies import json_of
 from iceberg.rest.catalog import Catalog, namespace_of
 from iceberg.rest.plans import Asked, Plans, Reader, asked_again
 from iceberg.rest.problems import NO_PLAN, NO_TASK, RestError
@@ -84,14 +84,8 @@ def _reader(catalog: Catalog, request: Request) -> Reader:
     return Reader(catalog.form, takes_null=not request.headers.get("user-agent", "").startswith(PYICEBERG))
 
 
-def _body(request: Request) -> dict[str, Any]:
-    try:
-        found = json.loads(request.state.body)
-    except (ValueError, RecursionError) as error:
-        raise RestError(400, "BadRequestException", f"the request is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise RestError(400, "BadRequestException", "the request is no JSON object")
-    return found
+def _body(request: Request) -> Mapping[str, Any]:
+    return json_of(request.state.body)
 
 
 def _keys(catalog: Catalog, request: Request, table: TableView) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import uvicorn
 from iceberg.rest.app import build_app
 from iceberg.rest.callers import Callers, Connect
 from iceberg.rest.certificate import Certificate
+from iceberg.rest.connections import HEAD_BYTES_MAX, TimedConnection
 from iceberg.rest.listing import Listings
 from iceberg.rest.plans import Plans
 from iceberg.rest.tables import Showing, Tables
@@ -60,13 +61,17 @@ def serve(served: Served, server: str, folder: str, say: Callable[[str], None]) 
             "on a network whose every machine may read and write all tables",
         )
     certificate = Certificate(served.tls_cert, served.tls_key) if served.tls_cert else None
-    callers = Callers(connect, served.warehouse, secret)
+    callers = Callers(connect, served.warehouse, secret, now_s=time.monotonic, has_tokens=not folder)
     tables, plans = Tables(served.showing, time.monotonic), Plans(served.showing.hold_s, time.monotonic)
     app = build_app(callers, tables, Listings(tables, time.monotonic), plans, served.config)
     bound = bind(host, port)
     scheme = "https" if served.tls_cert else "http"
     config = uvicorn.Config(
         app,
+        http=TimedConnection,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        ws="none",
+        lifespan="off",
         log_config=None,
         access_log=False,
         ssl_certfile=served.tls_cert or None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from iceberg.rest.answers import (
     staged_answer,
     table_answer,
 )
+from iceberg.rest.bodies import json_of
 from iceberg.rest.catalog import SEPARATOR, Catalog, namespace_of
 from iceberg.rest.problems import RestError
 from iceberg.rest.tables import commit_answer
@@ -88,13 +88,7 @@ WRITES: Final[tuple[tuple[str, str, Answer], ...]] = (
 
 
 def body_of(request: Request) -> Mapping[str, Any]:
-    try:
-        found = json.loads(request.state.body or b"{}")
-    except ValueError as error:
-        raise RestError(400, "BadRequestException", f"the request is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise RestError(400, "BadRequestException", "the request is no JSON object")
-    return found
+    return json_of(request.state.body)
 
 
 def renaming_of(request: Request) -> tuple[tuple[str, str], tuple[str, str]]:

@@ -64,7 +64,7 @@ def catalog_here(address: str, warehouse: Path) -> Iterator[Server]:
     def connect_to(_token: str) -> MetaClient:
         return MetaClient(f"laketx://{address}", call_timeout_s=BUDGET_S, retry_budget_s=BUDGET_S)
 
-    callers, tables = Callers(connect_to, str(warehouse)), Tables(Showing(), time.monotonic)
+    callers, tables = Callers(connect_to, str(warehouse), now_s=time.monotonic), Tables(Showing(), time.monotonic)
     app = build_app(callers, tables, Listings(tables, time.monotonic), Plans(60.0, time.monotonic), {})
     bound = bind("127.0.0.1", 0)
     running = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from iceberg.metadata.avro_bytes import whole
 from laketx import Lake
 from metaservice.client import add_column, uuid7
 from protos.laketx.v1 import transaction_pb2
+from tests.iceberg.foreign_avro import NULLS, RECURSIVE, avro
 from tests.iceberg.forged import Forged, path_of
 from tests.iceberg.servers import Server, catalog_of, served
 from tests.iceberg.writers import (
@@ -110,6 +112,22 @@ def test_unknown_and_odd_requests(lake: Lake, server: Server) -> None:
     assert server.ask("POST", path, content=b"no json").status_code == 400
     assert server.ask("POST", path, content=b"[]").status_code == 400
     assert head(lake.table("shop.odd")) == 0
+
+
+def test_manifests_that_attack_their_reader_are_refused(lake: Lake, server: Server) -> None:
+    theirs = made(server, "attacked")
+    head_before = head(lake.table("shop.attacked"))
+    for attack in (
+        avro(RECURSIVE, (1, b"\0" + b"\2" * 100_000 + b"\0")),
+        avro(NULLS, (1, b"\0" + whole(1 << 40) + b"\0")),
+    ):
+        of_list, of_entries = (Forged(server, appended(theirs, numbers([1]))) for _ in range(2))
+        of_list.list_path.write_bytes(attack)
+        path_of(of_entries.own()[0]["manifest_path"]).write_bytes(attack)
+        for one in (of_list, of_entries):
+            assert "is no manifest" in one.refusal()
+    theirs.append(numbers([2]))
+    assert (ids(lake.table("shop.attacked")), head(lake.table("shop.attacked"))) == ([2], head_before + 1)
 
 
 def test_rights_are_those_of_the_caller(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pyroaring import BitMap64
 from worker.base.errors import InputError
 
 MAGIC: Final = struct.pack("<I", 1681511377)
+BATCH_ROWS: Final = 1 << 18
 
 
 def read_vector(blob: bytes, place: str) -> BitMap64:
@@ -40,17 +41,26 @@ def read_bitmap(body: bytes, place: str) -> BitMap64:
 
 
 def read_positions(stream: Any) -> Iterator[tuple[str, BitMap64]]:
-    """The data files that a Parquet file of positions is about, and the positions of each."""
-    rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"]).combine_chunks()
-    if not len(rows):
-        return
-    paths = rows.column("file_path").combine_chunks()
-    numbers = paths.indices.to_numpy()
-    places = rows.column("pos").to_numpy().astype(np.uint64)
-    order = np.argsort(numbers, kind="stable")
-    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
-    for part in np.split(order, cuts):
-        yield str(paths.dictionary[int(numbers[part[0]])].as_py()), BitMap64(places[part])
+    """The data files that a Parquet file of positions is about, and the positions of each.
+
+    Batch by batch: a small file can have many rows.
+    """
+    found: dict[str, BitMap64] = {}
+    file = pq.ParquetFile(stream, read_dictionary=["file_path"])
+    for rows in file.iter_batches(BATCH_ROWS, columns=["file_path", "pos"]):
+        if not len(rows):
+            continue
+        paths = rows.column("file_path")
+        numbers = paths.indices.to_numpy()
+        places = rows.column("pos").to_numpy().astype(np.uint64)
+        order = np.argsort(numbers, kind="stable")
+        cuts = np.flatnonzero(np.diff(numbers[order])) + 1
+        for part in np.split(order, cuts):
+            path = str(paths.dictionary[int(numbers[part[0]])].as_py())
+            known = found.get(path)
+            new = BitMap64(places[part])
+            found[path] = new if known is None else known | new
+    yield from found.items()
 
 
 def unreadable(place: str) -> InputError:
