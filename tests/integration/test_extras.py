@@ -161,7 +161,7 @@ def play_spark_with_a_session(python: Path, folder: Path) -> None:
     (example,) = [one for one in blocks("README.md") if "lake.spark" in one]
     assert "lost a race" in play(python, folder, example)
     statement = "SELECT count(*) AS n FROM lake.shop.orders"
-    assert "n" in laketx(python, folder, "--folder", "warehouse", "sql", "-c", statement)
+    assert "n" in laketx(python, folder, "--folder", "warehouse", "sql", "-e", statement)
 
 
 def play_iceberg(python: Path, folder: Path) -> None:
@@ -190,14 +190,14 @@ def play_imports(python: Path, folder: Path) -> None:
     folder.mkdir()
     rows = pa.table({"id": pa.array([1, 2], pa.int64())})
     write_deltalake(str(folder / "visits"), rows)
-    catalog = load_catalog("x", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/ice")
+    catalog = load_catalog("laketx", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/ice")
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.orders", rows.schema)
     table.append(rows)
     (folder / "lake").mkdir()
     known = ("--folder", "lake", "import")
     assert "1 files with 2 rows" in laketx(python, folder, *known, "delta", "visits", "--as", "shop.visits")
-    found = laketx(python, folder, *known, "iceberg", table.metadata_location, "--as", "shop.orders")
+    found = laketx(python, folder, *known, "iceberg", f"sqlite:///{folder}/catalog.db", "shop.orders")
     assert "1 files with 2 rows" in found
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Unpack
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 
@@ -11,11 +11,11 @@ from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.pins import PinnedVersion
 from worker.base.table_view import TableView
-from worker.base.values import EPOCH, MICROSECOND
 from worker.read.arrow_conditions import parsed
 from worker.read.arrow_scan import ArrowScan, Asked, Rows, named_columns
 from worker.read.commits import check_mode, check_range
 from worker.read.version_rows import VersionRows
+from worker.read.versions import no_zone, time_us_of, version_at
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,32 +23,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class ArrowReads:
-    """Reads of one version, or of the changes between two, with Arrow. All take what `scanner` takes."""
+class ArrowMethods(ABC):
+    """What has rows to read without Spark: as Arrow, pandas, polars or by DuckDB."""
 
-    view: TableView
-
+    @abstractmethod
     def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
-        """Rows to read as Arrow, pandas, polars or by DuckDB, when they are needed, and as often.
-
-            table.scanner(columns=["id", "amount"], where="day >= '2026-11-01' AND amount > 100").to_pandas()
-
-        columns, where, limit: which columns, which rows, how many at most.
-        version, timestamp, commits_ago, tag: one of them; default the newest version. A time says its zone.
-        since, until, mode: instead of a version, the rows that changed after `since`, as `changes` has them.
-        """
-        unknown = asked.keys() - Asked.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"a read takes {', '.join(Asked.__annotations__)}; not {', '.join(sorted(unknown))}")
-        limit = asked.get("limit")
-        if limit is not None and limit < 0:
-            raise InputError("LIMIT_INVALID", f"limit is a number of rows, not {limit}")
-        pinned, rows, meta = (
-            _changes(self.view, asked) if asked.get("since") is not None else _snapshot(self.view, asked)
-        )
-        where = asked.get("where")
-        condition = None if where is None else parsed(where, meta)
-        return ArrowScan(rows, pinned, named_columns(asked.get("columns"), rows.schema), condition, limit)
+        """The rows, which are read when they are needed, and as often."""
 
     def to_arrow(self, **asked: Unpack[Asked]) -> pa.Table:
         """The rows as an Arrow table; takes what `scanner` takes."""
@@ -79,7 +59,38 @@ class ArrowReads:
         return self.scanner(**asked).count()
 
 
+class ArrowReads(ArrowMethods):
+    """Reads of one version, or of the changes between two, with Arrow. All take what `scanner` takes."""
+
+    view: TableView
+
+    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+        """Rows to read as Arrow, pandas, polars or by DuckDB, when they are needed, and as often.
+
+            table.scanner(columns=["id", "amount"], where="day >= '2026-11-01' AND amount > 100").to_pandas()
+
+        columns, where, limit: which columns, which rows, how many at most.
+        version, timestamp, commits_ago, tag: one of them; default the newest version. A time says its zone.
+        since, until, mode: instead of a version, the rows that changed after `since`, as `changes` has them.
+        """
+        return scan_of(self.view, asked)
+
+
 Found = tuple[tuple[PinnedVersion, ...], Rows, catalog_pb2.Table]
+
+
+def scan_of(table: TableView, asked: Asked) -> ArrowScan:
+    """The rows asked for, pinned."""
+    unknown = asked.keys() - Asked.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a read takes {', '.join(Asked.__annotations__)}; not {', '.join(sorted(unknown))}")
+    limit = asked.get("limit")
+    if limit is not None and limit < 0:
+        raise InputError("LIMIT_INVALID", f"limit is a number of rows, not {limit}")
+    pinned, rows, meta = _changes(table, asked) if asked.get("since") is not None else _snapshot(table, asked)
+    where = asked.get("where")
+    condition = None if where is None else parsed(where, meta)
+    return ArrowScan(rows, pinned, named_columns(asked.get("columns"), rows.schema), condition, limit)
 
 
 def _snapshot(table: TableView, asked: Asked) -> Found:
@@ -97,18 +108,12 @@ def _changes(table: TableView, asked: Asked) -> Found:
 
     mode = asked.get("mode", "latest")
     check_mode(mode)
-    begin = table.lake.pins.own(table.table_id, _point(table, asked["since"]))
+    begin = table.lake.pins.own(table.table_id, version_at(table, asked["since"], no_zone))
     until = asked.get("until")
-    end = table.lake.pins.own(table.table_id, None if until is None else _point(table, until))
+    end = table.lake.pins.own(table.table_id, None if until is None else version_at(table, until, no_zone))
     check_range(begin.version, end.version)
     then = table.at(end.version)
     return (begin, end), ChangeRows(then, begin.version, end.version, mode), then.meta
-
-
-def _point(table: TableView, point: Any) -> int:
-    if isinstance(point, int) and not isinstance(point, bool):
-        return point
-    return table.client.resolve_version(table.table_id, time_us=time_us_of(point)).version
 
 
 def _version(table: TableView, asked: Asked) -> int | None:
@@ -119,20 +124,9 @@ def _version(table: TableView, asked: Asked) -> int | None:
         raise InputError("VERSION_AMBIGUOUS", "give one of version, timestamp, commits_ago and tag")
     if not named or asked.get("version") is not None:
         return asked.get("version")
-    time_us = None if given["timestamp"] is None else time_us_of(given["timestamp"])
+    timestamp = asked.get("timestamp")
+    time_us = None if timestamp is None else time_us_of(timestamp, no_zone)
     found = table.client.resolve_version(
         table.table_id, time_us=time_us, commits_ago=asked.get("commits_ago"), tag=asked.get("tag")
     )
     return found.version
-
-
-def time_us_of(moment: Any) -> int:
-    """Microseconds since 1970 of a time with its zone."""
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment.strip())
-        except ValueError:
-            raise InputError("TIMESTAMP_INVALID", f"{moment!r} is not a time like 2026-11-01 10:00:00Z") from None
-    if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise InputError("TIMESTAMP_INVALID", f"{moment!r} has no time zone: write 2026-11-01 10:00:00Z, or +01:00")
-    return (moment.astimezone(UTC) - EPOCH) // MICROSECOND

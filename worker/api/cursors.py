@@ -1,7 +1,7 @@
 """Cursors: positions of readers of increments. The service keeps everything after a cursor for its reader.
 
     cursor = table.cursor("nightly")
-    rows = cursor.changes()                        # what changed since the last time
+    rows = cursor.changes()                        # what changed since the last time; cursor.to_arrow() without Spark
     with lake.transaction() as txn:
         txn.table("summary").insert(summed(rows))
         txn.advance(cursor)                        # both or neither
@@ -12,12 +12,17 @@ Without a transaction, call `cursor.advance()` after processing the rows: after 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Unpack
 
 from protos.laketx.v1 import read_pb2, transaction_pb2
+from worker.api.arrow_reads import ArrowMethods, scan_of
 from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
+from worker.base.zones import zone_of
+from worker.read.arrow_scan import ArrowScan, Asked
+from worker.read.versions import version_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,10 +32,14 @@ else:
     changes = LazyModule("worker.read.changes")
 
 
-class Cursor:
+class Cursor(ArrowMethods):
     """A position in a table's history; made by `table.cursor`.
 
     It has one reader at a time: a second reader's step is refused.
+
+    changes                                            what changed since the position, as a DataFrame of Spark
+    to_arrow, to_pandas, to_polars, scanner, count     the same without Spark
+    advance, step                                      to the end of what was read
     """
 
     def __init__(self, table: TableView, found: read_pb2.Cursor) -> None:
@@ -52,7 +61,7 @@ class Cursor:
 
     @property
     def read_to(self) -> int | None:
-        """The end of the last `changes`, to which the next `advance` moves the cursor."""
+        """The end of the last `changes` or `scanner`, to which the next `advance` moves the cursor."""
         return self._read_to
 
     def changes(self, *, mode: str = "latest", until: int | None = None) -> DataFrame:
@@ -61,6 +70,24 @@ class Cursor:
         rows = changes.read_changes(self.table, since=self.version, until=head, mode=mode)
         self._read_to = head
         return rows
+
+    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+        """The changes after the cursor's position without Spark; `to_arrow` and the like take the same.
+
+            cursor.to_arrow(mode="changes", columns=["id", "amount"])
+
+        It takes mode, until (a version), columns, where and limit. The cursor does not move.
+        """
+        own = sorted(asked.keys() & {"since", "version", "timestamp", "commits_ago", "tag"})
+        if own:
+            raise InputError("RANGE_INVALID", f"a cursor reads from its own position: leave out {', '.join(own)}")
+        until = asked.get("until")
+        zone = partial(zone_of, self.table.lake)
+        head = self.table.client.resolve_version(self.table.table_id).version
+        end = head if until is None else version_at(self.table, until, zone)
+        found = scan_of(self.table, {**asked, "since": self.version, "until": end})
+        self._read_to = end
+        return found
 
     def advance(self) -> int:
         """Moves the cursor to the end of the last `changes`; returns the new position."""

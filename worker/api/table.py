@@ -24,6 +24,7 @@ from worker.base.lazily import LazyModule
 from worker.base.schema import check_name, create_statement, path_of
 from worker.base.table_view import TableView
 from worker.base.values import moment_of
+from worker.read.versions import version_of
 from worker.write.transaction import Commit, Write, WriteOptions, check_policy, run_writes
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class Table(ArrowReads, Verbs[Commit]):
         self, version: int | None = None, timestamp: datetime | str | None = None, commits_ago: int | None = None
     ) -> int:
         """The version that a read uses; without arguments the newest."""
-        return scan.version_of(self.view, version, timestamp, commits_ago)
+        return version_of(self.view, version, timestamp, commits_ago)
 
     def history(self, limit: int | None = 100) -> list[HistoryEntry]:
         """Its commits, newest first."""

@@ -14,6 +14,8 @@ from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
 from worker.read.arrow_conditions import is_plain
+from worker.read.versions import version_of
+from worker.write import whole_partitions
 from worker.write.scopes import Partitions
 from worker.write.transaction import OnConflict, Write, WriteOptions, app_version_of, check_policy
 
@@ -21,14 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from worker.api import spark_rows
-    from worker.read import scan
     from worker.write import arrow_writes, blind_writes, merges, row_changes
     from worker.write.blind_writes import OrderBy
     from worker.write.merges import Merge
     from worker.write.row_changes import Settings
 else:
     spark_rows = LazyModule("worker.api.spark_rows")
-    scan = LazyModule("worker.read.scan")
     arrow_writes = LazyModule("worker.write.arrow_writes")
     blind_writes = LazyModule("worker.write.blind_writes")
     merges = LazyModule("worker.write.merges")
@@ -188,7 +188,7 @@ class Verbs(ABC, Generic[Answer]):
     ) -> Answer:
         """Removes every row, or the rows of the named partitions."""
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        return self._do(lambda table: blind_writes.plan_truncate(table, partition), options)
+        return self._do(lambda table: whole_partitions.plan_truncate(table, partition), options)
 
     def restore(
         self,
@@ -207,8 +207,8 @@ class Verbs(ABC, Generic[Answer]):
             raise InputError("VERSION_INVALID", "say one of version, timestamp and commits_ago")
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         return self._do(
-            lambda table: blind_writes.plan_restore(
-                table, scan.version_of(table, version, timestamp, commits_ago), partition
+            lambda table: whole_partitions.plan_restore(
+                table, version_of(table, version, timestamp, commits_ago), partition
             ),
             options,
         )

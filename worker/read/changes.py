@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 import numpy as np
@@ -32,6 +31,7 @@ from worker.base.errors import InputError
 from worker.base.schema import CHANGE_TYPE, COMMIT_TIME, COMMIT_VERSION, OP, ROW_ID, TOMBSTONE, quoted
 from worker.base.table_view import TableView
 from worker.base.values import PartitionKey, partition_key
+from worker.base.zones import zone_of
 from worker.read.commits import (
     DELETE,
     INSERT,
@@ -52,7 +52,8 @@ from worker.read.frames import Frames
 from worker.read.hidden_ids import bitmap_of
 from worker.read.hidden_rows import Span, hidden_rows
 from worker.read.position_blocks import blocks_of, positions_of, within
-from worker.read.scan import plan, time_us_of
+from worker.read.scan import plan
+from worker.read.versions import Point, version_at
 
 VERSION: Final = "_laketx_version"
 GONE: Final = "_laketx_gone"
@@ -68,8 +69,6 @@ END: Final = "_laketx_end"
 BEFORE: Final = "_laketx_before"
 AFTER: Final = "_laketx_after"
 
-Point = int | str | datetime
-
 
 def read_changes(table: TableView, *, since: Point, until: Point | None = None, mode: str = "latest") -> DataFrame:
     """The rows that changed in (since, until], each with its kind of change, version and time.
@@ -77,8 +76,9 @@ def read_changes(table: TableView, *, since: Point, until: Point | None = None, 
     A point is an ID version, or a time as text or datetime. The columns are those of the table at `until`.
     """
     check_mode(mode)
-    begin = _version_at(table, since)
-    end = table.client.resolve_version(table.table_id).version if until is None else _version_at(table, until)
+    zone = partial(zone_of, table.lake)
+    begin = version_at(table, since, zone)
+    end = table.client.resolve_version(table.table_id).version if until is None else version_at(table, until, zone)
     check_range(begin, end)
     then = table.at(end)
     _check_columns(then.meta)
@@ -96,15 +96,6 @@ def _check_columns(meta: catalog_pb2.Table) -> None:
     for column in meta.columns:
         if column.name.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME):
             raise InputError("COLUMN_RESERVED", f"{column.name} is a column of increments themselves: rename it")
-
-
-def _version_at(table: TableView, point: Point) -> int:
-    if isinstance(point, bool) or not isinstance(point, (int, str, datetime)):
-        raise InputError("POINT_INVALID", f"{point!r} is neither a version nor a time")
-    if isinstance(point, int):
-        return table.client.resolve_version(table.table_id, version=point).version
-    time_us = time_us_of(point, table.spark)
-    return table.client.resolve_version(table.table_id, time_us=time_us).version
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

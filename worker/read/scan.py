@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 
 from protos.laketx.v1 import common_pb2
 from worker.base.conditions import to_wire
 from worker.base.errors import InputError
 from worker.base.pins import ReaderPins
-from worker.base.session import has_jar, is_classic, rows_by_jar, session_zone
+from worker.base.session import has_jar, is_classic, rows_by_jar
 from worker.base.table_view import TableView
-from worker.base.values import EPOCH, MICROSECOND
 from worker.read.frames import frame_of
 from worker.read.plans import entries_of
+from worker.read.versions import version_of
 
 # -- the front ---------------------------------------------------------------------------------------------------------
 
@@ -84,21 +84,6 @@ def _resolve(
     return version
 
 
-def version_of(
-    table: TableView,
-    version: int | None,
-    timestamp: str | datetime | None,
-    commits_ago: int | None,
-    tag: str | None = None,
-) -> int:
-    """The version that a read would use, not pinned; default the newest."""
-    time_us = None if timestamp is None else time_us_of(timestamp, table.spark)
-    found = table.client.resolve_version(
-        table.table_id, version=version, time_us=time_us, commits_ago=commits_ago, tag=tag
-    )
-    return found.version
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A version that stays pinned until the block ends."""
@@ -126,21 +111,6 @@ def snapshot(
         yield Snapshot(table, _resolve(table, pins, version, timestamp, commits_ago, tag))
     finally:
         pins.close()
-
-
-def time_us_of(moment: str | datetime, spark: SparkSession) -> int:
-    """Microseconds since 1970; a time without a zone is in the session's time zone."""
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment.strip())
-        except ValueError:
-            raise InputError("TIMESTAMP_INVALID", f"{moment!r} is not a time like 2026-11-01 10:00:00") from None
-    if moment.tzinfo is None:
-        zone = session_zone(spark)
-        if zone is None:
-            raise InputError("TIMESTAMP_INVALID", "the session's time zone is unknown here: give one with the time")
-        moment = moment.replace(tzinfo=zone)
-    return (moment.astimezone(UTC) - EPOCH) // MICROSECOND
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------

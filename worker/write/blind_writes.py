@@ -1,4 +1,4 @@
-"""Writes that read nothing: INSERT, OVERWRITE, TRUNCATE, RESTORE. Each is planned from the table's newest metadata."""
+"""Writes of rows that read nothing: INSERT and OVERWRITE. Each is planned from the table's newest metadata."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from worker.base.table_view import TableView
 from worker.base.values import partition_key
 from worker.read.file_layouts import partition_literal
 from worker.write import casts
-from worker.write.scopes import Partitions, scope_of, scope_without_rows
+from worker.write.scopes import Partitions, scope_of
 from worker.write.stages import Stage, Staged
 from worker.write.staging import write_append, write_keyed
 from worker.write.transaction import Write
@@ -75,15 +75,6 @@ def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by:
         return staged
 
     return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope)
-
-
-def plan_truncate(table: TableView, where: Partitions) -> Write:
-    return Write(table, common_pb2.OPERATION_TRUNCATE, scope=scope_without_rows(table, where, "a truncate"))
-
-
-def plan_restore(table: TableView, version: int, where: Partitions) -> Write:
-    scope = scope_without_rows(table, where, "a restore")
-    return Write(table, common_pb2.OPERATION_RESTORE, scope=scope, restore_version=version)
 
 
 def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, named: common_pb2.Partition) -> DataFrame:

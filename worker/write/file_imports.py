@@ -11,16 +11,14 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
-from pyspark.sql import types as t
 
 from metaservice.client import MetaClient
-from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, type_text
+from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import ARROW
 from worker.base.errors import InputError
 from worker.base.external_paths import check_outside
 from worker.base.footers import check_required, data_file, list_parquet, read_footers, top_leaves
-from worker.base.spark_types import parse_type
 from worker.base.storage import storage
 from worker.base.table_view import TableView
 from worker.write.scopes import partitions_named
@@ -141,13 +139,11 @@ def _read_arrow(kind: Any, path: str) -> Type:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def schema_of_files(found: Sequence[FoundFile]) -> t.StructType:
-    """The columns of the first file and of the folders."""
+def schema_of_files(found: Sequence[FoundFile]) -> str:
+    """The columns of the first file and of the folders, as `create_table` takes them."""
     first = found[0]
-    schema = t.StructType([t.StructField(column, parse_type(word)) for column, word in first.columns.items()])
-    for column in first.folders:
-        schema.add(column, parse_type(folder_type([one.folders[column] for one in found])))
-    return schema
+    folders = [(column, folder_type([one.folders[column] for one in found])) for column in first.folders]
+    return ", ".join(f"{quoted(column)} {word}" for column, word in [*first.columns.items(), *folders])
 
 
 def folder_type(values: Sequence[str | None]) -> str:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from datetime import datetime
+from typing import Any, Literal
 
 from protos.laketx.v1 import common_pb2
 from worker.base.errors import InputError
-from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
 from worker.base.values import partition
-
-if TYPE_CHECKING:
-    from worker.base import session
-else:
-    session = LazyModule("worker.base.session")
+from worker.base.zones import zone_of
 
 Partitions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Literal["all", "dynamic"]
 
@@ -48,6 +44,19 @@ def partitions_named(
 
     Without Spark it must have one.
     """
-    has_time = any(c.type == "timestamp" and c.name in table.meta.partition_columns for c in table.meta.columns)
-    zone = session.session_zone(table.spark) if has_time and by_spark else None
-    return [partition(table.meta, values, zone) for values in named]
+    partitions = set(table.meta.partition_columns)
+    times = {one.name.lower() for one in table.meta.columns if one.type == "timestamp" and one.name in partitions}
+    many = list(named)
+    has_time = any(_is_zoneless(value) for values in many for name, value in values.items() if name.lower() in times)
+    zone = zone_of(table.lake) if has_time and by_spark else None
+    return [partition(table.meta, values, zone) for values in many]
+
+
+def _is_zoneless(value: Any) -> bool:
+    """Whether it is a time, or will be read as one, whose zone nobody has said."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return False
+    return isinstance(value, datetime) and value.tzinfo is None

@@ -1,0 +1,63 @@
+"""The version that a caller means by a number, a time, a number of commits ago, or a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+
+from worker.base.errors import InputError
+from worker.base.table_view import TableView
+from worker.base.values import EPOCH, MICROSECOND
+from worker.base.zones import zone_of
+
+Point = int | str | datetime
+Zone = Callable[[], tzinfo | None]  # of times that name none
+
+
+def no_zone() -> None:
+    """For reads without Spark, whose times have to name their zones."""
+
+
+def version_of(
+    table: TableView,
+    version: int | None,
+    timestamp: str | datetime | None,
+    commits_ago: int | None,
+    tag: str | None = None,
+) -> int:
+    """The version that a read would use, not pinned; default the newest.
+
+    A time without a zone is in the session's zone.
+    """
+    time_us = None if timestamp is None else time_us_of(timestamp, partial(zone_of, table.lake))
+    found = table.client.resolve_version(
+        table.table_id, version=version, time_us=time_us, commits_ago=commits_ago, tag=tag
+    )
+    return found.version
+
+
+def version_at(table: TableView, point: Point, zone: Zone) -> int:
+    """The version of one end of a range of changes."""
+    if isinstance(point, bool) or not isinstance(point, (int, str, datetime)):
+        raise InputError("POINT_INVALID", f"{point!r} is neither a version nor a time")
+    if isinstance(point, int):
+        return table.client.resolve_version(table.table_id, version=point).version
+    return table.client.resolve_version(table.table_id, time_us=time_us_of(point, zone)).version
+
+
+def time_us_of(moment: str | datetime, zone: Zone) -> int:
+    """Microseconds since 1970; `zone` is asked only for a time that names none."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment.strip())
+        except ValueError:
+            raise InputError("TIMESTAMP_INVALID", f"{moment!r} is not a time like 2026-11-01 10:00:00Z") from None
+    if not isinstance(moment, datetime):
+        raise InputError("TIMESTAMP_INVALID", f"{moment!r} is not a time like 2026-11-01 10:00:00Z")
+    if moment.tzinfo is None:
+        known = zone()
+        if known is None:
+            raise InputError("TIMESTAMP_INVALID", f"{moment} has no time zone: write 2026-11-01 10:00:00Z, or +01:00")
+        moment = moment.replace(tzinfo=known)
+    return (moment.astimezone(UTC) - EPOCH) // MICROSECOND
