@@ -78,6 +78,15 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """A provider's token that was checked: when, and how often the provider's keys had changed by then."""
+
+    token: str = field(repr=False)
+    checked_us: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
     """Who calls, as proved."""
 
@@ -87,6 +96,7 @@ class Identity:
     expires_us: int = 0  # 0: never
     token_id: str = ""
     role: Role = Role.NONE  # on the service, by its settings
+    proof: Proof | None = field(default=None, compare=False)
     grantees: tuple[str, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:

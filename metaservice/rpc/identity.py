@@ -9,25 +9,32 @@ import hashlib
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from threading import Lock
 from typing import Final, Protocol
 
 import grpc
 
-from metaservice.core.access import GROUP, NAME, USER, Identity, Role, Token
+from metaservice.core.access import GROUP, NAME, USER, Identity, Proof, Role, Token
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.foreign import ForeignUnusable, foreign
 from metaservice.service.operate.access import digest_of, split_secret
 
 AUTHORIZATION: Final = "authorization"
 BEARER: Final = "bearer "
 TOKEN_CHARS_MAX: Final = 16_384
 KNOWN_MAX: Final = 10_000  # tokens whose signature was checked
+KNOWN_US: Final = 300_000_000  # and how long that counts, if the provider's keys stay
 
 Metadata = Mapping[str, str | bytes]
 
 
 class Verifier(Protocol):
     """Checks the tokens of an OIDC provider."""
+
+    @property
+    def changes(self) -> int:
+        """How often the provider's keys have changed: what was verified before doesn't count any more."""
 
     def verify(self, token: str) -> Identity:
         """Raises MetaError for a token that proves nothing."""
@@ -61,7 +68,16 @@ class Identities:
         return self._tokens is not None or self._oidc is not None or self._by_certificate
 
     def of_call(self, context: grpc.ServicerContext, metadata: Metadata) -> Identity:
-        """Raises MetaError (DENIED) for a caller that proves nothing."""
+        """Raises MetaError (DENIED) for a caller that proves nothing, whatever that makes of its proof."""
+        try:
+            with foreign("the proof"):
+                return self._proven(context, metadata)
+        except ForeignUnusable as error:
+            if isinstance(error.__cause__, MetaError):
+                raise error.__cause__ from None
+            raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID", "what the caller shows can't be read") from error
+
+    def _proven(self, context: grpc.ServicerContext, metadata: Metadata) -> Identity:
         if context.peer().startswith("unix:"):
             return self._owner  # the socket's rights let nobody else in
         token = bearer_of(metadata)
@@ -83,8 +99,9 @@ class Identities:
             raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID")
         digest = hashlib.sha256(token.encode()).digest()
         known = self._known.get(digest)
-        if known is None:
-            known = self._with_role(self._oidc.verify(token))
+        if known is None or not self._is_fresh(known):
+            proof = Proof(token, self._now_us(), self._oidc.changes)
+            known = replace(self._with_role(self._oidc.verify(token)), proof=proof)
             with self._lock:
                 self._known[digest] = known
                 while len(self._known) > KNOWN_MAX:
@@ -105,12 +122,21 @@ class Identities:
         return known.principal if known is not None else None
 
     def still(self, who: Identity) -> Identity:
-        """Raises MetaError if the identity has expired or its token was revoked."""
+        """Raises MetaError if the identity has expired, its token was revoked, or its provider's key is gone."""
         if who.expires_us and who.expires_us <= self._now_us():
             raise MetaError(ErrorKind.DENIED, "TOKEN_EXPIRED")
         if who.token_id and self._tokens is not None and who.token_id not in self._tokens():
             raise MetaError(ErrorKind.DENIED, "TOKEN_INVALID")
+        if who.proof is not None and not self._is_fresh(who):
+            self.of_token(who.proof.token)
         return who
+
+    def _is_fresh(self, who: Identity) -> bool:
+        """Whether the check of its token still counts."""
+        proof = who.proof
+        if proof is None or self._oidc is None:
+            return True
+        return proof.changes == self._oidc.changes and 0 <= self._now_us() - proof.checked_us < KNOWN_US
 
     def _of_service_token(self, token_id: str, secret: str) -> Identity:
         known = self._tokens().get(token_id) if self._tokens is not None else None
@@ -123,7 +149,7 @@ class Identities:
         """Those whom the service's settings make admins."""
         if self._admins.isdisjoint(who.grantees):
             return who
-        return Identity(who.principal, who.groups, who.how, who.expires_us, who.token_id, Role.ADMIN)
+        return replace(who, role=Role.ADMIN)
 
 
 def bearer_of(metadata: Metadata) -> str | None:

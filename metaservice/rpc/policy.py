@@ -9,7 +9,6 @@ Answers are kept for a while. Without an answer nothing is allowed: the call is 
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
@@ -17,6 +16,8 @@ from typing import Final
 
 from metaservice.core.access import Identity, Role, role_named
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.foreign import ForeignUnusable
+from metaservice.rpc.asking import ask_json
 
 ASK_S: Final = 2.0
 KNOWN_MAX: Final = 100_000
@@ -56,14 +57,11 @@ class ExternalPolicy:
 
     def _ask(self, who: Identity, namespace: str, table: str) -> Role:
         asked = {"principal": who.principal, "groups": sorted(who.groups), "namespace": namespace, "table": table}
-        request = urllib.request.Request(  # noqa: S310 - the operator's own address
-            self._url, json.dumps({"input": asked}).encode(), {"content-type": "application/json"}
-        )
         try:
-            with urllib.request.urlopen(request, timeout=ASK_S) as answer:  # noqa: S310 - likewise
-                said = json.loads(answer.read(ANSWER_BYTES_MAX))
-            result = said.get("result")
-        except (OSError, ValueError, AttributeError) as error:
+            result = ask_json(self._url, ASK_S, ANSWER_BYTES_MAX, body=json.dumps({"input": asked}).encode()).get(
+                "result"
+            )
+        except ForeignUnusable as error:
             raise MetaError(
                 ErrorKind.UNAVAILABLE, "POLICY_UNREACHABLE", f"the policy gives no answer: {error}"
             ) from error

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError
 
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.storage_scope import TableFolder, partition_of, session_name, session_policy
+from metaservice.foreign import ForeignUnusable, foreign
 
 CONNECT_S: Final = 2.0
 READ_S: Final = 5.0
@@ -76,19 +77,17 @@ class StorageTokens:
         role = self.settings.role
         policy = session_policy(folder, write=write, partition=partition_of(role))
         try:
-            said: dict[str, Any] = self._sts.assume_role(
-                RoleArn=role,
-                RoleSessionName=name,
-                Policy=json.dumps(policy, separators=(",", ":")),
-                DurationSeconds=self.settings.valid_s,
-            )["Credentials"]
-        except (BotoCoreError, ClientError) as error:
-            raise MetaError(
-                ErrorKind.UNAVAILABLE, "STORAGE_TOKENS_UNREACHABLE", f"S3's token service gives no credentials: {error}"
-            ) from error
-        return StorageCredentials(
-            said["AccessKeyId"],
-            said["SecretAccessKey"],
-            said["SessionToken"],
-            int(said["Expiration"].timestamp() * 1_000_000),
-        )
+            with foreign("S3's token service gives no credentials"):
+                said: dict[str, Any] = self._sts.assume_role(
+                    RoleArn=role,
+                    RoleSessionName=name,
+                    Policy=json.dumps(policy, separators=(",", ":")),
+                    DurationSeconds=self.settings.valid_s,
+                )["Credentials"]
+                key = said["AccessKeyId"], said["SecretAccessKey"], said["SessionToken"]
+                expires_us = int(said["Expiration"].timestamp() * 1_000_000)
+                if not all(isinstance(one, str) and one for one in key):
+                    raise ForeignUnusable("S3's token service answers no key")
+        except ForeignUnusable as error:
+            raise MetaError(ErrorKind.UNAVAILABLE, "STORAGE_TOKENS_UNREACHABLE", str(error)) from error
+        return StorageCredentials(*key, expires_us)

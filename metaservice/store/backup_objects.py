@@ -20,6 +20,7 @@ from metaservice.store.folders import PARTIAL, sync_path
 from metaservice.store.object_place import S3, ObjectPlace
 
 FILE: Final = "file://"
+READ_BYTES_MAX: Final = 256 << 20  # of an object that is read at once: a manifest, which names all tables
 _CHUNK_BYTES: Final = 1 << 20
 _CONNECT_TIMEOUT_S: Final = 5.0
 _TRANSFER_TIMEOUT_S, _TRANSFER_ATTEMPTS_MAX = 60.0, 5  # of a file, or of many deletions
@@ -89,12 +90,12 @@ class BucketObjects(Objects):
         try:
             import botocore.session  # noqa: PLC0415 - an optional package
             from botocore.config import Config  # noqa: PLC0415
-            from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+            from botocore.exceptions import ClientError  # noqa: PLC0415
         except ImportError as error:
             said = "a repository in a bucket needs more packages: pip install 'laketx[s3]'"
             raise invalid("BACKUP_REPOSITORY_INVALID", said, repository=place) from error
         self._bucket, self._path = place.bucket, place.path
-        self._refused, self._failed = ClientError, BotoCoreError
+        self._refused = ClientError
 
         def client(timeout_s: float, attempts_max: int) -> Any:
             config = Config(
@@ -121,7 +122,9 @@ class BucketObjects(Objects):
 
     def get(self, name: str) -> bytes:
         with self._errors_of(name):
-            raw: bytes = self._s3.get_object(**self._at(name))["Body"].read()
+            raw: bytes = self._s3.get_object(**self._at(name))["Body"].read(READ_BYTES_MAX + 1)
+            if len(raw) > READ_BYTES_MAX:
+                raise RepositoryUnreachable(f"{name}: more than {READ_BYTES_MAX} bytes")
             return raw
 
     def fetch(self, name: str, target: Path) -> None:
@@ -161,8 +164,10 @@ class BucketObjects(Objects):
             if str(error.response.get("Error", {}).get("Code", "")) in _MISSING:
                 raise FileNotFoundError(name) from error
             raise RepositoryUnreachable(f"{name}: {error}") from error
-        except self._failed as error:
-            raise RepositoryUnreachable(f"{name}: {error}") from error
+        except OSError:
+            raise
+        except Exception as error:  # its library's, and those of an answer that is none
+            raise RepositoryUnreachable(f"{name}: {type(error).__name__}: {error}"[:500]) from error
 
 
 class FolderObjects(Objects):

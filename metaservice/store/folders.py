@@ -15,6 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from metaservice.foreign import ForeignUnusable, build, foreign
+
 MANIFEST: Final = "laketx-backup.json"
 MANIFEST_FORMAT: Final = 1
 PARTIAL: Final = ".partial"
@@ -128,13 +130,16 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(written: bytes, path: object) -> Manifest:
     """Raises BackupUnusable, which names the path."""
     try:
-        raw = json.loads(written)
-        if raw["format"] > MANIFEST_FORMAT:
-            raise BackupUnusable("FORMAT_TOO_NEW", path=path, found=raw["format"], supported=MANIFEST_FORMAT)
-        heads = [Head(**each) for each in raw.pop("heads")]
-        files = [FileDigest(**each) for each in raw.pop("files")]
-        return Manifest(**raw, heads=heads, files=files)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        with foreign("it"):
+            raw = json.loads(written)  # as large as there are tables: its depth ends in an error, too
+            number = int(raw["format"])
+        if number > MANIFEST_FORMAT:
+            raise BackupUnusable("FORMAT_TOO_NEW", path=path, found=number, supported=MANIFEST_FORMAT)
+        with foreign("it"):
+            heads = [build(Head, each) for each in raw.pop("heads")]
+            files = [build(FileDigest, each) for each in raw.pop("files")]
+            return build(Manifest, raw, heads=heads, files=files)
+    except ForeignUnusable as error:
         raise BackupUnusable("BACKUP_DAMAGED", path=path, found=f"a manifest that can't be read: {error}") from error
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final, Protocol
 
@@ -11,10 +13,12 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from metaservice.core.lease import Lease
+from metaservice.foreign import ForeignUnusable, build, foreign, read_object
 from metaservice.store.object_place import ObjectPlace
 
 NAME: Final = "laketx-lease.json"
 _TIMEOUT_S: Final = 2.0
+_BYTES_MAX: Final = 1 << 16
 _MISSING: Final = ("NoSuchKey", "404")
 _OTHER_STATE: Final = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey", "404")
 
@@ -38,26 +42,45 @@ class LeaseInBucket(LeaseObject):
 
     def read(self) -> tuple[Lease, str] | None:
         try:
-            found = self._s3.get_object(**self._at)
-            return decode_lease(found["Body"].read()), found["ETag"]
-        except ClientError as error:
-            if _code(error) in _MISSING:
+            with answer_of_s3("the lease can't be read"):
+                found = self._s3.get_object(**self._at)
+                raw, tag = found["Body"].read(_BYTES_MAX + 1), str(found["ETag"])
+        except Refused as refusal:
+            if refusal.code in _MISSING:
                 return None
-            raise OSError(f"the lease can't be read: {error}") from error
-        except BotoCoreError as error:
-            raise OSError(f"the lease can't be read: {error}") from error
+            raise
+        return decode_lease(raw), tag
 
     def write(self, lease: Lease, over: str | None) -> str | None:
         condition = {"IfNoneMatch": "*"} if over is None else {"IfMatch": over}
         try:
-            done = self._s3.put_object(**self._at, Body=encode_lease(lease), **condition)
-            return str(done["ETag"])
-        except ClientError as error:
-            if _code(error) in _OTHER_STATE:
+            with answer_of_s3("the lease can't be written"):
+                return str(self._s3.put_object(**self._at, Body=encode_lease(lease), **condition)["ETag"])
+        except Refused as refusal:
+            if refusal.code in _OTHER_STATE:
                 return None
-            raise OSError(f"the lease can't be written: {error}") from error
-        except BotoCoreError as error:
-            raise OSError(f"the lease can't be written: {error}") from error
+            raise
+
+
+class Refused(OSError):  # noqa: N818 - says what it is
+    """S3 answers with an error; `code` is its word for it."""
+
+    def __init__(self, said: str, code: str) -> None:
+        super().__init__(said)
+        self.code = code
+
+
+@contextmanager
+def answer_of_s3(failed: str) -> Iterator[None]:
+    """Whatever S3 answers, or doesn't, is an OSError that says what failed."""
+    try:
+        with foreign(failed):
+            yield
+    except ForeignUnusable as error:
+        cause = error.__cause__
+        if isinstance(cause, ClientError):
+            raise Refused(f"{failed}: {cause}", _code(cause)) from cause
+        raise OSError(str(error)) from error
 
 
 def s3_client() -> Any:
@@ -83,9 +106,9 @@ def encode_lease(lease: Lease) -> bytes:
 def decode_lease(raw: bytes) -> Lease:
     """Raises OSError for what is no lease."""
     try:
-        found = json.loads(raw)
-        return Lease(**{name: found[name] for name in Lease.__dataclass_fields__})
-    except (ValueError, TypeError, KeyError) as error:
+        found = read_object(raw, _BYTES_MAX)
+        return build(Lease, {name: found[name] for name in Lease.__dataclass_fields__})
+    except (ForeignUnusable, KeyError) as error:
         raise OSError(f"the lease can't be read: {error}") from error
 
 

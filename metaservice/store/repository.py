@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.foreign import ForeignUnusable, build, read_object
 from metaservice.store.backup_objects import Objects, objects_at
 from metaservice.store.folders import (
     BackupUnusable,
@@ -232,8 +233,8 @@ class Repository:
 
     def find_verification(self) -> Verification | None:
         try:
-            return Verification(**json.loads(self._objects.get(VERIFIED)))
-        except (FileNotFoundError, ValueError, TypeError):
+            return build(Verification, read_object(self._objects.get(VERIFIED)))
+        except (FileNotFoundError, ForeignUnusable):
             return None
 
     # -- work under way --------------------------------------------------------------------------------------------

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 from urllib.parse import quote, unquote
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from metaservice.store.lease_object import s3_client
+from metaservice.store.lease_object import answer_of_s3, s3_client
 from metaservice.store.object_place import ObjectPlace
 
 FOLDER: Final = "laketx-standbys"
@@ -37,23 +35,17 @@ class NotesInBucket(StandbyNotes):
 
     def write(self, address: str, number: int) -> None:
         body = json.dumps({"address": address, "number": number}).encode()
-        try:
+        with answer_of_s3("the note can't be written"):
             self._s3.put_object(Bucket=self._bucket, Key=self._key(address), Body=body)
-        except (BotoCoreError, ClientError) as error:
-            raise OSError(f"the note can't be written: {error}") from error
 
     def remove(self, address: str) -> None:
-        try:
+        with answer_of_s3("the note can't be removed"):
             self._s3.delete_object(Bucket=self._bucket, Key=self._key(address))
-        except (BotoCoreError, ClientError) as error:
-            raise OSError(f"the note can't be removed: {error}") from error
 
     def list_tags(self) -> Mapping[str, str]:
-        try:
+        with answer_of_s3("the notes can't be listed"):
             found = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._folder, MaxKeys=NOTES_MAX)
-        except (BotoCoreError, ClientError) as error:
-            raise OSError(f"the notes can't be listed: {error}") from error
-        return {unquote(one["Key"][len(self._folder) :]): one["ETag"] for one in found.get("Contents", ())}
+            return {unquote(one["Key"][len(self._folder) :]): str(one["ETag"]) for one in found.get("Contents", ())}
 
     def _key(self, address: str) -> str:
         return self._folder + quote(address, safe="")

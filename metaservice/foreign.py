@@ -1,0 +1,114 @@
+"""Bytes from outside: tokens, a provider's keys, a policy's answers, what storage says.
+
+Whoever wrote them may be broken, or mean harm. So JSON is read within bounds of size, depth and numbers, and whatever
+else goes wrong with foreign bytes is one exception, which its caller turns into a refusal. None of it may reach the
+fail-stop, which is for the store and the decider.
+
+    with foreign("the lease"):
+        found = read_object(raw)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final, TypeVar, get_type_hints
+
+T = TypeVar("T")
+
+BYTES_MAX: Final = 1 << 20
+DEPTH_MAX: Final = 32
+WHOLE_MAX: Final = (1 << 63) - 1
+COUNT_MAX: Final = 1 << 62  # there is room for more
+DIGITS_MAX: Final = 19
+FLOAT_CHARS_MAX: Final = 64
+SAID_CHARS_MAX: Final = 300
+_STRING_OR_BRACKET: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
+
+
+class ForeignUnusable(ValueError):  # noqa: N818 - says what it is
+    """What came from outside can't be used, and why."""
+
+
+@contextmanager
+def foreign(what: str) -> Iterator[None]:
+    """Whatever goes wrong inside is ForeignUnusable. Only foreign bytes are looked at inside: no store, no decider."""
+    try:
+        yield
+    except ForeignUnusable:
+        raise
+    except Exception as error:
+        said = f"{what}: {type(error).__name__}: {error}"[:SAID_CHARS_MAX]
+        raise ForeignUnusable(said.encode(errors="replace").decode()) from error
+
+
+def read_json(raw: bytes, bytes_max: int = BYTES_MAX) -> Any:
+    """JSON within bounds. Raises ForeignUnusable."""
+    if len(raw) > bytes_max:
+        raise ForeignUnusable(f"more than {bytes_max} bytes")
+    with foreign("no JSON"):
+        text = raw.decode("utf-8")
+        _check_depth(text)
+        found = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_constant)
+        if "\\u" in text:  # half of a pair, which is no text
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
+        return found
+
+
+def read_object(raw: bytes, bytes_max: int = BYTES_MAX) -> dict[str, Any]:
+    """A JSON object within bounds. Raises ForeignUnusable."""
+    found = read_json(raw, bytes_max)
+    if not isinstance(found, dict):
+        raise ForeignUnusable("no JSON object")
+    return found
+
+
+def build(kind: Callable[..., T], raw: dict[str, Any], **ready: Any) -> T:
+    """A dataclass of JSON's words and numbers, each of its type. Raises ForeignUnusable."""
+    for name, wanted in _hints(kind).items():
+        if name not in raw or wanted not in (str, int, bool):
+            continue
+        given = raw[name]
+        if type(given) is not wanted or (wanted is int and not 0 <= given <= COUNT_MAX):
+            raise ForeignUnusable(f"{name} is no {wanted.__name__} that can be")
+    with foreign("another form"):
+        return kind(**raw, **ready)
+
+
+@cache
+def _hints(kind: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        first = text[found.start()]
+        if first in "[{":
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise ForeignUnusable(f"JSON that nests deeper than {DEPTH_MAX}")
+        elif first in "]}":
+            depth -= 1
+
+
+def _whole(digits: str) -> int:
+    found = int(digits) if len(digits.removeprefix("-")) <= DIGITS_MAX else WHOLE_MAX + 1
+    if abs(found) > WHOLE_MAX:
+        raise ForeignUnusable("a number of more than 64 bits")
+    return found
+
+
+def _real(text: str) -> float:
+    found = float(text) if len(text) <= FLOAT_CHARS_MAX else math.inf
+    if not math.isfinite(found):
+        raise ForeignUnusable("a number that is too large, or too long")
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise ForeignUnusable(f"{name} is no number")
