@@ -29,12 +29,19 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
     """Who calls, who may do what, and the tokens of services."""
 
     def __init__(
-        self, calls: Calls, gate: Gate, new_secret: NewSecret, storage_tokens: StorageTokens | None = None
+        self,
+        calls: Calls,
+        gate: Gate,
+        new_secret: NewSecret,
+        storage_tokens: StorageTokens | None = None,
+        ring: Callable[[], None] = lambda: None,
     ) -> None:
+        """`ring` makes open streams look whether they may go on."""
         super().__init__(calls)
         self._gate = gate
         self._new_secret = new_secret
         self._storage_tokens = storage_tokens
+        self._ring = ring
 
     def _who(self, context: Context) -> Identity:
         return self._gate.identify("", context)
@@ -80,7 +87,9 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
 
     def Revoke(self, request: pb.RevokeRequest, context: Context) -> pb.RevokeResponse:
         place, grantee = self._place(request.place), _grantee(request.grantee)
-        return pb.RevokeResponse(revoked=self._ask(lambda: self._calls.access.revoke(place, grantee)))
+        revoked = self._ask(lambda: self._calls.access.revoke(place, grantee))
+        self._ring()
+        return pb.RevokeResponse(revoked=revoked)
 
     def ListGrants(self, request: pb.ListGrantsRequest, context: Context) -> pb.ListGrantsResponse:
         size, after = page_size(request.page_size), page_start(request.page_token)
@@ -120,7 +129,9 @@ class AccessServicer(Servicer, access_pb2_grpc.AccessServiceServicer):
         )
 
     def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
-        return pb.RevokeTokenResponse(revoked=self._ask(lambda: self._calls.access.revoke_token(request.token_id)))
+        revoked = self._ask(lambda: self._calls.access.revoke_token(request.token_id))
+        self._ring()
+        return pb.RevokeTokenResponse(revoked=revoked)
 
     def GetStorageCredentials(
         self, request: pb.GetStorageCredentialsRequest, context: Context

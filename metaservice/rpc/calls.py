@@ -12,7 +12,7 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from metaservice.core import limits
-from metaservice.core.commit.transaction import Txn
+from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import MetaError, invalid
 from metaservice.core.table.meta import TableMeta
 from metaservice.core.table.model import Change, Conflict, Entry, Operation, TableCommit
@@ -106,9 +106,9 @@ class Calls:
 
     def entries(self, request: transaction_pb2.RegisterFilesRequest) -> list[Entry]:
         """Any thread: checks and converts entries to register."""
-        txn = self.decider.state.open.get(wire.txn_id(request.txn_id))
+        txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))
         table_id = wire.table_id(request.table_id)
-        mine = txn.tables.get(table_id) if txn is not None else None
+        mine = txn.tables.get(table_id) if txn.state is TxnState.OPEN else None
         operation = mine.operation if mine is not None else Operation.CUSTOM
         meta = self.meta(table_id)
         found = wire_entries.entries(request.files, request.delete_sets, meta, request.txn_id, operation)
@@ -224,7 +224,8 @@ class Calls:
         return answers.batch_answer(self.append_many(request.appends))
 
     def abort(self, request: transaction_pb2.AbortTransactionRequest) -> transaction_pb2.AbortTransactionResponse:
-        self.transactions.abort(wire.txn_id(request.txn_id), wire.text(request.reason, "reason"))
+        txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))  # a hidden one is refused before, in these words
+        self.transactions.abort(txn.txn_id, wire.text(request.reason, "reason"))
         return transaction_pb2.AbortTransactionResponse()
 
     def renew(self, request: transaction_pb2.RenewTransactionRequest) -> transaction_pb2.RenewTransactionResponse:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from metaservice.core.access import Place
 from metaservice.core.errors import invalid
-from metaservice.core.table.meta import Namespace
+from metaservice.core.table.meta import Namespace, TableMeta
+from metaservice.core.table.model import Principal
 from metaservice.rpc import answers, wire, wire_catalog
-from metaservice.rpc.calls import Servicer
+from metaservice.rpc.calls import Calls, Servicer
+from metaservice.rpc.gate import Gate, Maker
 from metaservice.rpc.handlers import Context
 from metaservice.rpc.paging import Room, bound_start, bound_token, fitting, page_size
+from metaservice.rpc.rights import namespace_of
 from metaservice.rpc.wire_schema import column_messages
+from metaservice.service.decider.views import TableView
 from metaservice.service.table.catalog import Mode
 from metaservice.service.table.listing import Dropped
 from protos.laketx.v1 import catalog_pb2 as pb
@@ -23,15 +28,29 @@ UUID_BYTES = 16
 class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
     """Namespaces, tables and views."""
 
+    def __init__(self, calls: Calls, gate: Gate) -> None:
+        super().__init__(calls)
+        self._gate = gate
+
     def CreateTable(self, request: pb.CreateTableRequest, context: Context) -> pb.CreateTableResponse:
         mode, meta = wire_catalog.create_mode(request), wire_catalog.new_table(request)
         who = wire.principal(request.principal)
-        catalog = self._calls.catalog
+        catalog, maker = self._calls.catalog, self._gate.maker(context)
         if request.validate_only:
             table, created = self._ask(lambda: catalog.would_create(meta, mode))
         else:
-            table, created = self._ask(lambda: catalog.create_table(meta, who, mode))
+            table, created = self._ask(lambda: self._create(meta, who, mode, maker))
         return pb.CreateTableResponse(table=answers.table(table), created=created)
+
+    def _create(self, meta: TableMeta, who: Principal, mode: Mode, maker: Maker) -> tuple[TableView, bool]:
+        """With its admin, if this call makes the table. On the decider's thread."""
+        catalog = self._calls.catalog
+        if not catalog.would_make(meta, mode):
+            return catalog.create_table(meta, who, mode)
+        own = maker.owning(namespace_of(meta.name))
+        made = catalog.create_table(meta, who, mode)
+        own(Place(table_id=meta.table_id))
+        return made
 
     def GetTable(self, request: pb.GetTableRequest, context: Context) -> pb.GetTableResponse:
         if bool(request.name) == bool(request.table_id):
@@ -127,9 +146,19 @@ class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
 
     def CreateNamespace(self, request: pb.CreateNamespaceRequest, context: Context) -> pb.CreateNamespaceResponse:
         wanted, relaxed = wire_catalog.new_namespace(request), request.if_not_exists
-        namespaces = self._calls.catalog.namespaces
-        namespace, created = self._ask(lambda: namespaces.create(wanted, if_not_exists=relaxed))
+        maker = self._gate.maker(context)
+        namespace, created = self._ask(lambda: self._create_namespace(wanted, maker, if_not_exists=relaxed))
         return pb.CreateNamespaceResponse(namespace=_namespace(namespace), created=created)
+
+    def _create_namespace(self, wanted: Namespace, maker: Maker, *, if_not_exists: bool) -> tuple[Namespace, bool]:
+        """With its admin, if this call makes the namespace. On the decider's thread."""
+        namespaces = self._calls.catalog.namespaces
+        if namespaces.is_known(wanted.name):
+            return namespaces.create(wanted, if_not_exists=if_not_exists)
+        own = maker.owning("")
+        made, created = namespaces.create(wanted, if_not_exists=if_not_exists)
+        own(Place(namespace=made.name))
+        return made, created
 
     def GetNamespace(self, request: pb.GetNamespaceRequest, context: Context) -> pb.GetNamespaceResponse:
         name = wire_catalog.namespace_name(request.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import grpc
@@ -20,10 +20,6 @@ from protos.laketx.v1 import common_pb2
 
 ANYBODY: Final = Identity("", role=Role.ADMIN)
 HINT: Final = "did_you_mean"
-OWNED: Final = {  # what belongs to whoever made it
-    "/laketx.v1.CatalogService/CreateTable": lambda answer: Place(table_id=answer.table.table_id),
-    "/laketx.v1.CatalogService/CreateNamespace": lambda answer: Place(namespace=answer.namespace.name),
-}
 BATCH: Final = "/laketx.v1.TransactionService/CommitBatch"
 
 
@@ -78,6 +74,13 @@ class Gate:
         elif isinstance(request, Message):
             sign(request, who)
 
+    def check_again(self, who: Identity, method: str, request: Any) -> None:
+        """Refuses what its caller may not go on with: for streams of answers. A dropped table says so by itself."""
+        self.still(who)
+        table_id = getattr(request, "table_id", "")
+        if not table_id or self._decider.state.views.find(table_id) is not None:
+            self.check(who, method, request)
+
     def checked(self, who: Identity, method: str, requests: Iterable[Any]) -> Iterator[Any]:
         """Each part of a stream of requests."""
         for one in requests:
@@ -85,16 +88,13 @@ class Gate:
             self.check(who, method, one)
             yield one
 
-    def answered(self, who: Identity, method: str, request: Any, answer: Any) -> Any:
-        """The answer as the caller may see it; what was made belongs to who made it."""
+    def answered(self, who: Identity, method: str, answer: Any) -> Any:
+        """The answer as the caller may see it."""
         if who is ANYBODY:
             return answer
         shown = RIGHTS[method].shown
         if shown is not None:
             shown(self.caller(who), answer)
-        owned = OWNED.get(method)
-        if owned is not None and answer.created and not getattr(request, "validate_only", False):
-            self._own(who, owned(answer))
         return answer
 
     def told(self, who: Identity | None, error: MetaError) -> MetaError:
@@ -106,17 +106,35 @@ class Gate:
         facts = {name: value for name, value in error.facts.items() if name != HINT}
         return MetaError(error.kind, error.reason, **facts)
 
-    def _own(self, who: Identity, place: Place) -> None:
-        if self._policy is not None:
-            return
-        namespace = ""
-        if place.table_id:
-            table = self._decider.state.views.find(place.table_id)
-            namespace = rights.namespace_of(table.meta.name) if table is not None else ""
-        if self.caller(who).on_namespace(namespace) >= Role.ADMIN:
-            return
-        grant = Grant(place, who.grantees[0], Role.ADMIN, who.principal)
-        self._decider.call(lambda: self._access.grant(grant))
+    def maker(self, context: grpc.ServicerContext) -> Maker:
+        """Who makes something in this call."""
+        return Maker(self, self.identify("", context), self._access)
+
+
+class Maker:
+    """Whoever makes a table or a namespace is its admin: from the moment when it is made, and by that alone. The first
+    answer, given again, grants nothing. On the decider's thread.
+    """
+
+    def __init__(self, gate: Gate, who: Identity, access: Access) -> None:
+        self._gate = gate
+        self._who = who
+        self._access = access
+
+    def owning(self, namespace: str) -> Callable[[Place], object]:
+        """What grants it, once something in this namespace is made; refuses what could not be granted then."""
+        is_admin = self._gate.caller(self._who).on_namespace(namespace) >= Role.ADMIN
+        if self._who is ANYBODY or self._gate.has_policy or is_admin:
+            return _nothing
+        self._access.check_new_grant()
+        return self._own
+
+    def _own(self, place: Place) -> None:
+        self._access.grant(Grant(place, self._who.grantees[0], Role.ADMIN, self._who.principal))
+
+
+def _nothing(_: Place) -> None:
+    """There is nothing to grant."""
 
 
 class Visit:
@@ -150,7 +168,7 @@ class Visit:
         def guarded(request: Any, context: grpc.ServicerContext) -> Any:
             who = self._entered()
             self.gate.check(who, self.method, request)
-            return self.gate.answered(who, self.method, request, call(request, context))
+            return self.gate.answered(who, self.method, call(request, context))
 
         return guarded
 
@@ -165,7 +183,7 @@ class Visit:
             who = self._entered()
             self.gate.check(who, self.method, request)
             for answer in call(request, context):
-                self.gate.still(who)
+                self.gate.check_again(who, self.method, request)
                 yield answer
 
         return guarded

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from metaservice.core.access import Identity, Place, Policy, Role, grantee_of
-from metaservice.core.commit.transaction import Txn, TxnState
+from metaservice.core.commit.transaction import Txn, TxnState, unknown_txn
 from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.model import Operation
-from metaservice.rpc import wire
+from metaservice.rpc import wire, wire_tasks
 from metaservice.service.decider.state import State
 from protos.laketx.v1 import access_pb2, catalog_pb2
 
@@ -125,25 +125,42 @@ class Caller:
         txn = self.state.find_txn(wire.txn_id(txn_id))
         if txn is None or self.owns(txn):
             return  # the service says that there is none; everyone may learn how his own ended, and end it
-        found = min((self.on_table(table_id) for table_id in txn.tables), default=Role.NONE)
-        if found >= others:
-            return
+        found = self._on_all(txn)
         if found < READER:
-            raise MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
-        raise denied(self.who, others, found, f"the tables of {txn_id}, a transaction of {txn.principal.name}")
+            raise self._unknown_txn(txn_id)
+        if found < others:
+            raise denied(self.who, others, found, f"the tables of {txn_id}, a transaction of {txn.principal.name}")
 
-    def need_own_txn(self, txn_id: str) -> bool:
-        """The caller's own transaction, with the right to write. Returns whether it is open: a repeat is answered."""
+    def need_known_txn(self, txn_id: str) -> None:
+        """One that the caller may know of. A session may still begin it, so the service says that there is none."""
         txn = self.state.find_txn(wire.txn_id(txn_id))
-        if txn is None:
-            return True  # the service says that there is none
+        if txn is not None and self._is_hidden(txn):
+            raise self._unknown_txn(txn_id)
+
+    def _is_hidden(self, txn: Txn) -> bool:
+        return not self.owns(txn) and self._on_all(txn) < READER
+
+    def _on_all(self, txn: Txn) -> Role:
+        return min((self.on_table(table_id) for table_id in txn.tables), default=Role.NONE)
+
+    def _unknown_txn(self, txn_id: str) -> MetaError:
+        return unknown_txn(txn_id, self.state.history.epoch, self.state.history.since_us)
+
+    def need_own_txn(self, txn_id: str, *, on: Iterable[str] = ()) -> bool:
+        """The caller's own transaction, with the right to write. Returns whether it is open: a repeat is answered.
+
+        `on`: tables that the request names; those that aren't of the transaction have to be the caller's to see. A
+        hidden transaction passes here as one does that isn't there: `need_known_txn` comes after all else.
+        """
+        txn = self.state.find_txn(wire.txn_id(txn_id))
+        if txn is None or self._is_hidden(txn):
+            self.need_tables(on, READER)
+            return True
         if self.owns(txn):
             if txn.state is TxnState.OPEN:
                 self.need_tables((one for one in txn.tables if self.state.views.find(one) is not None), WRITER)
+            self.need_tables((one for one in on if one not in txn.tables), READER)
             return txn.state is TxnState.OPEN
-        found = min((self.on_table(table_id) for table_id in txn.tables), default=Role.NONE)
-        if found < READER:
-            raise MetaError(ErrorKind.NOT_FOUND, "TRANSACTION_UNKNOWN", txn_id=txn_id)
         said = f"{txn_id} is a transaction of {txn.principal.name}: begin one of your own"
         raise MetaError(ErrorKind.DENIED, "TRANSACTION_OF_ANOTHER", said, txn_id=txn_id)
 
@@ -153,16 +170,15 @@ class Caller:
             self.need_table(table_id, WRITER)
         except MetaError:
             txn = self.state.find_txn(wire.txn_id(txn_id))
-            if txn is None or txn.state is TxnState.OPEN or not self.owns(txn):
+            if txn is None or txn.state is TxnState.OPEN or not self.owns(txn) or table_id not in txn.tables:
                 raise
 
     def need_task(self, task_id: str, role: Role) -> None:
         task = self.state.tasks.tasks.get(task_id)
         ended = self.state.tasks.ended.get(task_id)
         table_id = task.table_id if task is not None else ended.table_id if ended is not None else ""
-        if not table_id:
-            return
-        if not self.reads(table_id):
+        if not table_id or not self.reads(table_id):
+            wire_tasks.task_id(task_id)
             raise MetaError(ErrorKind.NOT_FOUND, "TASK_UNKNOWN", task_id=task_id)
         self.need_table(table_id, role)
 
@@ -228,16 +244,33 @@ def _begin(caller: Caller, request: Any) -> None:
     for one in request.tables:
         is_service = one.operation in {operation.value for operation in OF_SERVICES}
         caller.need_table(one.table_id, MAINTAINER if is_service or request.HasField("task") else WRITER)
+    if request.HasField("task"):
+        caller.need_task(request.task.task_id, MAINTAINER)
     if request.adopt_from:
-        caller.need_own_txn(request.adopt_from)
+        _own_txn(caller, request.adopt_from)
 
 
-def _own_txn(caller: Caller, request: Any) -> None:
-    caller.need_own_txn(request.txn_id)
+def _own_txn(caller: Caller, txn_id: str, on: Iterable[str] = ()) -> None:
+    caller.need_own_txn(txn_id, on=on)
+    caller.need_known_txn(txn_id)
+
+
+def _claim(caller: Caller, request: Any) -> None:
+    _tables_or_service(caller, request.table_ids, MAINTAINER)
+    for task in list(caller.state.tasks.tasks.values()):
+        if request.request_id and task.claim_id == request.request_id:  # it is handed out again, with its inputs
+            caller.need_task(task.task_id, MAINTAINER)
+
+
+def _finish(caller: Caller, request: Any) -> None:
+    caller.need_task(request.task_id, MAINTAINER)
+    if request.txn_id:
+        caller.state.get_txn(wire.txn_id(request.txn_id))
+        caller.need_known_txn(request.txn_id)
 
 
 def _commit(caller: Caller, request: Any) -> None:
-    if not caller.need_own_txn(request.txn_id):
+    if not caller.need_own_txn(request.txn_id, on=[one.table_id for one in request.changes]):
         return
     for change in request.changes:
         service = change.restore_version or change.groups or change.HasField("alteration")
@@ -247,6 +280,7 @@ def _commit(caller: Caller, request: Any) -> None:
     for one in request.replacements:
         caller.need_table(one.table_id, MAINTAINER)
         _new_name(caller, one.table_id, one.name)
+    caller.need_known_txn(request.txn_id)
 
 
 def _storage(caller: Caller, request: Any) -> None:
@@ -271,8 +305,11 @@ def _new_name(caller: Caller, table_id: str, name: str) -> None:
 def _create(caller: Caller, request: Any) -> None:
     name, mode = request.table.name, request.mode
     caller.need_namespace(namespace_of(name), WRITER)
-    if mode == catalog_pb2.CREATE_MODE_OR_REPLACE and caller.state.views.find_by_name(name) is not None:
-        caller.need_name(name, MAINTAINER)
+    made = caller.state.views.find(request.request_id)
+    if made is not None and not caller.reads(made.meta.table_id):  # it was made by this request, and has moved away
+        raise MetaError(ErrorKind.NOT_FOUND, "TABLE_UNKNOWN", table_id=request.request_id)
+    if mode != catalog_pb2.CREATE_MODE_UNSPECIFIED and caller.state.views.find_by_name(name) is not None:
+        caller.need_name(name, MAINTAINER if mode == catalog_pb2.CREATE_MODE_OR_REPLACE else READER)
 
 
 def _get_table(caller: Caller, request: Any) -> None:
@@ -427,7 +464,9 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_WRITE}BeginTransaction": Right(
         "writer on the tables; maintainer for compaction, clustering and RESTORE", _begin
     ),
-    f"{_WRITE}RegisterFiles": Right("one's own transaction", _own_txn),
+    f"{_WRITE}RegisterFiles": Right(
+        "one's own transaction", lambda caller, it: _own_txn(caller, it.txn_id, [it.table_id])
+    ),
     f"{_WRITE}CommitTransaction": Right(
         "one's own transaction, and writer on its tables; maintainer to alter, restore, compact or replace", _commit
     ),
@@ -436,11 +475,13 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_WRITE}AbortTransaction": Right(
         "one's own transaction, or maintainer on its tables", lambda caller, it: caller.need_txn(it.txn_id, MAINTAINER)
     ),
-    f"{_WRITE}RenewTransaction": Right("one's own transaction", _own_txn),
+    f"{_WRITE}RenewTransaction": Right("one's own transaction", lambda caller, it: _own_txn(caller, it.txn_id)),
     f"{_WRITE}GetTransaction": Right(
         "one's own transaction, or reader on its tables", lambda caller, it: caller.need_txn(it.txn_id, READER)
     ),
-    f"{_WRITE}ExplainTransaction": Right("one's own transaction", _own_txn),
+    f"{_WRITE}ExplainTransaction": Right(
+        "one's own transaction", lambda caller, it: _own_txn(caller, it.txn_id, [one.table_id for one in it.changes])
+    ),
     f"{_WRITE}ListTransactions": Right("reader: those of other tables are left out", _anyone, _shown_txns),
     f"{_WRITE}Session": Right("each call in it is checked as by itself", _anyone),
     f"{_CATALOG}CreateTable": Right("writer on the namespace; maintainer on a table that is replaced", _create),
@@ -478,14 +519,12 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_TABLES}RequestTask": _on_table(MAINTAINER),
     f"{_TABLES}ClaimTask": Right(
         "maintainer on the tables named, or on the service",
-        lambda caller, it: _tables_or_service(caller, it.table_ids, MAINTAINER),
+        _claim,
     ),
     f"{_TABLES}RenewTask": Right(
         "maintainer on the table", lambda caller, it: caller.need_task(it.task_id, MAINTAINER)
     ),
-    f"{_TABLES}FinishTask": Right(
-        "maintainer on the table", lambda caller, it: caller.need_task(it.task_id, MAINTAINER)
-    ),
+    f"{_TABLES}FinishTask": Right("maintainer on the table", _finish),
     f"{_TABLES}CancelTask": Right(
         "maintainer on the table", lambda caller, it: caller.need_task(it.task_id, MAINTAINER)
     ),

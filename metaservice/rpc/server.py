@@ -144,19 +144,20 @@ class Server:
         self._sessions = Sessions(calls, gate, self._streams, rates, metrics, most, recorder)
         self._watches = Watches(calls, self._streams)
         self._health = Health(SERVICES, Liveness(calls.decider), self._streams)
-        self._add_services(calls, operators, AccessServicer(calls, gate, callers.new_secret, callers.storage_tokens))
+        access = AccessServicer(calls, gate, callers.new_secret, callers.storage_tokens, self._streams.ring)
+        self._add_services(calls, operators, access, gate)
         if settings.reflection:
             reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], self._server)
         self.address = self._listen(settings, callers.credentials)
         is_socket = settings.listen.startswith("unix:")
         self.socket = Path(settings.listen.removeprefix("unix:")) if is_socket else None
 
-    def _add_services(self, calls: Calls, operators: Operators, access: AccessServicer) -> None:
+    def _add_services(self, calls: Calls, operators: Operators, access: AccessServicer, gate: Gate) -> None:
         server = self._server
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
             TransactionServicer(calls, self._sessions), server
         )
-        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls), server)
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogServicer(calls, gate), server)
         read_pb2_grpc.add_ReadServiceServicer_to_server(ReadServicer(calls, self._watches), server)
         maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(calls), server)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(calls, operators), server)

@@ -101,6 +101,8 @@ class Sessions:
                     talk.sent(len(given))
                 if talk.unreadable and talk.is_answered:
                     raise talk.unreadable[0]
+                if not given and talk.is_answered:
+                    self._gate.still(who)  # each call is checked by itself; a session without any ends
                 if not context.is_active() or ((talk.closed or self.stopping or stream.over) and talk.is_answered):
                     return  # a call that comes in this moment goes unanswered: its client repeats it
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,10 +14,10 @@ from google.protobuf import message_factory
 from metaservice.core.access import Role
 from metaservice.rpc.rights import RIGHTS, SESSION_CALLS
 from metaservice.subjects import subject_of
-from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, maintenance_pb2, transaction_pb2
+from protos.laketx.v1 import access_pb2, catalog_pb2, common_pb2, maintenance_pb2, read_pb2, transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.callers import COLUMNS, METHODS, Caller, Guarded, append, create, guarded
-from tests.integration.service import data_file, facts_of
+from tests.integration.service import TIMEOUT_S, code_of, data_file, facts_of, reason_of
 
 STRANGER, READER, WRITER, MAINTAINER, ADMIN = "stranger", "reader", "writer", "maintainer", "admin"
 ROLES: Final = (STRANGER, READER, WRITER, MAINTAINER, ADMIN)
@@ -265,6 +266,181 @@ def test_a_table_belongs_to_who_made_it(lake: Guarded) -> None:
         == "ok"
     )
     assert other.outcome("CatalogService/DropTable", table_id=mine) == "ok"
+
+
+def grants_of(lake: Guarded, who: str) -> list[str]:
+    found = lake.owner.call("AccessService/ListGrants", grantee=f"user:{who}").grants
+    return sorted(one.place.namespace or one.place.table_id for one in found)
+
+
+def test_a_repeated_creation_of_a_table_grants_nothing(lake: Guarded) -> None:
+    lake.grant("user:again", "writer", namespace="shop")
+    again = lake.named("again")
+    asked = {"request_id": new_uuid7(), "table": catalog_pb2.Table(name="shop.again", columns=COLUMNS)}
+    first = again.call("CatalogService/CreateTable", **asked)
+    table_id = first.table.table_id
+    assert grants_of(lake, "again") == sorted(["shop", table_id])
+    lake.owner.call("AccessService/Revoke", grantee="user:again", place={"table_id": table_id})
+    assert again.call("CatalogService/CreateTable", **asked) == first
+    assert grants_of(lake, "again") == ["shop"]
+    assert again.outcome("CatalogService/DropTable", table_id=table_id) == "ROLE_MISSING"
+    lake.owner.call("CatalogService/CreateNamespace", name="vault", request_id=new_uuid7())
+    lake.owner.call(
+        "CatalogService/AlterTable", txn_id=new_uuid7(), table_id=table_id, alteration={"name": "vault.again"}
+    )
+    assert again.outcome("CatalogService/CreateTable", **asked) == "TABLE_UNKNOWN"  # it is out of sight
+    assert grants_of(lake, "again") == ["shop"]
+
+
+def test_a_repeated_creation_of_a_namespace_grants_nothing(lake: Guarded) -> None:
+    lake.grant("user:founder", "maintainer")
+    founder = lake.named("founder")
+    asked = {"name": "founded", "request_id": new_uuid7()}
+    first = founder.call("CatalogService/CreateNamespace", **asked)
+    assert grants_of(lake, "founder") == ["", "founded"]
+    lake.owner.call("AccessService/Revoke", grantee="user:founder", place={"namespace": "founded"})
+    for relaxed in (False, True):
+        again = {**asked, "if_not_exists": relaxed}
+        assert founder.outcome("CatalogService/CreateNamespace", **again) in ("ok", "NAMESPACE_EXISTS")
+    assert founder.call("CatalogService/CreateNamespace", **asked) == first
+    assert grants_of(lake, "founder") == [""]
+    assert founder.outcome("CatalogService/DropNamespace", name="founded") == "ROLE_MISSING"
+
+
+def test_a_repeated_claim_hands_out_nothing_after_a_revoke(lake: Guarded) -> None:
+    at, own = world(lake, "shop.claimed"), create(lake.owner, "shop.of_the_worker")
+    for table_id in (at.table_id, own):
+        lake.grant("user:worker", "maintainer", table_id=table_id)
+    worker = lake.named("worker")
+    asked = {"request_id": new_uuid7(), "table_ids": [at.table_id]}
+    assert worker.call("MaintenanceService/ClaimTask", **asked).task.task_id == at.task_id
+    lake.owner.call("AccessService/Revoke", grantee="user:worker", place={"table_id": at.table_id})
+    assert worker.outcome("MaintenanceService/ClaimTask", **{**asked, "table_ids": [own]}) == "TASK_UNKNOWN"
+
+
+def words_of(caller: Caller, name: str, fields: dict[str, Any], masked: str) -> tuple[object, str, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        caller.call(name, **fields)
+    details = str(caught.value.details()).replace(masked, "ID")
+    return caught.value.code(), details, str(facts_of(caught.value)).replace(masked, "ID")
+
+
+def test_ids_that_are_hidden_are_told_as_unknown_ones_are(lake: Guarded) -> None:
+    """Word for word, whatever else is wrong with the request."""
+    at, own = world(lake, "shop.out_of_sight"), world(lake, "shop.in_sight")
+    lake.grant("user:curious", "maintainer", table_id=own.table_id)
+    curious = lake.named("curious")
+    txn_id, appended = begin(curious, own.table_id), append(curious, own.table_id)
+    file, on = data_file(txn_id), {"table_id": own.table_id}
+    nowhere = new_uuid7()
+    by_table: list[tuple[str, dict[str, Any], str]] = [
+        ("TransactionService/RegisterFiles", {"txn_id": txn_id, "files": [file]}, "table_id"),
+        ("TransactionService/RegisterFiles", {"txn_id": txn_id, "files": [{"path": "/x"}]}, "table_id"),
+        ("TransactionService/Append", {"txn_id": appended, "files": [data_file(appended)]}, "table_id"),
+    ]
+    by_txn: list[tuple[str, dict[str, Any], str]] = [
+        ("TransactionService/RegisterFiles", {**on, "files": [{"path": "/x"}]}, "txn_id"),
+        ("TransactionService/ExplainTransaction", {"changes": [on]}, "txn_id"),
+        ("TransactionService/ExplainTransaction", {"changes": []}, "txn_id"),
+        ("TransactionService/CommitTransaction", {"changes": [on]}, "txn_id"),
+        ("TransactionService/RenewTransaction", {}, "txn_id"),
+        ("TransactionService/GetTransaction", {}, "txn_id"),
+        ("TransactionService/AbortTransaction", {"reason": "x" * 5_000}, "txn_id"),
+        ("MaintenanceService/FinishTask", {"task_id": own.task_id, "fence": 99}, "txn_id"),
+    ]
+    by_task: list[tuple[str, dict[str, Any], str]] = [
+        ("MaintenanceService/GetTask", {"page_token": "x"}, "task_id"),
+        ("MaintenanceService/RenewTask", {"progress": 7}, "task_id"),
+        ("MaintenanceService/FinishTask", {}, "task_id"),
+        ("MaintenanceService/CancelTask", {"reason": "x" * 5_000}, "task_id"),
+    ]
+    for pairs, hidden in ((by_table, at.table_id), (by_txn, at.txn_id), (by_task, at.task_id)):
+        for name, fields, field in pairs:
+            told = [words_of(curious, name, {**fields, field: one}, one) for one in (hidden, nowhere)]
+            assert told[0] == told[1], name
+    told, asked = [], dict[str, Any]()
+    for one in (at.table_id, nowhere):
+        asked = {"txn_id": txn_id, "changes": [{"table_id": one}]}
+        told.append(words_of(curious, "TransactionService/ExplainTransaction", asked, one))
+    for one in (at.task_id, nowhere):
+        intents = [transaction_pb2.TableIntent(table_id=own.table_id, operation=common_pb2.OPERATION_MAJOR_COMPACT)]
+        asked = {"txn_id": new_uuid7(), "tables": intents, "task": {"task_id": one, "fence": 1}}
+        told.append(words_of(curious, "TransactionService/BeginTransaction", asked, one))
+    assert told[0] == told[1]
+    assert told[2] == told[3]
+
+
+def watching(caller: Caller, table_id: str) -> Any:
+    """An open watch, after its first answer."""
+    opened = caller.channel.unary_stream(
+        "/laketx.v1.ReadService/Watch",
+        request_serializer=read_pb2.WatchRequest.SerializeToString,
+        response_deserializer=read_pb2.WatchResponse.FromString,
+    )
+    stream = opened(
+        read_pb2.WatchRequest(table_id=table_id, after_version=0), timeout=TIMEOUT_S, metadata=caller.metadata
+    )
+    next(stream)
+    return stream
+
+
+def ended_with(stream: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        for _ in stream:
+            pass
+    return code_of(caught.value), reason_of(caught.value)
+
+
+def test_a_watch_ends_when_its_right_is_revoked(lake: Guarded) -> None:
+    table_id = create(lake.owner, "shop.watched")
+    lake.grant("user:watcher", "reader", table_id=table_id)
+    watcher = lake.named("watcher")
+    stream = watching(watcher, table_id)
+    append(lake.owner, table_id)
+    assert [one.version for one in next(stream).versions] == [1]
+    lake.grant("user:other", "reader", table_id=table_id)
+    lake.owner.call("AccessService/Revoke", grantee="user:other", place={"table_id": table_id})
+    append(lake.owner, table_id)
+    assert [one.version for answer in (next(stream), next(stream)) for one in answer.versions] == [2]
+    lake.owner.call("AccessService/Revoke", grantee="user:watcher", place={"table_id": table_id})
+    assert ended_with(stream) == (grpc.StatusCode.NOT_FOUND, "TABLE_UNKNOWN")  # without a commit
+
+
+def test_watches_and_sessions_end_with_their_token(lake: Guarded) -> None:
+    table_id = create(lake.owner, "shop.watched_by_a_token")
+    lake.grant("user:short", "reader", table_id=table_id)
+    token = lake.token("short")
+    short = lake.caller(token)
+    stream = watching(short, table_id)
+    session = short.channel.stream_stream(
+        "/laketx.v1.TransactionService/Session",
+        request_serializer=transaction_pb2.SessionRequest.SerializeToString,
+        response_deserializer=transaction_pb2.SessionResponse.FromString,
+    )
+    keeps_open = threading.Event()
+
+    def frames() -> Iterator[transaction_pb2.SessionRequest]:
+        first = transaction_pb2.SessionRequest()
+        first.calls.add(call_id=1).ping.payload = b"x"
+        yield first
+        keeps_open.wait(TIMEOUT_S)
+
+    talk = session(frames(), timeout=TIMEOUT_S, metadata=short.metadata)
+    assert next(talk).replies[0].ping.payload == b"x"
+    lake.owner.call("AccessService/RevokeToken", token_id=token.split("_")[1])
+    try:
+        assert ended_with(stream) == ended_with(talk) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN_INVALID")
+    finally:
+        keeps_open.set()
+
+
+def test_nothing_is_imported_from_elsewhere_where_callers_are_known(lake: Guarded) -> None:
+    table_id = create(lake.owner, "shop.imported")
+    txn_id = new_uuid7()
+    file = data_file(txn_id)
+    file.path, file.external = "file:///elsewhere/a.parquet", True
+    asked = {"txn_id": txn_id, "table_id": table_id, "files": [file]}
+    assert lake.owner.outcome("TransactionService/Append", **asked) == "PATH_NOT_ALLOWED"
 
 
 def test_the_name_is_that_of_the_identity(lake: Guarded) -> None:

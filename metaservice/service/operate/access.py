@@ -55,13 +55,20 @@ class Access:
         known = state.access.grants.find(wanted.place, wanted.grantee)
         if known is not None and known.role == wanted.role:
             return known
-        if known is None and len(state.access.grants) >= limits.GRANTS_MAX:
-            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_GRANTS", most=limits.GRANTS_MAX)
-        self._check_room()
+        if known is None:
+            self.check_new_grant()
+        else:
+            self._check_room()
         made = Grant(wanted.place, wanted.grantee, wanted.role, wanted.by, max(self._clocks.now_us(), 0))
         state.batch.put(keys.grant_key(made.place.key, made.grantee), encode_grant(made))
         state.access.grants.put(made)
         return made
+
+    def check_new_grant(self) -> None:
+        """Refuses one more than there may be."""
+        if len(self._state.access.grants) >= limits.GRANTS_MAX:
+            raise MetaError(ErrorKind.EXHAUSTED, "TOO_MANY_GRANTS", most=limits.GRANTS_MAX)
+        self._check_room()
 
     def revoke(self, place: Place, grantee: str) -> bool:
         """Returns whether there was such a grant."""

@@ -69,6 +69,11 @@ class Catalog:
             self._replace(state.tables[there], meta, principal)
         return state.tables[there].view(), False
 
+    def would_make(self, meta: TableMeta, mode: Mode) -> bool:
+        """Whether `create_table` would make a table, rather than find one or answer again."""
+        state = self._decider.state
+        return meta.table_id not in state.tables and (mode is Mode.CREATE or state.names.find(meta.name) is None)
+
     def create(self, meta: TableMeta, principal: Principal) -> TableState:
         """Creates version 0 of a table; the same request again gets the same table."""
         state = self._decider.state

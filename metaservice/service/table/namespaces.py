@@ -41,6 +41,9 @@ class Namespaces:
         state.namespaces[made.name] = made
         return made, True
 
+    def is_known(self, name: str) -> bool:
+        return self._decider.state.namespaces.find(name) is not None
+
     def get(self, name: str) -> Namespace:
         return get_namespace(self._decider.state, name)
 

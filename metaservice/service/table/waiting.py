@@ -54,7 +54,7 @@ class Bells:
         with self._mutex:
             self._waiting[waiter] = (table_id, version)
         try:
-            if not self._due(table_id, version):
+            if not self.is_due(table_id, version):
                 waiter.sleep()
         finally:
             with self._mutex:
@@ -65,7 +65,8 @@ class Bells:
         self.stopping = True
         self._bell.wake()
 
-    def _due(self, table_id: str, version: int) -> bool:
+    def is_due(self, table_id: str, version: int) -> bool:
+        """Whether there is something to see."""
         table = self._views().find(table_id)
         return self.stopping or table is None or table.head > version
 
@@ -75,5 +76,5 @@ class Bells:
             with self._mutex:
                 waiting = list(self._waiting.items())
             for waiter, (table_id, version) in waiting:
-                if self._due(table_id, version):
+                if self.is_due(table_id, version):
                     waiter.wake()
