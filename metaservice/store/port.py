@@ -19,6 +19,7 @@ from typing import Protocol
 
 STORE_LOCKED = "STORE_LOCKED"  # another process, or another part of this one, has it open
 STORE_DAMAGED = "STORE_DAMAGED"  # bytes are not what was written
+STORE_OPTIONS_OTHER = "STORE_OPTIONS_OTHER"  # its library would run with options that are not ours
 STORE_FOREIGN = "STORE_FOREIGN"  # a database of someone else's
 STORE_NO_ROOM = "STORE_NO_ROOM"  # opening needs more room than the file system has
 STORE_UNREACHABLE = "STORE_UNREACHABLE"  # permissions, a file in the folder's place, a broken disk

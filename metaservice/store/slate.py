@@ -14,7 +14,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -35,6 +35,7 @@ from metaservice.store.port import (
     FORMAT_TOO_NEW,
     STORE_DAMAGED,
     STORE_FOREIGN,
+    STORE_OPTIONS_OTHER,
     STORE_UNREACHABLE,
     Batch,
     Store,
@@ -267,12 +268,25 @@ _CACHE_SHARDS: Final = 4  # an entry is at most as large as one of them
 CACHE_ID: Final = 1  # of this database in a cache
 _TABLE_BYTES: Final = 16 << 20  # an opening reads as much of the log
 _SHORTEN_S: Final = 2.0  # between two tables at least, or there are more than are compacted
+_OLD: Final = {"interval": "600s", "min_age": "300s", "dry_run": False}  # what nobody needs, and has not for a while
+COLLECTS: Final[dict[str, Any]] = {  # the whole of what SlateDB's collector of garbage goes by
+    "manifest_options": _OLD,
+    "wal_options": _OLD,
+    "wal_fence_options": {**_OLD, "dry_run": True},  # they stay: one refuses a PUT of a process that was fenced, which
+    "compacted_options": _OLD,  # may arrive however late; without it that write would be acknowledged, and lost
+    "compactions_options": _OLD,
+    "detach_options": {"interval": "600s"},
+    "metric_level": None,
+    "boundary_files_enabled": True,
+    "object_store_max_retries": None,
+}
 _SETTINGS: Final = {
     "flush_interval": None,  # the log is written when it is synced
     "l0_sst_size_bytes": _TABLE_BYTES,
     "l0_max_ssts": 16,  # of the newest tables; with more than these the log grows
     "l0_max_ssts_per_key": 16,
     "max_unflushed_bytes": 8 * _TABLE_BYTES,  # more waits until tables are written
+    "garbage_collector_options": COLLECTS,
 }
 
 
@@ -307,15 +321,28 @@ def open_bucket(place: ObjectPlace) -> slatedb.ObjectStore:
         raise _unusable(place, error) from error
 
 
+def own_settings(place: ObjectPlace, wanted: Mapping[str, Any] = _SETTINGS) -> slatedb.Settings:
+    """Ours; refused where SlateDB would run with others: a release may have more of them, or read them otherwise."""
+    settings = slatedb.Settings.default()
+    try:
+        for name, value in wanted.items():
+            settings.set(name, json.dumps(value))
+    except slatedb.Error as error:
+        raise StoreUnusable(STORE_OPTIONS_OTHER, path=str(place), found=str(error)) from error
+    runs = json.loads(settings.to_json_string())
+    for name, value in _SETTINGS.items():
+        if runs.get(name) != value:
+            found = f"{name} = {json.dumps(runs.get(name))}"
+            raise StoreUnusable(STORE_OPTIONS_OTHER, path=str(place), found=found)
+    return settings
+
+
 def _open(
     place: ObjectPlace, bucket: slatedb.ObjectStore, requests: SlateRequests, cache: slatedb.DbCache
 ) -> slatedb.Db:
     try:
-        settings = slatedb.Settings.default()
-        for name, value in _SETTINGS.items():
-            settings.set(name, json.dumps(value))
         builder = slatedb.DbBuilder(place.path, bucket)
-        builder.with_settings(settings)
+        builder.with_settings(own_settings(place))
         builder.with_metrics_recorder(requests.recorder)
         builder.with_db_cache(cache, CACHE_ID)
         db = run(builder.build())
