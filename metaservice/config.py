@@ -27,6 +27,7 @@ from metaservice.store.object_place import CACHE_BYTES, ObjectPlace
 CACHE_BYTES_MIN = 64 << 20
 PORT_MAX: Final = 65_535
 STORAGE_VALID_S_MIN, STORAGE_VALID_S_MAX = 900, 43_200  # what STS takes
+ANYWHERE: Final = "any"
 SET_QUOTAS: Final = tuple(name for name in quotas.DEFAULTS if name != quotas.CHECKS)
 
 
@@ -111,8 +112,10 @@ class Settings:
         return self.tokens or bool(self.oidc_issuer or self.tls_client_ca)
 
     @property
-    def external_places(self) -> tuple[Location, ...]:
-        """Empty: files can be imported from anywhere except the lake itself."""
+    def external_places(self) -> tuple[Location, ...] | None:
+        """Where files can be imported from; None: from anywhere except the lake itself."""
+        if self.external_locations == ANYWHERE or not (self.external_locations or self.has_identity):
+            return None
         return tuple(locate(one.strip()) for one in self.external_locations.split(",") if one.strip())
 
     @property
@@ -340,7 +343,12 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--storage-sts-endpoint", "", str, "S3's token service; empty: Amazon's of the region")
     add("--storage-endpoint", "", str, "S3 server that clients are told of; empty: Amazon's of the region")
     add("--storage-region", "", str, "its region; empty: that of AWS's own settings")
-    add("--external-locations", "", str, "folders and URIs, separated by commas, that imports may read; empty: any")
+    add(
+        "--external-locations",
+        "",
+        str,
+        "folders and URIs, separated by commas, that imports may read, or any; empty: any, none if callers are known",
+    )
     add("--tls-cert", "", str, "PEM file of the certificate and its chain; read again when it changes; empty: no TLS")
     add("--tls-key", "", str, "PEM file of the certificate's key; read again when it changes")
     add("--tls-client-ca", "", str, "PEM file of authorities; clients have to show a certificate that one has signed")

@@ -111,6 +111,25 @@ def end_on_lost_thread() -> None:
     threading.excepthook = lost
 
 
+def keep_files_private() -> int:
+    """Whatever the process makes from now on is its user's alone, whoever starts it; returns the umask of before."""
+    return os.umask(0o077)
+
+
+def make_private(folder: Path) -> None:
+    """Likewise a data folder that is there from before, if it is empty or holds a store: not one of all, like /tmp."""
+    with contextlib.suppress(OSError):  # another user's, such as a volume's: its rights are that one's
+        found = folder.stat()
+        names = {one.name for one in folder.iterdir()}
+        if found.st_uid != os.getuid() or (names and "CURRENT" not in names):
+            return
+        if found.st_mode & 0o077:
+            folder.chmod(0o700)
+        for file in folder.iterdir():
+            if file.is_file() and not file.is_symlink() and file.stat().st_mode & 0o077:
+                file.chmod(0o600)
+
+
 def say_listening(address: str) -> None:
     sys.stdout.write(f"listening on {address}\n")
     sys.stdout.flush()

@@ -33,7 +33,9 @@ from metaservice.own_process import (
     RealClocks,
     end_on_lost_thread,
     fail_stop,
+    keep_files_private,
     lost_the_lease,
+    make_private,
     product_version,
     raise_descriptor_limit,
     read_uptime,
@@ -182,6 +184,8 @@ def _place(settings: Settings) -> BackupPlace:
 
 def serve(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT."""
+    umask = keep_files_private()
+    make_private(settings.data)
     set_up_logging(settings.logging)
     end_on_lost_thread()
     connections_max = min(CONNECTIONS_MAX, raise_descriptor_limit() // 2)  # the store's files need the rest
@@ -206,6 +210,8 @@ def serve(settings: Settings) -> int:
         server = _build_server(settings, service, standby, connections_max, observers.recorder)
     except RuntimeError as error:  # gRPC raises nothing narrower
         return _unusable(error)
+    if server.socket is not None:
+        server.socket.chmod(0o777 & ~umask)  # its folder says who reaches it
     if standby is not None:
         metrics.readings.update(standby.leads.readings())
         metrics.readings.update(_bucket_readings(service.decider.state.store))

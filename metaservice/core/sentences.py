@@ -64,6 +64,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "FILE_OUTSIDE_SCOPE": "the file lies in a partition that the overwrite doesn't name: name that partition too",
     "FINISH_EMPTY": "give exactly one of a transaction, an error, and giving the task back",
     "FOLDER_MISSING": "the parent folder does not exist: create it first",
+    "FOLDER_UNREADABLE": "the system doesn't let the service look into its data folder: repeat the call",
     "GRANTEE_INVALID": "a grantee is user:NAME or group:NAME, without spaces",
     "GRANT_PLACE_INVALID": "a place is a namespace, or a table, or with neither the service",
     "GROUPS_INVALID": "groups are names without spaces, and not too many",

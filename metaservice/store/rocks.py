@@ -34,6 +34,7 @@ from rocksdict import (
     WriteBatch,
 )
 
+from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.store.data_folder import (
     file_system_free_bytes,
     refuse_a_backup,
@@ -147,18 +148,22 @@ class RocksStore(Store):
             raise OSError(f"memory was not written out: {error}") from error
 
     def size_bytes(self) -> int:
-        size = 0
-        with os.scandir(self._path) as files:
-            for file in files:
-                with contextlib.suppress(FileNotFoundError):  # compaction deletes files meanwhile
-                    size += file.stat().st_size
-        return size
+        return self._bytes_of("")
 
     def log_bytes(self) -> int:
+        return self._bytes_of(".log")
+
+    def _bytes_of(self, suffix: str) -> int:
+        """Of the folder's files. That the system lets nobody look is a refusal of the call, and no failure."""
         size = 0
-        for log in self._path.glob("*.log"):
-            with contextlib.suppress(FileNotFoundError):  # a flush deletes logs meanwhile
-                size += log.stat().st_size
+        try:
+            with os.scandir(self._path) as files:
+                for file in files:
+                    if file.name.endswith(suffix):
+                        with contextlib.suppress(FileNotFoundError):  # flushes and compactions delete files meanwhile
+                            size += file.stat().st_size
+        except OSError as error:
+            raise MetaError(ErrorKind.UNAVAILABLE, "FOLDER_UNREADABLE", path=self._path, error=error) from error
         return size
 
     def free_bytes(self) -> int:

@@ -7,6 +7,7 @@ import getpass
 import hashlib
 import hmac
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +20,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from metaservice.core.errors import MetaError
+from metaservice.own_process import make_private
 from metaservice.rpc.oidc import Oidc
 from metaservice.rpc.oidc import Provider as Trusted
 from protos.laketx.v1 import transaction_pb2
 from tests.conformance.play import new_uuid7
 from tests.integration.callers import Caller, Guarded, guarded
 from tests.integration.oidc_provider import Provider, provider
-from tests.integration.service import append_request, code_of, reason_of, service
+from tests.integration.service import Service, append_request, code_of, reason_of, service
 
 AUDIENCE = "laketx"
 WHOAMI = "AccessService/WhoAmI"
@@ -223,6 +225,39 @@ def test_attacks_are_audited_and_no_token_is_ever_written(issuer: Provider, tmp_
     assert ("", "boss", "WhoAmI", "TOKEN_INVALID") in found
     assert ("", "", "ListVersions", "IDENTITY_MISSING") in found
     assert (getpass.getuser(), "", "CreateToken", "OK") in found
+
+
+def test_a_data_folder_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    def open_to_others() -> list[Path]:
+        return [one for one in (folder, log, *folder.rglob("*")) if one.stat().st_mode & 0o077]
+
+    folder, log, socket = tmp_path / "data", tmp_path / "log", tmp_path / "s"
+    before = os.umask(0)
+    try:
+        with service(folder, "--log-file", str(log)) as (running, stubs):
+            stubs.create("t")
+            assert open_to_others() == []
+            running.kill()
+            folder.chmod(0o755)  # as an earlier release left it
+            for one in folder.iterdir():
+                one.chmod(0o644)
+            running.start()
+            assert open_to_others() == []
+        other = Service(tmp_path / "other", listen=f"unix:{socket}")
+        other.start()
+        assert socket.stat().st_mode & 0o777 == 0o777  # its folder says who reaches it
+        other.kill()
+    finally:
+        os.umask(before)
+
+
+def test_a_folder_of_others_keeps_its_rights(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "somebodys").touch()
+    shared.chmod(0o1777)
+    make_private(shared)
+    assert shared.stat().st_mode & 0o7777 == 0o1777
 
 
 def test_a_service_without_identities_asks_nobody(tmp_path: Path) -> None:

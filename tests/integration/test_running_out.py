@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from metaservice.own_process import EXIT_BROKEN
-from protos.laketx.v1 import read_pb2
+from protos.laketx.v1 import admin_pb2, admin_pb2_grpc, read_pb2
 from tests.conformance.server import ROOT, stop
 from tests.integration.service import TIMEOUT_S, Service, Stubs, reason_of, service
 
@@ -49,6 +49,21 @@ def test_without_descriptors_those_connected_are_served(tmp_path: Path) -> None:
         stubs.channel.close()
         if server.process is not None:
             stop(server.process)
+
+
+def test_without_descriptors_the_status_is_refused_and_nothing_ends(tmp_path: Path) -> None:
+    with service(tmp_path / "db") as (server, stubs):
+        asking = admin_pb2_grpc.AdminServiceStub(stubs.channel)
+        process = server.running()
+        before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        assert asking.GetStatus(admin_pb2.GetStatusRequest(), timeout=TIMEOUT_S).store_bytes
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1, before[1]))
+        with pytest.raises(grpc.RpcError) as caught:
+            asking.GetStatus(admin_pb2.GetStatusRequest(), timeout=TIMEOUT_S)
+        assert reason_of(caught.value) == "FOLDER_UNREADABLE"
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
+        assert asking.GetStatus(admin_pb2.GetStatusRequest(), timeout=TIMEOUT_S).store_bytes
+        assert process.poll() is None
 
 
 def test_without_memory_for_threads_calls_are_refused_and_answered(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ class Imports:
     client spells it. The folders of its transactions are inside.
     """
 
-    def __init__(self, decider: Decider, allowed: Sequence[Location]) -> None:
+    def __init__(self, decider: Decider, allowed: Sequence[Location] | None) -> None:
+        """`allowed`: None is anywhere."""
         self._decider = decider
         self._allowed = allowed
 
@@ -38,8 +39,8 @@ class Imports:
                     path=file,
                     table_id=table_id,
                 )
-        if self._allowed and not any(file.lies_in(place) for place in self._allowed):
-            allowed = ", ".join(map(str, self._allowed))
+        if self._allowed is not None and not any(file.lies_in(place) for place in self._allowed):
+            allowed = ", ".join(map(str, self._allowed)) or "none"
             raise MetaError(ErrorKind.BLOCKED, "PATH_NOT_ALLOWED", path=file, allowed=allowed[:500])
 
     def _is_known(self, table_id: str) -> bool:

@@ -47,6 +47,48 @@ BUGS: Final = (
         own_tests=("tests/integration/test_identity.py", "-k", "key"),
     ),
     Bug(
+        "a token is read without bounds",
+        "metaservice/rpc/oidc.py",
+        (("header, _ = _parts(token)", "header = jwt.get_unverified_header(token)"),),
+        own_tests=("tests/unit/test_foreign.py", "-k", "nests"),
+    ),
+    Bug(
+        "what a token does to its reader ends the service",
+        "metaservice/rpc/identity.py",
+        (('with foreign("the proof"):', "if True:"),),
+        own_tests=("tests/unit/test_foreign.py", "-k", "whatever_a_proof"),
+    ),
+    Bug(
+        "an answer that breaks off ends the service",
+        "metaservice/rpc/asking.py",
+        (("    with foreign(url[:200]):", "    if True:"),),
+        own_tests=("tests/unit/test_foreign.py", "-k", "garbage_is_its_callers"),
+    ),
+    Bug(
+        "a token outlives its provider's key",
+        "metaservice/rpc/identity.py",
+        (("return proof.changes == self._oidc.changes and", "return"),),
+        own_tests=("tests/unit/test_foreign.py", "-k", "outlive"),
+    ),
+    Bug(
+        "a table's creation that is asked for again makes its caller admin again",
+        "metaservice/rpc/catalog.py",
+        (("        if not catalog.would_make(meta, mode):\n", "        if mode is None:\n"),),
+        own_tests=("tests/integration/test_rights.py", "-k", "repeated_creation_of_a_table"),
+    ),
+    Bug(
+        "a namespace's creation that is asked for again makes its caller admin again",
+        "metaservice/rpc/catalog.py",
+        (("        if namespaces.is_known(wanted.name):\n", "        if not wanted.name:\n"),),
+        own_tests=("tests/integration/test_rights.py", "-k", "repeated_creation_of_a_namespace"),
+    ),
+    Bug(
+        "a watch goes on after its right was revoked",
+        "metaservice/rpc/gate.py",
+        (("self.gate.check_again(who, self.method, request)", "self.gate.still(who)"),),
+        own_tests=("tests/integration/test_rights.py", "-k", "watch_ends"),
+    ),
+    Bug(
         "a refusal for rights is not in the audit",
         "metaservice/rpc/edge.py",
         (("            self._turned_away(refusal, visit, context)\n            raise", "            raise"),),
