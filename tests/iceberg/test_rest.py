@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from base64 import urlsafe_b64encode
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +19,7 @@ from metaservice.client import widen_column
 from tests.arrow.tables import texts
 from tests.iceberg.servers import Server, by_duckdb, by_polars, by_pyiceberg, catalog_of, served, served_folder
 from tests.integration.callers import create, guarded
+from tests.integration.odd_server import DEEP
 from tests.integration.service import free_address
 from tests.spark.histories import grow
 from tests.spark.reading import LabLake
@@ -205,7 +207,8 @@ def test_a_token_is_asked_for(lake: Lake, folder: Path, tmp_path: Path) -> None:
 
 
 def test_rights_are_those_of_the_caller(tmp_path: Path) -> None:
-    with guarded(tmp_path / "data") as company:
+    deep = urlsafe_b64encode(DEEP).decode().rstrip("=")
+    with guarded(tmp_path / "data", "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "laketx") as company:
         address = company.service.address
         company.owner.call("CatalogService/CreateNamespace", name="sales")
         seen, _ = (create(company.owner, f"sales.{name}") for name in ("seen", "hidden"))
@@ -213,7 +216,9 @@ def test_rights_are_those_of_the_caller(tmp_path: Path) -> None:
         words = ["--server", address, "iceberg", "serve", "--listen", "127.0.0.1:0", "--warehouse", str(tmp_path)]
         with served(*words) as server:
             assert server.get("/v1/v3/namespaces").status_code == 401
-            assert server.get("/v1/v3/namespaces", headers={"authorization": "Bearer none"}).status_code == 401
+            for token in ("none", f"{deep}.e30.x", f"e30.{deep}.x"):
+                assert server.get("/v1/v3/namespaces", headers={"authorization": f"Bearer {token}"}).status_code == 401
+            assert company.service.running().poll() is None
             catalog = catalog_of(server, token=company.token("ana"))
             assert catalog.list_tables("sales") == [("sales", "seen")]
             assert catalog.load_table("sales.seen").scan().to_arrow().num_rows == 0

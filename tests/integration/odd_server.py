@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ Answer = bytes | Callable[[socket.socket, threading.Event], None]
 class OddServer:
     """Answers by the path of the request; a connection is closed after its answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.answers: dict[str, Answer] = {}
         self.asked: list[str] = []
         self.ended = threading.Event()
@@ -25,7 +27,7 @@ class OddServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self._listening.getsockname()[1]}"
 
     def _run(self) -> None:
         while True:
@@ -35,8 +37,9 @@ class OddServer:
                 return
             threading.Thread(target=self._serve, args=(taken,), daemon=True).start()
 
-    def _serve(self, taken: socket.socket) -> None:
-        with taken, contextlib.suppress(OSError):
+    def _serve(self, plain: socket.socket) -> None:
+        with plain, contextlib.suppress(OSError):
+            taken = self._tls.wrap_socket(plain, server_side=True) if self._tls is not None else plain
             asked = b""
             while b"\r\n\r\n" not in asked:
                 part = taken.recv(65_536)
@@ -50,6 +53,8 @@ class OddServer:
                 answer(taken, self.ended)
             else:
                 taken.sendall(answer)
+            if taken is not plain:
+                taken.close()
 
     def close(self) -> None:
         self.ended.set()
@@ -59,8 +64,8 @@ class OddServer:
 
 
 @contextmanager
-def odd_server() -> Iterator[OddServer]:
-    made = OddServer()
+def odd_server(tls: ssl.SSLContext | None = None) -> Iterator[OddServer]:
+    made = OddServer(tls)
     try:
         yield made
     finally:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import math
+import ssl
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -20,6 +22,7 @@ from metaservice.core.access import Identity
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import Lease
 from metaservice.foreign import DEPTH_MAX, ForeignUnusable, build, read_json
+from metaservice.rpc.asking import ask_json
 from metaservice.rpc.identity import Identities
 from metaservice.rpc.oidc import KEEP_S, KEYS_MAX, WAITING_MAX, Oidc, Provider, keys_of
 from metaservice.rpc.policy import ExternalPolicy
@@ -28,6 +31,7 @@ from metaservice.store.backup_objects import BucketObjects, RepositoryUnreachabl
 from metaservice.store.folders import BackupUnusable, decode_manifest
 from metaservice.store.lease_object import LeaseInBucket, decode_lease
 from metaservice.store.object_place import ObjectPlace
+from tests.integration.certificates import Authority
 from tests.integration.odd_server import DEEP, ODD_ANSWERS, OddServer, drips, hangs, odd_server, said
 
 AUDIENCE = "laketx"
@@ -358,6 +362,38 @@ def test_few_wait_for_a_slow_provider(issuer: OddServer, monkeypatch: pytest.Mon
     monkeypatch.setattr("metaservice.rpc.oidc.FETCH_S", 30.0)
     with pytest.raises(MetaError, match="too many calls wait"):
         checks.verify(token(issuer))
+
+
+# -- the way there -----------------------------------------------------------------------------------------------------
+
+
+def test_questions_go_by_tls_to_who_the_authority_knows(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path / "a"), Authority(tmp_path / "b")
+    pair = authority.issue("provider")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair.cert, pair.key)
+    with odd_server(tls) as server:
+        server.answers["/x"], server.answers["/slow"] = said({"a": 1}), drips
+        assert ask_json(f"{server.url}/x", 30, 100, ca_file=str(authority.file)) == {"a": 1}
+        for path, within_s, trusted in (("/x", 30, other), ("/slow", 0.3, authority)):
+            with pytest.raises(ForeignUnusable):
+                ask_json(f"{server.url}{path}", within_s, 100, ca_file=str(trusted.file))
+
+
+def test_questions_go_through_a_proxy_whatever_it_is(issuer: OddServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, issuer.url)
+    issuer.answers["http://provider.test/x"] = said({"a": 1})
+    assert ask_json("http://provider.test/x", 30, 100) == {"a": 1}
+    for answer in (
+        b"garbage\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\ngarbage",
+        b"",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
+    ):
+        issuer.answers["provider.test:443"] = answer
+        with pytest.raises(ForeignUnusable):
+            ask_json("https://provider.test/x", 30, 100)
 
 
 # -- a policy ----------------------------------------------------------------------------------------------------------
