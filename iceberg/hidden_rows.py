@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -22,6 +22,7 @@ from worker.read.position_blocks import Numbers, positions_of
 from worker.read.written_schemas import WrittenSchemas
 
 NOTHING: Final = BitMap64()
+ROW_ID_END: Final = 1 << 62
 FILES_REMEMBERED: Final = 256  # whose row ids were read
 Hidden = Iterator[tuple[common_pb2.LiveEntry, BitMap64]]
 
@@ -37,6 +38,40 @@ def hidden_by_sets(
     found = hidden_ids(table, [(one.file, one.data_version) for one in newest_first], sets)
     for one, ids in zip(newest_first, found, strict=True):
         yield one, _positions(table, one.file, ids) if ids else NOTHING
+
+
+class HidingCommits:
+    """Which commit hid the last rows of a file of an append table, by what its delete sets say of themselves.
+
+    A set that names live files hid rows of these alone. Any other may have hidden rows of each older file whose ids are
+    in its range: the commit is then taken for the last one, if in doubt.
+    """
+
+    def __init__(self, sets: Iterable[common_pb2.LiveEntry], live: Container[str]) -> None:
+        """`live`: the paths of the partition's files."""
+        self._named: dict[str, int] = {}
+        self._others: list[common_pb2.LiveEntry] = []
+        for one in sorted(sets, key=lambda each: each.added_version):
+            touches = one.delete_set.touches
+            if touches and all(path in live for path in touches):
+                self._named.update(dict.fromkeys(touches, one.added_version))
+            else:
+                self._others.append(one)
+
+    def last(self, one: common_pb2.LiveEntry) -> int:
+        """The version; 0: none hid a row."""
+        file, found = one.file, self._named.get(one.file.path, 0)
+        low, high = file.first_row_id, file.first_row_id + file.rows - 1
+        if file.carries_row_ids:
+            is_known = file.HasField("row_id_min") and file.HasField("row_id_max")
+            low, high = (min(low, file.row_id_min), max(high, file.row_id_max)) if is_known else (0, ROW_ID_END)
+        for entry in reversed(self._others):
+            if entry.added_version <= found:
+                break
+            hides = entry.delete_set
+            if entry.data_version > one.data_version and hides.row_id_min <= high and low <= hides.row_id_max:
+                return entry.added_version
+        return found
 
 
 def hidden_by_keys(table: TableView, written: WrittenSchemas, files: Sequence[common_pb2.LiveEntry]) -> Hidden:

@@ -64,7 +64,8 @@ class InlinedFiles:
                 for one in group:
                     hidden |= one.hidden.shift(found.begins[one.file.path]) if one.hidden else one.hidden
                 if len(hidden) < found.entry.file.rows:
-                    yield ShownFile(found.entry, f"{self._location}/{found.name}", hidden)
+                    hid_last = max(one.hidden_version for one in group)
+                    yield ShownFile(found.entry, f"{self._location}/{found.name}", hidden, hid_last)
 
     def _of(
         self, table: TableView, written: WrittenSchemas, kind: Kind, span: range, group: Sequence[ShownFile]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from iceberg.hidden_rows import NOTHING, Hidden, hidden_by_keys, hidden_by_sets
+from iceberg.hidden_rows import NOTHING, Hidden, HidingCommits, hidden_by_keys, hidden_by_sets
 from iceberg.locations import location_in, location_of
 from iceberg.metadata.facts import ShownFile
 from iceberg.names import is_marked
@@ -121,6 +121,8 @@ class LiveFiles:
     def _look(
         self, table: TableView, written: WrittenSchemas, place: Place, files: Sequence[common_pb2.LiveEntry]
     ) -> None:
+        entries = self._places[place]
+        hiding = HidingCommits(entries.sets.values(), entries.files)
         for one, hidden in self._hidden(table, written, place, files):
             file = one.file
             path, version = file.path, one.added_version
@@ -128,9 +130,9 @@ class LiveFiles:
                 self._hide(version, path)
                 continue
             listed = self._inlined if file.inlined else self._shown[version]
-            known = listed.get(path)
-            if known is None or known.hidden != hidden:
-                listed[path] = ShownFile(one, self._location(file), hidden)
+            known, hid_last = listed.get(path), hiding.last(one) if hidden else 0
+            if known is None or known.hidden != hidden or known.hidden_version != hid_last:
+                listed[path] = ShownFile(one, self._location(file), hidden, hid_last)
                 self._listed.pop(version, None)
 
     def _hide(self, version: int, path: str) -> None:

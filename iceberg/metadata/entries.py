@@ -94,6 +94,12 @@ class Entries:
         added = one.entry.added_version
         return _head(ADDED if added == newest else EXISTING, sequence_of(added), one.sequence)
 
+    def head_of_deletes(self, one: ShownFile, newest: int) -> bytes:
+        """The same for the file of its hidden rows: by these, writers see what was hidden since they read."""
+        at = one.hidden_at
+        sequence = max(one.sequence, sequence_of(at))
+        return _head(ADDED if at == newest else EXISTING, sequence_of(at), sequence)
+
     def data_file(self, one: ShownFile) -> bytes:
         file = one.entry.file
         rows = whole(file.rows)

@@ -32,11 +32,15 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """A data file with at least one visible row, where it lies, and the positions of its hidden rows."""
+    """A data file with at least one visible row, where it lies, and the positions of its hidden rows.
+
+    `hidden_version`: the commit that hid the last of them, as far as it is known; 0: the one that added the file.
+    """
 
     entry: common_pb2.LiveEntry
     path: str
     hidden: BitMap64
+    hidden_version: int = 0
 
     @property
     def file(self) -> common_pb2.DataFile:
@@ -45,6 +49,11 @@ class ShownFile:
     @property
     def sequence(self) -> int:
         return sequence_of(self.entry.data_version)
+
+    @property
+    def hidden_at(self) -> int:
+        """The version whose snapshot added the file of its hidden rows."""
+        return max(self.hidden_version, self.entry.added_version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ before. The newest files, while they are few, are in one manifest: readers take 
 an entry. Generated files are named by their content: whoever makes one again makes the same.
 
 A file's sequence number is its data version's, so a delete applies to what it applies to here. The hidden rows of a
-data file are the union of all that hides some: one vector a file, with the sequence number of the data file.
+data file are the union of all that hides some: one vector a file, with the snapshot and the sequence number of the
+commit that hid the last of them. Clients that try a commit again look there for rows that others deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class _Maker:
         for page in _pages(files):
             manifests.append(self._manifest(DATA, page, [one.entry for one in page], newest))
             if dirty := [one for one in page if one.hidden]:
-                manifests.append(self._manifest(POSITION_DELETES, dirty, dirty, newest))
+                hid_last = max(one.hidden_at for one in dirty)
+                manifests.append(self._manifest(POSITION_DELETES, dirty, dirty, hid_last))
                 delete_files += len(dirty)
         totals = Totals(
             len(files),
@@ -175,20 +177,24 @@ class _Maker:
         is_data = content == DATA
         word = "data" if is_data else "deletes"
         files = [self._entries.data_file(one) for one in page] if is_data else self._delete_files(page)
-        records = [self._entries.head(one, newest) + file for one, file in zip(page, files, strict=True)]
+        head = self._entries.head if is_data else self._entries.head_of_deletes
+        records = [head(one, newest) + file for one, file in zip(page, files, strict=True)]
         raw = file_of(self._entry_schema, records, self._told | {"content": word})
         added: list[int] = []
         existing: list[int] = []
         for one in page:
             rows = one.file.rows if is_data else len(one.hidden)
-            (added if one.entry.added_version == newest else existing).append(rows)
+            at = one.entry.added_version if is_data else one.hidden_at
+            (added if at == newest else existing).append(rows)
         found = {
             "manifest_path": self._write(word, "avro", raw),
             "manifest_length": len(raw),
             "partition_spec_id": 0,
             "content": 0 if is_data else 1,
             "sequence_number": sequence_of(newest),
-            "min_sequence_number": min(one.sequence for one in page),
+            "min_sequence_number": min(
+                one.sequence if is_data else max(one.sequence, sequence_of(one.hidden_at)) for one in page
+            ),
             "added_snapshot_id": sequence_of(newest),
             "added_files_count": len(added),
             "existing_files_count": len(existing),

@@ -36,7 +36,10 @@ def table_metadata(
     mapping: Sequence[Mapping[str, Any]] = (),
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The metadata with these snapshots by ascending version; the last one is the table's current one."""
+    """The metadata with these snapshots by ascending version; the last one is the table's current one.
+
+    A restore has no parent: it shows rows again whose deletion clients relied on, so none may try a commit across it.
+    """
     head = snapshots[-1]
     used = {one.schema.schema_version: one.schema for one in snapshots}
     partitions = partition_columns(table.meta, head.schema.columns)
@@ -45,7 +48,8 @@ def table_metadata(
     for one in snapshots:
         end = max(next_row_id, one.totals.row_ids)
         found = _snapshot(table, one, next_row_id, end)
-        listed.append(found | ({"parent-snapshot-id": listed[-1]["snapshot-id"]} if listed else {}))
+        follows = listed and one.commit.operation != common_pb2.OPERATION_RESTORE
+        listed.append(found | ({"parent-snapshot-id": listed[-1]["snapshot-id"]} if follows else {}))
         next_row_id = end
     whole = {
         "format-version": table.format,

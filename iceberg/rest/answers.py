@@ -22,6 +22,7 @@ TABLE: Final = TABLES + "/{table}"
 VIEWS: Final = NAMESPACE + "/views"
 VIEW: Final = VIEWS + "/{view}"
 RENAME: Final = "/v1/{prefix}/tables/rename"
+TRANSACTION: Final = "/v1/{prefix}/transactions/commit"
 RENAME_VIEW: Final = "/v1/{prefix}/views/rename"
 DELEGATION: Final = "x-iceberg-access-delegation"
 

@@ -15,6 +15,7 @@ from iceberg.rest.answers import (
     RENAME,
     TABLE,
     TABLES,
+    TRANSACTION,
     Answer,
     as_json,
     staged_answer,
@@ -24,6 +25,7 @@ from iceberg.rest.bodies import json_of
 from iceberg.rest.catalog import SEPARATOR, Catalog, namespace_of
 from iceberg.rest.problems import RestError
 from iceberg.rest.tables import commit_answer
+from iceberg.rest.transactions import Transactions
 from iceberg.rest.writes import Writes
 
 
@@ -66,6 +68,22 @@ def commit_table(catalog: Catalog, request: Request) -> Response:
     return Response(commit_answer(loaded), media_type="application/json")
 
 
+def commit_transaction(catalog: Catalog, request: Request) -> Response:
+    listed = body_of(request).get("table-changes")
+    if not isinstance(listed, list):
+        raise RestError(400, "BadRequestException", "the request lacks table-changes, a list")
+    changes = []
+    for one in listed:
+        try:
+            where = one["identifier"]
+            namespace, name = namespace_of(SEPARATOR.join(where["namespace"])), str(where["name"])
+        except (KeyError, TypeError) as error:
+            raise RestError(400, "BadRequestException", f"a change of a table lacks {error}") from error
+        changes.append((namespace, name, read_commit(one)))
+    Transactions(catalog).commit(changes)
+    return Response(status_code=204)
+
+
 def drop_table(catalog: Catalog, request: Request) -> Response:
     """Whether or not a purge is asked for: the purge deletes the files when the table can no longer be undropped."""
     Writes(catalog).drop_table(namespace_of(request.path_params["namespace"]), request.path_params["table"])
@@ -84,6 +102,7 @@ WRITES: Final[tuple[tuple[str, str, Answer], ...]] = (
     ("POST", TABLE, commit_table),
     ("DELETE", TABLE, drop_table),
     ("POST", RENAME, rename_table),
+    ("POST", TRANSACTION, commit_transaction),
 )
 
 

@@ -173,9 +173,7 @@ class Writes:
             if wanted.refusal is not None:
                 raise wanted.refusal
             if table.meta.primary_key and wanted.snapshots:
-                raise refused(
-                    f"{table.name} has a primary key: upsert its rows with LakeTX (SQL on Spark, or the Python API)"
-                )
+                raise refused(keyed(table.name))
             if wanted.snapshots:
                 found = read_append(table.folder, table.table_id, wanted.snapshots)
             self._apply(table, wanted, found)
@@ -193,10 +191,7 @@ class Writes:
 
     def _apply(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
         meta, schemas = table.meta, self._catalog.schemas(table)
-        now = iceberg_schema(next(one for one in schemas if one.schema_version == meta.schema_version))
-        alteration = self._alteration(meta, now, wanted)
-        is_there = wanted.schema is not None and not alteration.schema_changes
-        since = self._check(meta, schemas, wanted, is_there=is_there)
+        alteration, since = self.judged(table, schemas, wanted)
         if alteration.ByteSize() and not wanted.appends:
             raise refused("a commit that deletes rows changes neither the schema nor properties: make two commits")
         if alteration.ByteSize():
@@ -219,6 +214,19 @@ class Writes:
                 change(table, schemas, found, self._catalog.shown_files(table))
                 if found.changes.hides:  # delete sets have taken their place
                     abandon(self._client, table.folder, table.table_id, wanted.snapshots)
+
+    def judged(
+        self, table: TableView, schemas: list[catalog_pb2.SchemaVersion], wanted: Wanted
+    ) -> tuple[common_pb2.Alteration, int | None]:
+        """What a commit changes of the table's columns and properties, and the version whose rows it must still have.
+
+        Raises UnmetError where the table is not as the commit requires it.
+        """
+        meta = table.meta
+        now = iceberg_schema(next(one for one in schemas if one.schema_version == meta.schema_version))
+        alteration = self._alteration(meta, now, wanted)
+        is_there = wanted.schema is not None and not alteration.schema_changes
+        return alteration, self._check(meta, schemas, wanted, is_there=is_there)
 
     def _alteration(self, meta: catalog_pb2.Table, now: Mapping[str, Any], wanted: Wanted) -> common_pb2.Alteration:
         """Empty where the table is so already."""
@@ -264,6 +272,10 @@ class Writes:
         if wanted.table_id not in ("", meta.table_id) or wanted.location:
             raise refused("the id and the place of a table can't be changed")
         return None if snapshot_id is None else version_of(snapshot_id)
+
+
+def keyed(name: str) -> str:
+    return f"{name} has a primary key: upsert its rows with LakeTX (SQL on Spark, or the Python API)"
 
 
 def known_outcome(work: Callable[[], Answer]) -> Answer:

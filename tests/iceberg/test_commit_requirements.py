@@ -14,7 +14,7 @@ from laketx import Lake, Table
 from metaservice.client import MetaServiceError, StaleError
 from protos.laketx.v1 import common_pb2, transaction_pb2
 from tests.iceberg.servers import Server, catalog_of, served_folder
-from tests.iceberg.writers import appended, error_of, head, ids, made, numbers
+from tests.iceberg.writers import Ducks, appended, error_of, head, ids, made, numbers, prepared
 
 exceptions = pytest.importorskip("pyiceberg.exceptions", reason="pyiceberg is not installed")
 MOVED: Final = (409, "CommitFailedException")
@@ -180,3 +180,52 @@ def test_appends_by_pyiceberg_try_again_and_none_is_lost(lake: Lake, server: Ser
     paths = [one.file.path for one in ours.view.client.list_files(ours.table_id)]
     stored = [path for path in Path(ours.view.folder).rglob("*.parquet") if path.is_file()]
     assert len(stored) == len(paths), "a file that is sent again is not copied"
+
+
+@pytest.mark.parametrize("by", ["laketx", "duckdb 2", "duckdb 3"])
+def test_a_deleted_row_stays_deleted_beside_a_rewrite_of_its_file(
+    lake: Lake, server: Server, ducks: Ducks, by: str
+) -> None:
+    """pyiceberg rewrites a file without one row; meanwhile somebody hides another row of it."""
+    name = f"rewritten_{by.replace(' ', '_')}"
+    theirs = made(server, name)
+    theirs.append(numbers([1, 2, 3]))
+    job = theirs.refresh().transaction()
+    job.delete("id = 2")
+    if by == "laketx":
+        lake.table(f"shop.{name}").delete("id = 3")
+    else:
+        ducks[int(by[-1])].execute(f"DELETE FROM lake.shop.{name} WHERE id = 3")
+    with pytest.raises((exceptions.ValidationException, exceptions.CommitFailedException)):
+        job.commit_transaction()
+    assert ids(lake.table(f"shop.{name}")) == [1, 2]
+
+
+def test_a_rewrite_of_a_file_that_was_dirty_before_is_taken(lake: Lake, server: Server, ducks: Ducks) -> None:
+    theirs = made(server, "dirty_before")
+    theirs.append(numbers([1, 2, 3, 4]))
+    ducks[2].execute("DELETE FROM lake.shop.dirty_before WHERE id = 3")
+    request = prepared(theirs.refresh(), lambda transaction: transaction.delete("id = 2"))
+    assert request.send(server).status_code == 200
+    assert ids(lake.table("shop.dirty_before")) == [1, 4]
+
+
+def test_a_restored_row_stays_beside_a_rewrite_of_its_file(lake: Lake, server: Server) -> None:
+    theirs = made(server, "brought_back")
+    theirs.append(numbers([1, 2, 3]))
+    ours = lake.table("shop.brought_back")
+    ours.delete("id = 3")
+    job = theirs.refresh().transaction()
+    job.delete("id = 2")
+    restore(ours.refresh(), 1)
+    with pytest.raises((exceptions.ValidationException, exceptions.CommitFailedException)):
+        job.commit_transaction()
+    assert ids(lake.table("shop.brought_back")) == [1, 2, 3]
+
+
+def restore(table: Table, version: int) -> None:
+    intent = transaction_pb2.TableIntent(table_id=table.table_id, operation=common_pb2.OPERATION_RESTORE)
+    with table.view.client.begin([intent]) as txn:
+        change = common_pb2.Change(table_id=table.table_id, restore_version=version)
+        change.scope.all = True
+        txn.commit([change])

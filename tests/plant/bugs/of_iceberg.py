@@ -122,6 +122,12 @@ BUGS: Final = (
         own_tests=("tests/iceberg/test_commit_requirements.py", "-k", "changed_no_row or depends_on"),
     ),
     Bug(
+        "files of hidden rows are said to be as old as their data files",
+        ICEBERG + "metadata/facts.py",
+        (("return max(self.hidden_version, self.entry.added_version)", "return self.entry.added_version"),),
+        own_tests=("tests/iceberg/test_commit_requirements.py", "-k", "stays_deleted"),
+    ),
+    Bug(
         "a change of Iceberg's clients may begin before other commits",
         ICEBERG + "commits/changes.py",
         ((", unchanged_since=since", ""), (", read_version=read)", ")")),
