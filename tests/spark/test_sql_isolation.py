@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from laketx import Lake, Table
+from laketx import ConflictError, Lake, Table
 from protos.laketx.v1 import common_pb2
 from tests.spark.held import Held
 from tests.spark.sql import SqlReads
@@ -318,3 +318,85 @@ def test_rerun_computes_an_insert_again_that_read_its_table(races: Races) -> Non
     with setting(races.sql.spark, ON_CONFLICT, "rerun"):
         assert races.run(f"INSERT INTO {{t}} SELECT max(id) + 1, {HOLDS}, 1 FROM {{t}}", table, adds) == "commits"
     assert [row[0] for row in rows(table)] == [1, 2, 3, 4]
+
+
+# -- reads of other tables
+
+
+@pytest.mark.parametrize("by", ["session", "table"])
+def test_reads_of_other_tables_are_declared_where_somebody_says_so(races: Races, by: str) -> None:
+    """A row is counted in one table and written to another; meanwhile another one is counted."""
+    spark = races.sql.spark
+    other, table = races.table("delta_serializable", parted=False), races.table("row_level", parted=False)
+    counts = f"INSERT INTO {{t}} SELECT count(*), {HOLDS}, 1 FROM {races.sql.name}.{other.name}"
+    assert races.run(counts, table, lambda _: adds(other)) == "commits"
+    if by == "table":
+        spark.sql(f"ALTER TABLE {races.sql.name}.{table.name} SET TBLPROPERTIES ('isolation.reads' = 'all')")
+    with setting(spark, "spark.laketx.isolation.reads", "all") if by == "session" else nullcontext():
+        assert "lost a race" in races.run(counts, table, lambda _: adds(other))
+        assert races.run(counts, table, adds) == "commits"
+        replaced = counts.replace("INSERT INTO {t}", "CREATE OR REPLACE TABLE {t} AS").replace(
+            "count(*)", "count(*) AS id"
+        )
+        replaced = replaced.replace(", 1 FROM", " AS v, 1 AS p FROM")
+        assert "lost a race" in races.run(replaced, table, lambda _: adds(other))
+        assert races.run(replaced, table, lambda _: None) == "commits"
+    assert other.history()[0].operation == "UPDATE"
+
+
+def test_a_table_is_made_of_reads_that_are_declared(races: Races) -> None:
+    spark, name = races.sql.spark, races.new_name()
+    other = races.table("delta_serializable", parted=False)
+    selected = f"SELECT count(*) AS id, {HOLDS} AS v FROM {races.sql.name}.{other.name}"
+    made = f"CREATE TABLE {races.sql.name}.{name} AS {selected}"
+    with setting(spark, "spark.laketx.isolation.reads", "all"):
+        assert "lost a race" in races.run(made, other, adds)
+        assert not spark.catalog.tableExists(f"{races.sql.name}.{name}")
+        assert races.run(made, other, lambda _: None) == "commits"
+    with (
+        setting(spark, "spark.laketx.isolation.reads", "some"),
+        pytest.raises(PySparkException, match="ISOLATION_INVALID"),
+    ):
+        spark.sql(made.replace(HOLDS, "1").replace(name, races.new_name()))
+
+
+# -- streams, transactions, procedures
+
+
+def test_a_stream_that_joins_its_own_table_reads_it_anew_in_each_batch(races: Races, tmp_path: Path) -> None:
+    spark, lake = races.sql.spark, races.sql.name
+    source, target = races.table("row_level", parted=False), races.table("row_level", parted=False)
+    adds(source)
+    source.append([{"id": 1, "v": 5, "p": 5}, {"id": 3, "v": 5, "p": 5}])
+
+    def run(held: str) -> None:
+        read = spark.readStream.option("maxFilesPerTrigger", 1).table(f"{lake}.{source.name}")
+        known = spark.table(f"{lake}.{target.name}").select("id")
+        written = read.join(known, "id", "left_anti").selectExpr("id", f"{held} AS v", "p").writeStream
+        written = written.option("checkpointLocation", str(tmp_path / "joined")).trigger(availableNow=True)
+        written.toTable(f"{lake}.{target.name}").awaitTermination()
+
+    assert "lost a race" in races.run(
+        lambda: run("held(v)"), target, lambda one: one.append([{"id": 3, "v": 0, "p": 0}])
+    )
+    run("v")  # the batch comes again
+    assert [row[0] for row in rows(target)] == [1, 2, 3]
+
+
+def test_an_insert_in_a_transaction_counts_what_it_read_under_maxcompute(races: Races) -> None:
+    table = races.table("maxcompute", parted=True)
+    name = f"{races.sql.name}.{table.name}"
+    with pytest.raises(ConflictError), races.lake.transaction() as txn:  # noqa: PT012
+        txn.sql(f"INSERT INTO {name} SELECT max(id) + 1, 0L, 2 FROM {name}")
+        adds(table)
+    assert values(table) == [10, 20, 30]
+
+
+def test_a_transaction_sees_what_an_older_dataframe_brings_in(races: Races) -> None:
+    table = races.table("row_level", parted=False)
+    name = f"{races.sql.name}.{table.name}"
+    table.read().createOrReplaceTempView("older")
+    changes(table)
+    with pytest.raises(ConflictError), races.lake.transaction() as txn:
+        txn.sql(f"INSERT INTO {name} SELECT id + 5, v, p FROM older")
+    assert values(table) == [11, 20]

@@ -257,6 +257,14 @@ PROPERTIES: Final = (
         binds_writers=True,
     ),
     Property(
+        "isolation.reads",
+        TABLE,
+        "Which of its reads a statement of Spark SQL declares that changes the table: those of this table, or those of "
+        "all tables of the lake, as a transaction over several tables does.",
+        choices=(TABLE, "all"),
+        binds_writers=True,
+    ),
+    Property(
         "write.strict_casts",
         "false",
         "Whether rows whose values would change in a cast to their column's type are refused; in key columns they "

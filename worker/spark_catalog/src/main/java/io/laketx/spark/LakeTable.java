@@ -8,6 +8,7 @@ import io.laketx.spark.read.LakeScanBuilder;
 import io.laketx.spark.read.LivePartitions;
 import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.write.LakeWriteBuilder;
 import io.laketx.spark.write.PartitionCondition;
@@ -164,11 +165,15 @@ public final class LakeTable
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    Snapshot read = SparkInternals.isInStream() ? snapshot.renewed() : snapshot;
     return LakeScanBuilder.of(
         name,
-        snapshot,
+        read,
         schema,
-        (required, checkpoint) -> TableStream.ofRows(name, snapshot, schema, required, options, checkpoint));
+        (required, checkpoint) -> {
+          if (read != snapshot) read.letGo();
+          return TableStream.ofRows(name, snapshot, schema, required, options, checkpoint);
+        });
   }
 
   @Override

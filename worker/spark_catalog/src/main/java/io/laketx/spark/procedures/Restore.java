@@ -24,7 +24,11 @@ final class Restore {
   static long of(Service service, Table table, long version, String message) {
     String txn = Ids.uuid7();
     TableIntent intent =
-        TableIntent.newBuilder().setTableId(table.getTableId()).setOperation(Operation.OPERATION_RESTORE).build();
+        TableIntent.newBuilder()
+            .setTableId(table.getTableId())
+            .setOperation(Operation.OPERATION_RESTORE)
+            .setReadVersion(Math.max(table.getHeadVersion(), version)) // as the procedure found it
+            .build();
     BeginTransactionRequest begin =
         BeginTransactionRequest.newBuilder()
             .setTxnId(txn)

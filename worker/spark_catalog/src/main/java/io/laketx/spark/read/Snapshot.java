@@ -46,6 +46,18 @@ public final class Snapshot {
     return pinned(service, service.ask(stubs -> stubs.catalog().getTable(request)).getTable(), version);
   }
 
+  /**
+   * The newest version by now, for the batches of a stream: Spark analyses its tables once, when the query starts. The same
+   * where somebody keeps this one, or has named it, or where the columns have changed.
+   */
+  public Snapshot renewed() {
+    if (isChosen || pin == null || transaction != null) return this;
+    GetTableRequest request = GetTableRequest.newBuilder().setTableId(meta.getTableId()).build();
+    Table now = service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
+    boolean isSame = now.getHeadVersion() == version || now.getSchemaVersion() != meta.getSchemaVersion();
+    return isSame ? this : newest(service, now);
+  }
+
   /** A version that the caller keeps readable, under the schema of that version. */
   public static Snapshot kept(Service service, Table meta, long version) {
     return new Snapshot(service, meta, version, null, null, false);

@@ -23,6 +23,7 @@ import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScan;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
@@ -69,6 +70,11 @@ public final class SparkInternals {
   /** A table's rows, whether or not a catalog has it. */
   public static Dataset<Row> rows(SparkSession session, Table table) {
     return Dataset$.MODULE$.ofRows(session, DataSourceV2Relation.create(table, Option.empty(), Option.empty()));
+  }
+
+  /** Whether a batch of a streaming query is planned by this thread. */
+  public static boolean isInStream() {
+    return session().sparkContext().getLocalProperty(StreamExecution.QUERY_ID_KEY()) != null;
   }
 
   /** Whether Spark's optimiser reckons with the columns' bounds. */

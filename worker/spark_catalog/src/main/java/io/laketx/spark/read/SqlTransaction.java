@@ -4,7 +4,6 @@ import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
 import io.laketx.v1.Change;
 import io.laketx.v1.Operation;
-import io.laketx.v1.Predicate;
 import io.laketx.v1.Read;
 import io.laketx.v1.RegisterFilesRequest;
 import io.laketx.v1.Table;
@@ -26,7 +25,7 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public final class SqlTransaction {
   private static final String PROPERTY = "laketx.transaction";
-  private static final String READS_DO_NOT_COUNT = "maxcompute"; // a profile
+  private static final String READS_DO_NOT_COUNT = "maxcompute"; // a profile; of tables that aren't changed
   private static final Map<String, SqlTransaction> OPEN = new ConcurrentHashMap<>();
 
   private final String id;
@@ -41,8 +40,8 @@ public final class SqlTransaction {
     this.warehouse = warehouse;
   }
 
-  private record Held(Operation operation, RegisterFilesRequest staged, Change change) {
-    static final Held NOT_YET = new Held(null, null, null); // its statement runs
+  private record Held(Operation operation, RegisterFilesRequest staged, Change change, long version) {
+    static final Held NOT_YET = new Held(null, null, null, Long.MAX_VALUE); // its statement runs
   }
 
   // -- for Python
@@ -101,7 +100,8 @@ public final class SqlTransaction {
 
   private void add(List<byte[]> parts, Snapshot table) {
     Held held = changes.get(table.tableId());
-    List<Read> reads = reads(table);
+    boolean doCount = held != null || !table.meta().getProfile().equals(READS_DO_NOT_COUNT);
+    List<Read> reads = doCount ? reads(table) : List.of();
     if (held == null && reads.isEmpty()) return;
     Operation operation = held == null ? Operation.OPERATION_UPDATE : held.operation;
     TableIntent.Builder intent =
@@ -109,7 +109,7 @@ public final class SqlTransaction {
             .setTableId(table.tableId())
             .setOperation(operation)
             .setSchemaVersion(table.meta().getSchemaVersion())
-            .setReadVersion(table.version())
+            .setReadVersion(held == null ? table.version() : Math.min(table.version(), held.version))
             .addAllReads(reads);
     parts.add(intent.build().toByteArray());
     parts.add(held == null ? new byte[0] : held.staged.toByteArray());
@@ -118,12 +118,7 @@ public final class SqlTransaction {
 
   private List<Read> reads(Snapshot table) {
     Set<Read> found = new LinkedHashSet<>();
-    if (table.meta().getProfile().equals(READS_DO_NOT_COUNT)) return List.of();
-    for (LakeScan one : scans.getOrDefault(table.tableId(), List.of())) {
-      Predicate condition = one.condition();
-      Predicate all = Predicate.newBuilder().setLiteral(true).build();
-      found.add(Read.newBuilder().setPredicate(condition == null ? all : condition).build());
-    }
+    for (LakeScan one : scans.getOrDefault(table.tableId(), List.of())) found.add(one.declared(false));
     return List.copyOf(found);
   }
 
@@ -175,8 +170,9 @@ public final class SqlTransaction {
     changes.remove(table.tableId());
   }
 
-  /** What the statement did, until the commit. */
-  public synchronized void hold(Snapshot table, Operation operation, RegisterFilesRequest staged, Change change) {
-    changes.put(table.tableId(), new Held(operation, staged, change));
+  /** What the statement did, until the commit, and the oldest version of the table that it read. */
+  public synchronized void hold(
+      Snapshot table, Operation operation, RegisterFilesRequest staged, Change change, long version) {
+    changes.put(table.tableId(), new Held(operation, staged, change, version));
   }
 }

@@ -6,6 +6,7 @@ import io.laketx.v1.Change;
 import io.laketx.v1.FileKind;
 import io.laketx.v1.Operation;
 import io.laketx.v1.Scope;
+import io.laketx.v1.Table;
 import java.io.IOException;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -92,7 +93,7 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   @Override
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
     Casts.check(snapshot.meta(), true);
-    reads = StatementReads.ofRows(snapshot, condition);
+    reads = StatementReads.ofRows(snapshot, condition, before());
     boolean isBlind = operation == Operation.OPERATION_INSERT && reads.areNone();
     txn = begin(ConflictPolicy.of(info.options(), snapshot.meta(), isBlind));
     FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
@@ -103,10 +104,14 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     return new Factory(staging, spread.isOneBucket());
   }
 
+  /** The table before this write. */
+  private Table before() {
+    return definition == null ? snapshot.meta() : definition.before();
+  }
+
   private WriteTransaction begin(ConflictPolicy policy) {
     boolean isMerge = SparkPlans.isInsertOnlyMerge(); // which Spark makes an append
-    long schema = definition == null ? snapshot.meta().getSchemaVersion() : definition.schemaVersion();
-    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, schema, policy);
+    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, before().getSchemaVersion(), policy);
   }
 
   @Override

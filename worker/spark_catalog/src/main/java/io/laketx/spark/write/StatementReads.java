@@ -13,6 +13,7 @@ import io.laketx.v1.Read;
 import io.laketx.v1.Table;
 import io.laketx.v1.TableCommit;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
@@ -27,17 +28,22 @@ final class StatementReads {
   private final List<TableRead> changed; // what finds the rows that are changed
   private final List<TableRead> besides = new ArrayList<>(); // all other reads of the table
   private final List<Read> partitions; // what finds the partitions that are overwritten
+  private final List<TableRead> others; // reads of other tables, where they are declared
   private final boolean isUnseen;
   private final boolean changesAll;
   private boolean readsAll;
 
-  private StatementReads(Snapshot snapshot, List<LakeScan> scans, boolean changesAll, List<Read> partitions) {
+  private StatementReads(
+      Snapshot snapshot, Table before, List<LakeScan> scans, boolean changesAll, List<Read> partitions) {
     this.snapshot = snapshot;
     this.changed = List.copyOf(scans);
     this.changesAll = changesAll;
     this.partitions = partitions;
     List<TableRead> all = SparkPlans.reads();
     isUnseen = all == null;
+    boolean isAlone = snapshot.transaction() == null; // else the transaction declares them
+    boolean areOthers = !isUnseen && isAlone && OtherReads.areDeclared(before);
+    others = areOthers ? OtherReads.among(all, snapshot) : List.of();
     if (isUnseen) return;
     for (TableRead one : all) {
       boolean isTarget = one instanceof LakeScan scan && scan.isOfTarget();
@@ -47,17 +53,21 @@ final class StatementReads {
 
   /** Of one that changes the rows that its scans find. `changesAll`: all of them, and the scans serve nothing else. */
   static StatementReads ofRowChange(Snapshot snapshot, List<LakeScan> scans, boolean changesAll) {
-    return new StatementReads(snapshot, scans, changesAll, List.of());
+    return new StatementReads(snapshot, snapshot.meta(), scans, changesAll, List.of());
   }
 
-  /** Of one whose rows come in. `condition` tells which partitions are overwritten; null: that is known otherwise. */
-  static StatementReads ofRows(Snapshot snapshot, PartitionCondition condition) {
-    return new StatementReads(snapshot, List.of(), false, condition == null ? List.of() : condition.reads());
+  /**
+   * Of one whose rows come in. `condition` tells which partitions are overwritten; null: that is known otherwise. `before` is
+   * the table as it is without what the statement may make of it.
+   */
+  static StatementReads ofRows(Snapshot snapshot, PartitionCondition condition, Table before) {
+    List<Read> partitions = condition == null ? List.of() : condition.reads();
+    return new StatementReads(snapshot, before, List.of(), false, partitions);
   }
 
-  /** Whether it read nothing of the table. */
+  /** Whether nothing was read that counts. */
   boolean areNone() {
-    return !isUnseen && changed.isEmpty() && besides.isEmpty() && partitions.isEmpty();
+    return !isUnseen && changed.isEmpty() && besides.isEmpty() && partitions.isEmpty() && others.isEmpty();
   }
 
   /** The version that it read: the oldest one, where DataFrames that were made earlier are among its sources. */
@@ -78,8 +88,9 @@ final class StatementReads {
 
   WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy) {
     try {
+      Collection<OtherReads> elsewhere = OtherReads.of(others, readsAll);
       return WriteTransaction.begin(
-          snapshot, new WriteTransaction.Beginning(operation, schemaVersion, version(), declared(), policy));
+          snapshot, new WriteTransaction.Beginning(operation, schemaVersion, version(), declared(), elsewhere, policy));
     } catch (LakeException error) {
       if (readsAll || areNone() || error.kind() != RefusalKind.INVALID) throw error;
       readsAll = true;
@@ -90,12 +101,20 @@ final class StatementReads {
   /** `lookedAt`: what was read besides. */
   TableCommit commit(
       WriteTransaction txn, List<DataFile> files, List<DeleteSet> sets, Change.Builder change, List<Read> lookedAt) {
-    return commit(() -> txn.commit(files, sets, change.clearReads().addAllReads(lookedAt).addAllReads(declared())));
+    return commit(
+        () -> {
+          Change.Builder mine = change.clearReads().addAllReads(lookedAt).addAllReads(declared());
+          return txn.commit(files, sets, mine, OtherReads.of(others, readsAll));
+        });
   }
 
   /** The same for an overwrite that redefines the table. */
   void commitUnder(WriteTransaction txn, Table definition, List<DataFile> files, Change.Builder change) {
-    commit(() -> txn.commitUnder(definition, files, change.clearReads().addAllReads(declared())));
+    commit(
+        () -> {
+          Change.Builder mine = change.clearReads().addAllReads(declared());
+          return txn.commitUnder(definition, files, mine, OtherReads.of(others, readsAll));
+        });
   }
 
   private TableCommit commit(Supplier<TableCommit> commit) {

@@ -55,18 +55,20 @@ final class StreamedWrite implements StreamingWrite {
     this.spread = spread;
     this.queryId = queryId;
     this.places = places;
-    replaced = replaces ? Snapshot.newest(snapshot.service(), newest(snapshot)) : null;
+    replaced = replaces ? newest() : null;
   }
 
-  private static Table newest(Snapshot snapshot) {
+  private Snapshot newest() {
     GetTableRequest request = GetTableRequest.newBuilder().setTableId(snapshot.tableId()).build();
-    return snapshot.service().ask(stubs -> stubs.catalog().getTable(request)).getTable();
+    Table now = snapshot.service().ask(stubs -> stubs.catalog().getTable(request)).getTable();
+    return Snapshot.newest(snapshot.service(), now);
   }
 
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
     WarehouseMark.leave(snapshot.service());
-    reads = StatementReads.ofRows(replaces ? replaced : snapshot, null);
+    reads = StatementReads.ofRows(replaces ? replaced : snapshot, null, snapshot.meta());
+    if (!replaces && !reads.areNone()) reads = StatementReads.ofRows(newest(), null, snapshot.meta());
     Operation operation = replaces ? Operation.OPERATION_OVERWRITE : Operation.OPERATION_INSERT;
     long schema = snapshot.meta().getSchemaVersion();
     txn = replaces || !reads.areNone() ? reads.begin(operation, schema, ConflictPolicy.FAIL) : null;

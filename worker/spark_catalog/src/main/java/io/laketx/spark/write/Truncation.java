@@ -44,7 +44,8 @@ public final class Truncation {
     long schema = snapshot.meta().getSchemaVersion();
     ConflictPolicy policy = ConflictPolicy.of(CaseInsensitiveStringMap.empty(), snapshot.meta(), false);
     WriteTransaction.Beginning how =
-        new WriteTransaction.Beginning(Operation.OPERATION_TRUNCATE, schema, snapshot.version(), reads, policy);
+        new WriteTransaction.Beginning(
+            Operation.OPERATION_TRUNCATE, schema, snapshot.version(), reads, List.of(), policy);
     WriteTransaction txn = WriteTransaction.begin(snapshot, how);
     change.addAllReads(reads);
     try {
@@ -57,7 +58,7 @@ public final class Truncation {
 
   private static void commit(WriteTransaction txn, Change.Builder change) {
     try {
-      txn.commit(List.of(), List.of(), change);
+      txn.commit(List.of(), List.of(), change, List.of());
     } catch (LakeException lost) {
       Reruns.run(txn, lost);
     }

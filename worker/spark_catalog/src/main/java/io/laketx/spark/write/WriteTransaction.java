@@ -64,13 +64,15 @@ final class WriteTransaction {
   private final Consumer<String> jobs;
   private final ScheduledFuture<?> heartbeat; // null in a transaction of several statements
   private final Operation operation;
+  private final long readVersion;
   private final boolean isBlind;
   private boolean mayHaveCommitted;
 
   /** Of several statements. */
-  private WriteTransaction(Snapshot snapshot, Operation operation) {
+  private WriteTransaction(Snapshot snapshot, Beginning how) {
     this.snapshot = snapshot;
-    this.operation = operation;
+    operation = how.operation;
+    readVersion = how.readVersion;
     isBlind = false;
     txnId = snapshot.transaction().id();
     policy = ConflictPolicy.FAIL;
@@ -81,6 +83,7 @@ final class WriteTransaction {
   private WriteTransaction(Snapshot snapshot, Beginning how, String txnId, long leaseMs) {
     this.snapshot = snapshot;
     this.operation = how.operation;
+    this.readVersion = how.readVersion;
     this.isBlind = how.isBlind();
     this.txnId = txnId;
     this.policy = how.policy;
@@ -95,10 +98,15 @@ final class WriteTransaction {
    * was committed since is judged.
    */
   record Beginning(
-      Operation operation, long schemaVersion, long readVersion, Collection<Read> reads, ConflictPolicy policy) {
+      Operation operation,
+      long schemaVersion,
+      long readVersion,
+      Collection<Read> reads,
+      Collection<OtherReads> others,
+      ConflictPolicy policy) {
     /** Whether its files mean the same on top of any other commit. */
     boolean isBlind() {
-      return operation == Operation.OPERATION_INSERT && reads.isEmpty();
+      return operation == Operation.OPERATION_INSERT && reads.isEmpty() && others.isEmpty();
     }
   }
 
@@ -106,7 +114,7 @@ final class WriteTransaction {
     if (snapshot.transaction() != null) {
       WarehouseMark.leave(snapshot.service());
       snapshot.transaction().begin(snapshot);
-      return new WriteTransaction(snapshot, how.operation);
+      return new WriteTransaction(snapshot, how);
     }
     SqlTransaction.refuse("a change of a table of another lake");
     TableIntent.Builder intent =
@@ -118,7 +126,8 @@ final class WriteTransaction {
             .addAllReads(how.reads);
     Service service = snapshot.service();
     WarehouseMark.leave(service);
-    BeginTransactionRequest request = beginning(service).addTables(intent).build();
+    List<TableIntent> others = how.others.stream().map(OtherReads::intent).toList();
+    BeginTransactionRequest request = beginning(service).addTables(intent).addAllTables(others).build();
     long leaseMs = service.ask(stubs -> stubs.transactions().beginTransaction(request)).getLeaseMs();
     return new WriteTransaction(snapshot, how, request.getTxnId(), leaseMs);
   }
@@ -161,27 +170,35 @@ final class WriteTransaction {
     return heartbeat == null;
   }
 
-  TableCommit commit(List<DataFile> files, List<DeleteSet> deleteSets, Change.Builder change) {
+  TableCommit commit(
+      List<DataFile> files, List<DeleteSet> deleteSets, Change.Builder change, Collection<OtherReads> others) {
     if (isOneOfSeveral()) {
       RegisterFilesRequest staged = message().addAllFiles(files).addAllDeleteSets(deleteSets).build();
-      snapshot.transaction().hold(snapshot, operation, staged, change.setTableId(snapshot.tableId()).build());
+      Change held = change.setTableId(snapshot.tableId()).build();
+      snapshot.transaction().hold(snapshot, operation, staged, held, readVersion);
       return TableCommit.getDefaultInstance();
     }
     if (!files.isEmpty() || !deleteSets.isEmpty()) register(files, deleteSets);
-    return commit(CommitTransactionRequest.newBuilder().addChanges(change.setTableId(snapshot.tableId())));
+    return commit(committing(change, others));
   }
 
   /** The same for an overwrite that redefines the table: its files are of a schema that only the commit makes. */
-  TableCommit commitUnder(Table definition, List<DataFile> files, Change.Builder change) {
+  TableCommit commitUnder(
+      Table definition, List<DataFile> files, Change.Builder change, Collection<OtherReads> others) {
     if (files.size() > FILES_A_COMMIT) {
       throw LakeException.invalid(
           "TOO_MANY_FILES", "a statement that replaces a table writes at most " + FILES_A_COMMIT + " files, not "
               + files.size() + ": repartition its rows, or replace the table first and then insert");
     }
-    return commit(
-        CommitTransactionRequest.newBuilder()
-            .addChanges(change.setTableId(snapshot.tableId()).addAllFiles(files))
-            .addReplacements(definition.toBuilder().setTableId(snapshot.tableId())));
+    Table.Builder replacement = definition.toBuilder().setTableId(snapshot.tableId());
+    return commit(committing(change.clearFiles().addAllFiles(files), others).addReplacements(replacement));
+  }
+
+  /** The table that is changed comes first: so does its commit in the answer. */
+  private CommitTransactionRequest.Builder committing(Change.Builder change, Collection<OtherReads> others) {
+    return CommitTransactionRequest.newBuilder()
+        .addChanges(change.setTableId(snapshot.tableId()))
+        .addAllChanges(others.stream().map(OtherReads::change).toList());
   }
 
   private TableCommit commit(CommitTransactionRequest.Builder committing) {
