@@ -10,6 +10,7 @@ PYTHON ?= python3
 SEEDS ?= 200
 MINUTES ?= 5
 SEED ?= 1
+PAIRS ?= 500
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -143,6 +144,10 @@ sim: setup ## simulate clients, crashes, clock jumps, and servers that share a b
 .PHONY: histories
 histories: setup ## record what concurrent clients of a killed service are told, and check it; MINUTES=5 SEED=1
 	@$(PY) -m tests.histories --minutes $(MINUTES) --seed $(SEED)
+
+.PHONY: races
+races: setup ## statements meet at every boundary, at every door: outcomes and rows as the docs say; SEED=1 PAIRS=500
+	@$(PY) -m tests.races --seed $(SEED) --pairs $(PAIRS)
 
 .PHONY: sql
 sql: setup ## random statements of Spark SQL beside DuckDB; SEED=1 plays that seed, SEEDS=20 that many from there

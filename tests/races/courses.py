@@ -1,0 +1,61 @@
+"""A service, a gate before it, and the doors of both ways: without Spark, and with a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laketx import connect
+from tests.integration.service import service
+from tests.races.doors import Arrow, Frames, Sql, Verbs, connect_without_spark
+from tests.races.gate import Gate
+from tests.races.pairs import Course
+from worker.base.spark_jar import catalog_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LATER, EARLIER = "later", "earlier"  # catalogs: through the gate, and past it
+
+
+@contextmanager
+def course_without_spark(folder: Path) -> Iterator[Course]:
+    with service(folder / "service") as (running, _), Gate(running.address) as gate:
+        warehouse = _warehouse(folder)
+        with (
+            connect_without_spark(f"laketx://{gate.address}", warehouse) as later,
+            connect_without_spark(f"laketx://{running.address}", warehouse) as earlier,
+        ):
+            yield Course(gate, earlier, [Arrow(later)], [Arrow(earlier)])
+
+
+@contextmanager
+def course_with_spark(folder: Path, spark: SparkSession) -> Iterator[Course]:
+    """The statement that waits has a session of its own, and so has the other."""
+    with service(folder / "service") as (running, _), Gate(running.address) as gate:
+        warehouse = _warehouse(folder)
+        uris = {LATER: f"laketx://{gate.address}", EARLIER: f"laketx://{running.address}"}
+        sessions = {name: _session(spark, name, uri, warehouse) for name, uri in uris.items()}
+        with (
+            connect_without_spark(uris[EARLIER], warehouse) as plain,
+            connect(uris[LATER], sessions[LATER], warehouse=warehouse, user="races") as later,
+            connect(uris[EARLIER], sessions[EARLIER], warehouse=warehouse, user="races") as earlier,
+        ):
+            held = [Sql(sessions[LATER], LATER), Frames(sessions[LATER], LATER), Verbs(later, sessions[LATER], LATER)]
+            free = [Arrow(plain), Sql(sessions[EARLIER], EARLIER), Verbs(earlier, sessions[EARLIER], EARLIER)]
+            yield Course(gate, plain, held, free, sessions[LATER])
+
+
+def _warehouse(folder: Path) -> str:
+    warehouse = folder / "warehouse"
+    warehouse.mkdir()
+    return str(warehouse)
+
+
+def _session(spark: SparkSession, catalog: str, uri: str, warehouse: str) -> SparkSession:
+    made = spark.newSession()
+    for key, value in catalog_settings(catalog, uri, warehouse, "races").items():
+        made.conf.set(key, value)
+    return made
