@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
@@ -371,3 +372,29 @@ def test_only_values_that_repeat_have_a_dictionary_and_row_groups_are_small(lake
         "pair.x": True,
     }
     assert table.count(where="id >= 262144") == count - 262_144
+
+
+def test_a_slow_query_holds_up_no_other_write(lake: Lake) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow:
+        """Rows of a query that waits."""
+
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            begun.set()
+            assert go.wait(30)
+            return pa.table({"id": [1]}).__arrow_c_stream__(requested_schema)
+
+    table = lake.create_table("writes.slow_query", "id bigint", primary_key=["id"])
+    slow = threading.Thread(target=table.upsert, args=[Slow()], kwargs={"on_conflict": "resubmit"})
+    slow.start()
+    try:
+        assert begun.wait(30)
+        other = threading.Thread(target=lake.table(table.name).upsert, args=[pa.table({"id": [2]})])
+        other.start()
+        other.join(20)
+        assert not other.is_alive()
+    finally:
+        go.set()
+        slow.join()
+    assert table.count() == 2

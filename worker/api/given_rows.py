@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -96,6 +95,7 @@ class Given:
         """`is_streamed`: a stream stays one, and is not held in memory."""
         self._rows = rows
         self._is_streamed = is_streamed and is_stream(rows)
+        self._held: Any = None
 
     @property
     def is_lazy(self) -> bool:
@@ -108,11 +108,13 @@ class Given:
         """A table of Arrow, or the stream."""
         return self._rows if self._is_streamed else arrow_rows(self.held, meta)
 
-    @cached_property
+    @property
     def held(self) -> Any:
         """A stream becomes a table. A list stays, since the table's columns type it."""
-        is_foreign = hasattr(self._rows, "__arrow_c_stream__") and not is_spark(self._rows)
-        return arrow_table(self._rows) if is_foreign else self._rows
+        if self._held is None:  # no cached_property: that of Python 3.11 lets one object at a time be read
+            is_foreign = hasattr(self._rows, "__arrow_c_stream__") and not is_spark(self._rows)
+            self._held = arrow_table(self._rows) if is_foreign else self._rows
+        return self._held
 
 
 def _is_dict(row: Any) -> bool:
