@@ -10,13 +10,14 @@ from pathlib import Path
 from metaservice.core import limits
 from metaservice.core.commit.row_level import CHECKS, MEETINGS
 from metaservice.core.table import profiles
+from metaservice.core.table.foreign_properties import FOREIGN_PROPERTIES, Meaning
 from metaservice.core.table.model import Operation
 from metaservice.core.table.profiles import CLASS_OF, STANDS, OpClass
 from metaservice.core.table.properties import PROPERTIES, USER_PREFIX
 from tools.generated import BLOCK, fill, table, wants_check, write_or_check
 from tools.wire import ROOT
 
-DOCUMENTS = ("docs/semantics.md",)
+DOCUMENTS = ("docs/semantics.md", "docs/catalog.md")
 
 
 def classes() -> str:
@@ -67,13 +68,24 @@ def properties() -> str:
         ("writer properties", _code(writers), "conflicts with every change"),
         ("quiet properties", _code([*quiet, f"{USER_PREFIX}*"]), "conflicts with nothing"),
         ("fixed properties", _code(fixed), "is refused (`PROPERTY_FIXED`)"),
-        (
-            "features",
-            _code(sorted(profiles.FEATURES)),
-            "conflicts with every change; under `delta_…` only with changes of features, unless one is turned off",
-        ),
+        ("features", _code(sorted(profiles.FEATURES)), "conflicts with every change"),
     ]
     return table(("what", "names", "changing it"), rows)
+
+
+def foreign_properties() -> str:
+    """Properties of other systems by what they mean."""
+    rows = []
+    for one in FOREIGN_PROPERTIES:
+        meant = [f"`{value}`: {_meant(meaning)}" for value, meaning in one.meanings.items()]
+        rows.append((f"`{one.name}`", "; ".join(meant), one.advice))
+    return table(("property", "accepted", "other values are refused: what to do"), rows)
+
+
+def _meant(meaning: Meaning) -> str:
+    if meaning.profile is not None:
+        return f"the profile `{meaning.profile}`"
+    return f"turns on the feature `{meaning.feature}`" if meaning.feature else "changes nothing"
 
 
 def bounds() -> str:
@@ -89,6 +101,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "row-meetings": row_meetings,
     "row-checks": row_checks,
     "properties": properties,
+    "foreign-properties": foreign_properties,
     "bounds": bounds,
 }
 

@@ -15,7 +15,8 @@ COLUMN_DEFAULTS: Final = "column_defaults"
 VIEWS: Final = "views"
 VERSION_CONDITIONS: Final = "version_conditions"
 READ: Final = (INLINED_ROWS, VERSION_CONDITIONS)  # what this client's readers know
-WRITTEN: Final = (COLUMN_DEFAULTS,)  # what its writers know
+TABLE_FEATURES: Final = ("delete_sets", "row_ids")
+WRITTEN: Final = (COLUMN_DEFAULTS, *TABLE_FEATURES)  # what its writers know
 METADATA: Final = (("x-laketx-features", ",".join(READ)),)
 
 

@@ -291,6 +291,16 @@ def profile(name: str) -> Profile:
         raise invalid("PROFILE_UNKNOWN", profile=name[:64], known=", ".join(Profile)) from None
 
 
+def one_profile(name: str, meant: Profile | None) -> Profile | None:
+    """The profile of a request, named as such or by a property of another system."""
+    if not name:
+        return meant
+    found = profile(name)
+    if meant not in (None, found):
+        raise invalid("ALTERATION_INVALID", "two profiles are named: choose one", profile=name[:64], other=meant)
+    return found
+
+
 def table_properties(message: Mapping[str, str]) -> dict[str, str]:
     for name, value in message.items():
         check_property(name, value)

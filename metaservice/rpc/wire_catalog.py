@@ -6,6 +6,7 @@ from uuid import UUID
 
 from metaservice.core import limits
 from metaservice.core.errors import invalid
+from metaservice.core.table.foreign_properties import translated
 from metaservice.core.table.meta import Namespace, Profile, TableMeta, View
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.properties import check_user_property
@@ -57,16 +58,17 @@ def definition(table: catalog_pb2.Table, table_id: str, digest: str = "") -> Tab
         raise invalid("BUCKETS_INVALID", buckets=table.buckets, most=limits.BUCKETS_MAX)
     if not table.primary_key and table.buckets:
         raise invalid("BUCKETS_INVALID", "an append table has no buckets: leave them out", buckets=table.buckets)
+    foreign = translated(table.properties)
     bare = TableMeta(
         table_id=wire.table_id(table_id),
         name=table.name,
         partitioning=Partitioning(()),
         primary_key=(),
         buckets=table.buckets,
-        profile=wire.profile(table.profile) if table.profile else Profile.MAXCOMPUTE,
+        profile=wire.one_profile(table.profile, foreign.profile) or Profile.MAXCOMPUTE,
         schema_version=0,
-        properties=wire.table_properties(table.properties),
-        features=frozenset(wire.features(table.features)),
+        properties=wire.table_properties(foreign.properties),
+        features=frozenset(wire.features([*table.features, *foreign.features])),
         comment=wire.text(table.comment, "comment"),
         columns=(),
         create_time_us=0,

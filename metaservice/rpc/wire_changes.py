@@ -8,6 +8,7 @@ from typing import Final
 from metaservice.core import limits
 from metaservice.core.errors import invalid
 from metaservice.core.retention.marks import CursorMove
+from metaservice.core.table.foreign_properties import check_removable, translated
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Change, Operation, Ref, Scope
 from metaservice.core.table.partitions import Partitioning
@@ -183,7 +184,9 @@ def _scope(message: common_pb2.Scope, partitioning: Partitioning) -> Scope:
 
 
 def alteration(message: common_pb2.Alteration) -> Alteration:
-    set_properties = wire.table_properties(message.set_properties)
+    foreign = translated(message.set_properties)
+    set_properties = wire.table_properties(foreign.properties)
+    check_removable(message.remove_properties)
     if set(set_properties) & set(message.remove_properties):
         raise invalid("ALTERATION_INVALID", "a property is both set and removed: choose one")
     if set(message.add_features) & set(message.remove_features):
@@ -191,13 +194,13 @@ def alteration(message: common_pb2.Alteration) -> Alteration:
     found = Alteration(
         set_properties=set_properties,
         remove_properties=tuple(wire.properties(dict.fromkeys(message.remove_properties, ""))),
-        profile=wire.profile(message.profile) if message.HasField("profile") else None,
+        profile=wire.one_profile(message.profile if message.HasField("profile") else "", foreign.profile),
         comment=wire.text(message.comment, "comment") if message.HasField("comment") else None,
-        add_features=wire.features(message.add_features),
+        add_features=wire.features([*message.add_features, *foreign.features]),
         remove_features=wire.features(message.remove_features),
         schema_changes=schema_changes(message.schema_changes),
         name=wire.table_name(message.name) if message.HasField("name") else None,
     )
-    if not found.changes_features and not found.changes_metadata:
+    if not (found.changes_features or found.changes_metadata or message.set_properties):
         raise invalid("ALTERATION_EMPTY")
     return found

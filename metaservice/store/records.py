@@ -21,6 +21,7 @@ from metaservice.core.table.model import (
     Principal,
     Removed,
     TableCommit,
+    hides_beyond,
 )
 from metaservice.core.table.partitions import Partitioning
 from metaservice.core.table.schema import Column
@@ -208,6 +209,7 @@ def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
     record = pb.CommitRecord.FromString(raw)
     entries = [*record.added, *(entry for chunk in chunks for entry in pb.ChunkRecord.FromString(chunk).entries)]
     own_sets = [e for e in entries if e.is_delete_set and e.data_version == record.version]  # a RESTORE's are older
+    touched = frozenset(ref.path for ref in record.touched)
     footprint = Footprint(
         version=record.version,
         time_us=record.time_us,
@@ -226,7 +228,7 @@ def decode_commit(raw: bytes, chunks: Iterable[bytes] = ()) -> CommitSummary:
         altered=record.altered,
         app_ids=tuple(record.app_ids),
         shared=record.shared,
-        hid_anywhere=frozenset(e.partition for e in own_sets if not e.touches),
+        hid_anywhere=frozenset(e.partition for e in own_sets if hides_beyond(e.touches, touched)),
     )
     return _summary(record, footprint)
 

@@ -50,6 +50,8 @@ def test_the_outcome_table_is_the_one_that_was_asked_for() -> None:
 
 def test_a_document_goes_stale_and_is_mended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "docs").mkdir()
+    for name in gen_rule_docs.DOCUMENTS:
+        (tmp_path / name).touch()
     document = tmp_path / gen_rule_docs.DOCUMENTS[0]
     document.write_text("Before.\n\n<!-- generated: follows -->\nold\n<!-- end -->\n\nAfter.\n", encoding="utf-8")
     assert gen_rule_docs.main(["--check"], tmp_path) == 1

@@ -117,3 +117,42 @@ def test_a_service_that_keeps_its_format_offers_nothing_that_needs_another(tmp_p
         with pytest.raises(BlockedError, match="FEATURE_NOT_OFFERED"):
             client.alter_columns(table_id, default_column("id", "7"))
         assert client.get_status().store_format == 1
+
+
+def test_clients_know_the_features_of_tables(stubs: tuple[Stubs, MetaClient]) -> None:
+    raw, client = stubs
+    table_id = client.create_table(catalog_pb2.Table(name="on", columns=[ID])).table_id
+    client.alter_table(table_id, common_pb2.Alteration(add_features=["delete_sets", "row_ids"]))
+    append(client, table_id)
+    with pytest.raises(grpc.RpcError) as refused:
+        raw.begin(table_id)
+    assert (reason_of(refused.value), facts_of(refused.value)["lacks"]) == ("CLIENT_TOO_OLD", "delete_sets, row_ids")
+
+
+def test_properties_of_delta_lake_mean_what_they_are_here(stubs: tuple[Stubs, MetaClient]) -> None:
+    _, client = stubs
+    said = {"delta.isolationLevel": "Serializable", "delta.columnMapping.mode": "name", "user.a": "b"}
+    made = client.create_table(catalog_pb2.Table(name="of_delta", columns=[ID], properties=said))
+    assert (made.profile, dict(made.properties), list(made.features)) == ("delta_serializable", {"user.a": "b"}, [])
+
+    def altered(properties: dict[str, str], profile: str | None = None) -> catalog_pb2.Table:
+        change = common_pb2.Alteration(set_properties=properties, profile=profile)
+        return client.alter_table(made.table_id, change).table
+
+    assert altered({"DELTA.isolationlevel": "writeSerializable"}).profile == "delta_write_serializable"
+    assert list(altered({"delta.enableDeletionVectors": "true"}).features) == ["delete_sets"]
+    assert altered({"delta.columnMapping.mode": "id"}).profile == "delta_write_serializable"
+    for name, value, reason in (
+        ("delta.isolationLevel", "SnapshotIsolation", "PROPERTY_INVALID"),
+        ("delta.enableDeletionVectors", "false", "PROPERTY_INVALID"),
+        ("delta.columnMapping.mode", "none", "PROPERTY_INVALID"),
+        ("delta.logRetentionDuration", "interval 30 days", "PROPERTY_UNKNOWN"),
+        ("delta.minReaderVersion", "3", "PROPERTY_UNKNOWN"),
+    ):
+        with pytest.raises(InvalidError, match=reason) as told:
+            altered({name: value})
+        assert len(told.value.message) > 40, "it says what to do"
+    with pytest.raises(InvalidError, match="ALTERATION_INVALID"):
+        altered({"delta.isolationLevel": "Serializable"}, profile="row_level")
+    with pytest.raises(InvalidError, match="PROPERTY_UNKNOWN"):
+        client.alter_table(made.table_id, common_pb2.Alteration(remove_properties=["delta.isolationLevel"]))

@@ -246,7 +246,7 @@ class Played:
     met: set[tuple[Operation, Operation]] = field(default_factory=set)  # loser, winner
 
 
-def play(profile: Profile, *, keyed: bool, seed: int, commits: int = 5) -> Played:
+def play(profile: Profile, *, keyed: bool, seed: int, commits: int = 5, compactions: float = 0.25) -> Played:
     """Programs begin and commit in any order, compactions among them."""
     maker = Programs(profile, keyed=keyed, seed=seed)
     world, rng = maker.world, maker.random
@@ -257,7 +257,7 @@ def play(profile: Profile, *, keyed: bool, seed: int, commits: int = 5) -> Playe
         if len(found.committed) >= commits:
             break
         if len(waiting) < 5 and rng.random() < 0.6:
-            if rng.random() < 0.25:
+            if rng.random() < compactions:
                 compaction = maker.compaction()
                 waiting += [(None, compaction, Effect())] if compaction is not None else []
             else:

@@ -3,12 +3,13 @@
 import pytest
 
 from metaservice.core.table.meta import Profile
-from metaservice.core.table.model import COMPACTIONS, Operation
+from metaservice.core.table.model import COMPACTIONS, UNSORTED, Operation
 from tests.model.programs import play, serial_order
 
 SEEDS = 600
 ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 NEVER = {pair for rows in ROWS for compaction in COMPACTIONS for pair in ((rows, compaction), (compaction, rows))}
+NEVER_BY_IDS = {pair for pair in NEVER if not UNSORTED.isdisjoint(pair)}
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["primary-key", "append"])
@@ -32,3 +33,18 @@ def test_row_level_lets_more_through_than_delta(keyed: bool) -> None:
         for profile in (Profile.ROW_LEVEL, Profile.DELTA_WRITE_SERIALIZABLE)
     }
     assert lost[Profile.ROW_LEVEL] < lost[Profile.DELTA_WRITE_SERIALIZABLE]
+
+
+@pytest.mark.parametrize("profile", [Profile.DELTA_SERIALIZABLE, Profile.DELTA_WRITE_SERIALIZABLE])
+def test_delta_lets_changes_of_rows_and_compactions_that_do_not_sort_pass(profile: Profile) -> None:
+    """A file that was compacted lives on in the output: who hides rows there meets who read or hid them before."""
+    compacted, met = 0, set()
+    for seed in range(SEEDS):
+        played = play(profile, keyed=False, seed=seed, compactions=0.45)
+        assert not played.met & NEVER_BY_IDS, f"seed {seed}"
+        if profile is Profile.DELTA_SERIALIZABLE:
+            assert serial_order(played) is not None, f"seed {seed}: {[type(p).__name__ for p, _ in played.committed]}"
+        compacted += played.compacted
+        met |= played.met
+    assert compacted > SEEDS
+    assert (Operation.UPDATE, Operation.CLUSTER) in met, "a compaction that sorts conflicts, as on Delta's page"

@@ -337,6 +337,84 @@ def other_than(profile: Profile) -> Profile:
     return Profile.DELTA_SERIALIZABLE if profile is Profile.MAXCOMPUTE else Profile.MAXCOMPUTE
 
 
+@pytest.mark.parametrize("profile", list(Profile))
+def test_turning_on_a_feature_ends_every_change(profile: Profile) -> None:
+    table = Table(profile, keyed=False)
+    on = Alteration(add_features=("delete_sets",))
+    mine = [table.change(Operation.INSERT, adds=[table.file(name, {at: 1})]) for at, name in enumerate(("i", "j"), 1)]
+    altered = table.expect_win(table.change(Operation.ALTER, alteration=on))
+    assert lost(table.decide(mine[0])) is Rule.METADATA_CHANGED
+    assert altered.meta is not None
+    table.meta = altered.meta
+    late = table.change(Operation.INSERT, adds=mine[1].adds)
+    table.expect_win(table.change(Operation.ALTER, alteration=on))  # it was on: nothing changed
+    table.expect_win(late)
+
+
+# ------------------------------------------------------------------------ delete sets and compactions
+
+DELTA = [Profile.DELTA_SERIALIZABLE, Profile.DELTA_WRITE_SERIALIZABLE]
+UNSORTED = [Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT]
+
+
+def by_ids(profile: Profile) -> Table:
+    """One file of an append table."""
+    table = Table(profile, keyed=False)
+    table.insert("a", {1: 1, 2: 2, 3: 3})
+    return table
+
+
+@pytest.mark.parametrize("compaction", UNSORTED)
+@pytest.mark.parametrize("profile", DELTA)
+def test_a_change_of_rows_and_a_compaction_that_does_not_sort_follow_each_other(
+    profile: Profile, compaction: Operation
+) -> None:
+    table = by_ids(profile)
+    hide = table.change(Operation.DELETE, reads=reading(ONE), adds=[table.delete_set("s", [1], ["a"])])
+    merged = table.compact(compaction, ["a"], "b", {1: 1, 2: 2, 3: 3})
+    table.expect_win(hide)
+    table.expect_win(merged)
+    assert table.read(table.head) == {(ONE, 2): 2, (ONE, 3): 3}
+    hide = table.change(Operation.DELETE, reads=reading(ONE), adds=[table.delete_set("t", [2], ["b"])])
+    table.expect_win(table.compact(compaction, ["b"], "c", {2: 2, 3: 3}))
+    table.expect_win(hide)
+    assert table.read(table.head) == {(ONE, 3): 3}
+
+
+@pytest.mark.parametrize("profile", DELTA)
+def test_a_compaction_that_sorts_and_a_change_of_rows_conflict(profile: Profile) -> None:
+    table = by_ids(profile)
+    hide = table.change(Operation.DELETE, reads=reading(ONE), adds=[table.delete_set("s", [1], ["a"])])
+    table.expect_win(table.compact(Operation.CLUSTER, ["a"], "b", {1: 1, 2: 2, 3: 3}))
+    assert isinstance(table.decide(hide), Conflict)
+
+
+@pytest.mark.parametrize("profile", DELTA)
+def test_a_file_that_was_compacted_lives_on_in_the_output(profile: Profile) -> None:
+    """Both delete row 1: the one by the name of the file, the other by that of the output."""
+    table = by_ids(profile)
+    mine = table.change(Operation.DELETE, reads=reading(ONE), adds=[table.delete_set("mine", [1], ["a"])])
+    table.expect_win(table.compact(Operation.MINOR_COMPACT, ["a"], "b", {1: 1, 2: 2, 3: 3}))
+    table.expect_win(table.compact(Operation.MAJOR_COMPACT, ["b"], "c", {1: 1, 2: 2, 3: 3}))
+    theirs = table.delete_set("theirs", [1], ["c"])
+    table.expect_win(table.change(Operation.DELETE, reads=reading(ONE), adds=[theirs]))
+    assert lost(table.decide(mine)) is Rule.CONCURRENT_APPEND  # rows that are hidden count as a file added again
+    blindly = table.change(Operation.DELETE, mine.read_version, adds=mine.adds)
+    assert lost(table.decide(blindly)) is Rule.CONCURRENT_DELETE_DELETE
+
+
+@pytest.mark.parametrize("profile", DELTA)
+def test_a_delete_set_that_names_a_file_of_the_past_may_hide_rows_of_any(profile: Profile) -> None:
+    table = by_ids(profile)
+    hide = table.change(Operation.DELETE, reads=reading(ONE), adds=[table.delete_set("s", [1], ["a"])])
+    table.expect_win(table.compact(Operation.MAJOR_COMPACT, ["a"], "b", {1: 1, 2: 2, 3: 3}))
+    mine = table.change(Operation.DELETE, reads=reading(ONE), adds=[table.delete_set("t", [1], ["b"])])
+    table.expect_win(hide)
+    assert lost(table.decide(mine)) is Rule.CONCURRENT_APPEND
+    blindly = table.change(Operation.DELETE, mine.read_version, adds=mine.adds)
+    assert lost(table.decide(blindly)) is Rule.CONCURRENT_DELETE_DELETE
+
+
 # ------------------------------------------------------------------------------------------------------------- others
 
 

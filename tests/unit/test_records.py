@@ -68,7 +68,7 @@ def a_commit(rng: random.Random) -> TableCommit:
         blind=flip(rng),
         app_ids=("app",) if rng.random() < 0.2 else (),
         hid_anywhere=frozenset(
-            live.entry.partition for live in added if live.entry.hides_anywhere and live.data_version == version
+            live.entry.partition for live in added if live.is_delete_set and live.data_version == version
         ),
     )
     change = Change("table", footprint.operation, rng.randrange(3), changes_data=flip(rng))

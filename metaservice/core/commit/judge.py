@@ -18,12 +18,14 @@ from metaservice.core.table.model import (
     COMPACTIONS,
     ROW_CHANGES,
     SCOPED,
+    UNSORTED,
     Advice,
     Change,
     Conflict,
     Footprint,
     Live,
     Operation,
+    Removed,
     Rule,
 )
 from metaservice.core.table.profiles import FOLLOWS, writers_look_at
@@ -40,6 +42,8 @@ class Mine:
     work: Work = field(default_factory=Work)
     written: frozenset[str] = field(init=False)
     blind: bool = field(init=False)
+    rewritten: set[str] = field(default_factory=set)  # files of winners with rows of files that it may have read
+    rewritten_touched: set[str] = field(default_factory=set)  # the same of files whose rows it hides
 
     def __post_init__(self) -> None:
         change = self.change
@@ -138,6 +142,23 @@ class Mine:
             if entry.is_delete_set:
                 found[entry.partition] = found.get(entry.partition, False) or bool(entry.touches)
         return found
+
+    def follow(self, compaction: Footprint) -> None:
+        """Lets the outputs of a compaction stand for its inputs."""
+        known = {gone.path for gone in compaction.removed if self.knew(gone)}
+        for group in compaction.groups:
+            if not known.isdisjoint(group.inputs):
+                self.rewritten.update(group.outputs)
+            if any(self.hid_rows_of(path) for path in group.inputs):
+                self.rewritten_touched.update(group.outputs)
+
+    def knew(self, gone: Removed) -> bool:
+        """Whether the file's rows were live at the read version."""
+        return gone.added <= self.change.read_version or gone.path in self.rewritten
+
+    def hid_rows_of(self, path: str) -> bool:
+        """Whether the change removes the file, or hides rows of it."""
+        return path in self.removed or path in self.rewritten_touched
 
     def hides_rows_in(self, partition: str) -> bool:
         """Whether a delete set of the change hides rows of files that were live in the partition."""
@@ -324,7 +345,23 @@ def _delta(mine: Mine, winner: Footprint) -> Conflict | None:
         return _lost(mine, winner, Rule.CONCURRENT_TRANSACTION)
     if mine.blind and not mine.buckets:
         return None
+    if _ids_keep_both(mine, winner):
+        mine.follow(winner)
+        return None
     return _delta_appends(mine, winner) or _delta_removed_read(mine, winner) or _delta_removed_removed(mine, winner)
+
+
+def _ids_keep_both(mine: Mine, winner: Footprint) -> bool:
+    """Whether one is a compaction that does not sort and the other one changes rows of an append table by their ids.
+
+    The outputs keep the ids of the rows, and have a lower data version than the delete set, whichever commits first.
+    """
+    change = mine.change
+    if mine.meta.keyed or change.removes or not all(gone.is_delete_set or winner.groups for gone in winner.removed):
+        return False
+    if winner.operation in UNSORTED:
+        return change.operation in ROW_CHANGES or change.operation is Operation.INSERT
+    return change.operation in UNSORTED and winner.operation in ROW_CHANGES
 
 
 def _delta_appends(mine: Mine, winner: Footprint) -> Conflict | None:
@@ -374,9 +411,8 @@ def _hides_by_key(mine: Mine, winner: Footprint) -> frozenset[tuple[str, int]]:
 
 
 def _delta_removed_read(mine: Mine, winner: Footprint) -> Conflict | None:
-    read_version = mine.change.read_version
     for gone in (*winner.removed, *winner.touched):
-        if not gone.is_delete_set and gone.added <= read_version and mine.reads_files(gone.partition):
+        if not gone.is_delete_set and mine.knew(gone) and mine.reads_files(gone.partition):
             return _lost(mine, winner, Rule.CONCURRENT_DELETE_READ, gone.partition, gone.path)
     for partition in sorted(winner.hid_anywhere):
         if mine.reads_files(partition) and mine.bucket_held_files(partition, 0):
@@ -395,10 +431,10 @@ def _delta_removed_removed(mine: Mine, winner: Footprint) -> Conflict | None:
     for gone in (*winner.removed, *winner.touched):
         if gone.path in mine.named:
             return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
-        if gone.is_delete_set or gone.added > change.read_version:
+        if gone.is_delete_set or not mine.knew(gone):
             continue
         hidden_by_me = (gone.partition, gone.bucket) in mine.buckets and winner.operation not in COMPACTIONS
-        if gone.path in mine.removed or hidden_by_me or gone.partition in mine.hides_anywhere:
+        if mine.hid_rows_of(gone.path) or hidden_by_me or gone.partition in mine.hides_anywhere:
             return _lost(mine, winner, Rule.CONCURRENT_DELETE_DELETE, gone.partition, gone.path)
     for partition in sorted(winner.hid_anywhere):
         if partition in mine.removed_in or mine.hides_rows_in(partition):

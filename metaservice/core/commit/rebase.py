@@ -30,6 +30,7 @@ from metaservice.core.table.model import (
     Removed,
     Rule,
     TableCommit,
+    hides_beyond,
 )
 from metaservice.core.table.profiles import writers_look_at
 from metaservice.core.table.snapshots import Snapshots
@@ -380,6 +381,7 @@ def _footprint(
             found = snapshots.find(head, entry.partition, 0, path)
             if found is not None:
                 touched.append(_removed(found, data_change=entry.data_change))
+    live_paths = frozenset(one.path for one in touched)
     partitions = frozenset(live.entry.partition for live in swap.added) | frozenset(r.partition for r in removed)
     alteration = change.alteration
     return Footprint(
@@ -396,7 +398,9 @@ def _footprint(
         ),
         removed=removed,
         touched=tuple(touched),
-        hid_anywhere=frozenset(entry.partition for entry in change.adds if entry.hides_anywhere),
+        hid_anywhere=frozenset(
+            entry.partition for entry in change.adds if entry.is_delete_set and hides_beyond(entry.touches, live_paths)
+        ),
         groups=tuple(swap.groups),
         blind=Mine(change, meta, snapshots).blind,
         metadata_changed=alteration is not None and writers_look_at(meta, alteration),

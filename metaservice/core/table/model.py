@@ -9,7 +9,7 @@ A table is a log of commits. Worked example, a primary-key table with one bucket
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -37,6 +37,7 @@ class Operation(IntEnum):
 
 
 COMPACTIONS = frozenset({Operation.MINOR_COMPACT, Operation.MAJOR_COMPACT, Operation.CLUSTER})
+UNSORTED = COMPACTIONS - {Operation.CLUSTER}
 SCOPED = frozenset({Operation.OVERWRITE, Operation.TRUNCATE, Operation.RESTORE})
 ROW_CHANGES = frozenset({Operation.UPDATE, Operation.DELETE, Operation.MERGE})
 
@@ -264,7 +265,7 @@ class Footprint:
     """The part of a commit that judging later ones needs.
 
     `shared`: its transaction changed other tables too. `blind`: in none of them it removed anything or read data.
-    `hid_anywhere`: partitions where it may have hidden rows of every older file, because its delete sets name none.
+    `hid_anywhere`: partitions where it may have hidden rows of every older file (`hides_beyond`).
     """
 
     version: int
@@ -290,6 +291,14 @@ class Footprint:
     def changes_rows(self) -> bool:
         """Whether readers may find other rows after it: a compaction keeps them, and so does one without effect."""
         return bool(self.partitions) and self.operation not in COMPACTIONS
+
+
+def hides_beyond(touches: Collection[str], live: frozenset[str]) -> bool:
+    """Whether a delete set may hide rows of other files than these: it names none, or one that is not live.
+
+    The rows of such a file are in the output of a compaction.
+    """
+    return not touches or not live.issuperset(touches)
 
 
 @dataclass(frozen=True, slots=True)

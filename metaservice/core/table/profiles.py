@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from metaservice.core.table.foreign_properties import DELETE_SETS
 from metaservice.core.table.meta import Alteration, TableMeta
 from metaservice.core.table.model import Operation
 from metaservice.core.table.properties import WRITER_PROPERTIES
@@ -52,7 +53,7 @@ FOLLOWS: Mapping[Operation, frozenset[Operation]] = {  # by operations; what has
 if STANDS.keys() != set(OpClass):
     raise AssertionError("the outcome table lacks a class")
 
-FEATURES = frozenset({"delete_sets", "row_ids"})
+FEATURES = frozenset({DELETE_SETS, "row_ids"})
 
 
 def feature_known(name: str) -> bool:
@@ -60,7 +61,12 @@ def feature_known(name: str) -> bool:
 
 
 def writers_look_at(before: TableMeta, change: Alteration) -> bool:
-    """Whether an alteration changes something that writers that began earlier rely on (apart from features)."""
+    """Whether an alteration changes something that writers that began earlier rely on.
+
+    Turning off a feature has a rule of its own.
+    """
+    if (FEATURES & set(change.add_features)) - before.features:
+        return True
     if change.profile is not None and change.profile is not before.profile:
         return True
     if change.changes_schema or change.replacement is not None:

@@ -22,7 +22,7 @@ BUGS: Final = (
     Bug(
         "a delete set that names no files is forgotten in the log",
         "metaservice/store/records.py",
-        (("frozenset(e.partition for e in own_sets if not e.touches)", "frozenset()"),),
+        (("frozenset(e.partition for e in own_sets if hides_beyond(e.touches, touched))", "frozenset()"),),
     ),
     Bug(
         "a log that was deleted or emptied is opened as an older state",

@@ -48,7 +48,7 @@ public final class Service {
       Metadata.Key.of("x-laketx-features", Metadata.ASCII_STRING_MARSHALLER);
   private static final String READ = "inlined_rows,version_conditions";
   /** What its writers say when they begin. */
-  public static final List<String> WRITTEN = List.of("column_defaults");
+  public static final List<String> WRITTEN = List.of("column_defaults", "delete_sets", "row_ids");
   private static final Metadata.Key<String> AUTHORIZATION =
       Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
   private static final Map<LakeAddress, Service> OPEN = new ConcurrentHashMap<>();
