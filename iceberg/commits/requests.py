@@ -10,6 +10,7 @@ from typing import Any, Final
 from worker.base.errors import InputError
 
 MAIN: Final = "main"
+FORMAT_MIN: Final = 2
 APPEND: Final = "append"
 CHANGES: Final = frozenset({"delete", "overwrite"})
 Json = Mapping[str, Any]
@@ -134,6 +135,8 @@ def _set_default(what: str, listed: Callable[[Wanted], Sequence[Json]], name: st
 
 def _set_format(wanted: Wanted, update: Json) -> None:
     wanted.format = int(update["format-version"])
+    if wanted.format < FORMAT_MIN:
+        raise refused(f"a table can't have format {wanted.format}: tables are shown in formats 2 and 3")
 
 
 def _set_uuid(wanted: Wanted, update: Json) -> None:

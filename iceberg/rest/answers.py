@@ -9,8 +9,10 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from iceberg.rest.catalog import Catalog, page_of
-from iceberg.rest.problems import RestError
+from iceberg.rest.bodies import json_of
+from iceberg.rest.catalog import Catalog, namespace_of, page_of
+from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError
+from iceberg.rest.shapes import Shape, check_shape
 from iceberg.rest.tables import Loaded, StagedTable, answer_of, staged_body
 from worker.base.table_view import TableView
 
@@ -25,6 +27,29 @@ RENAME: Final = "/v1/{prefix}/tables/rename"
 TRANSACTION: Final = "/v1/{prefix}/transactions/commit"
 RENAME_VIEW: Final = "/v1/{prefix}/views/rename"
 DELEGATION: Final = "x-iceberg-access-delegation"
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def table_of(request: Request) -> tuple[str, str]:
+    """The namespace and the name of a table. In a namespace that isn't there, the table isn't."""
+    return namespace_of(request.path_params["namespace"], NO_TABLE), request.path_params["table"]
+
+
+def view_of(request: Request) -> tuple[str, str]:
+    """Likewise, of a view."""
+    return namespace_of(request.path_params["namespace"], NO_VIEW), request.path_params["view"]
+
+
+def body_of(request: Request, shape: Shape) -> Mapping[str, Any]:
+    """The body of a request, which has the shape."""
+    found = json_of(request.state.body)
+    check_shape(found, shape)
+    return found
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
 
 
 def as_json(body: Mapping[str, Any], status: int = 200) -> Response:

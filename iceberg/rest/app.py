@@ -20,10 +20,12 @@ from iceberg.rest.answers import (
     TABLES,
     Answer,
     as_json,
+    body_of,
     following,
     listing,
     paging,
     table_answer,
+    table_of,
 )
 from iceberg.rest.bodies import Bodies
 from iceberg.rest.callers import Callers
@@ -32,6 +34,7 @@ from iceberg.rest.listing import Listings
 from iceberg.rest.plan_routes import PLANNING, PlanRoutes
 from iceberg.rest.plans import Plans
 from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_of
+from iceberg.rest.shapes import METRICS
 from iceberg.rest.tables import Tables
 from iceberg.rest.view_routes import OF_VIEWS
 from iceberg.rest.write_routes import WRITES
@@ -84,7 +87,7 @@ def build_app(
         routes.append(Route(path, answered(answer), methods=["GET"]))
     routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in (*WRITES, *OF_VIEWS)]
     routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in PlanRoutes(plans).routes()]
-    routes.append(Route(TABLE + "/metrics", take_metrics, methods=["POST"]))
+    routes.append(Route(TABLE + "/metrics", answered(take_metrics), methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_supported})
 
 
@@ -139,7 +142,7 @@ def list_tables(catalog: Catalog, request: Request) -> Response:
 
 
 def load_table(catalog: Catalog, request: Request) -> Response:
-    name, table = namespace_of(request.path_params["namespace"]), request.path_params["table"]
+    name, table = table_of(request)
     if request.method == "HEAD":
         catalog.view(name, table)
         return Response(status_code=204)
@@ -151,12 +154,13 @@ def load_table(catalog: Catalog, request: Request) -> Response:
 
 
 def load_credentials(catalog: Catalog, request: Request) -> Response:
-    view = catalog.view(namespace_of(request.path_params["namespace"]), request.path_params["table"])
+    view = catalog.view(*table_of(request))
     return as_json({"storage-credentials": catalog.credentials(view)})
 
 
-async def take_metrics(_request: Request) -> Response:
+def take_metrics(_catalog: Catalog, request: Request) -> Response:
     """Reports of clients about their scans are not kept."""
+    body_of(request, METRICS)
     return Response(status_code=204)
 
 
@@ -179,9 +183,11 @@ def shown(problem: RestError) -> Response:
 
 
 async def not_found(request: Request, _error: Exception) -> Response:
-    kind = NO_VIEW if "/views/" in request.url.path else NO_TABLE
-    return shown(RestError(404, kind, f"nothing is at {request.url.path}"))
+    kinds = {"/views/": NO_VIEW, "/tables/": NO_TABLE}
+    kind = next((kinds[part] for part in kinds if part in request.url.path), "NotFoundException")
+    return shown(RestError(404, kind, f"the catalog has no endpoint {request.method} {request.url.path}"))
 
 
 async def not_supported(request: Request, _error: Exception) -> Response:
-    return shown(RestError(406, "UnsupportedOperationException", f"{request.method} is not supported there"))
+    said = f"the catalog has no endpoint {request.method} {request.url.path}"
+    return shown(RestError(406, "UnsupportedOperationException", said))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from iceberg.commits.properties import PREFIX
 from iceberg.locations import location_of
@@ -24,6 +24,7 @@ FORMATS: Final[Mapping[str, int]] = {"v3": 3, "v2": 2}  # by the prefix of paths
 SEPARATOR: Final = "\x1f"
 PAGE_MAX: Final = 1_000
 RETIRED_MAX: Final = 3  # tries
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,10 @@ class Catalog:
         """Its properties."""
         try:
             found = self._lake.client.get_namespace(name).properties
-        except NotFoundError as error:
-            if name == NO_NAMESPACE_NAME:
+        except MetaServiceError as error:
+            if name == NO_NAMESPACE_NAME and isinstance(error, NotFoundError):
                 return {"comment": "tables in no namespace"}
-            raise problem_of(error, NO_NAMESPACE) from error
+            raise absent(error, NO_NAMESPACE) from error
         return {one.removeprefix(PREFIX): value for one, value in found.items()}
 
     # -- tables
@@ -79,13 +80,7 @@ class Catalog:
 
     def view(self, namespace: str, name: str) -> TableView:
         """The table as it is now."""
-        whole = f"{namespace}.{name}"
-        try:
-            return TableView(self._lake, self._lake.client.get_table(whole))
-        except NotFoundError as error:
-            if namespace != NO_NAMESPACE_NAME:
-                raise problem_of(error, NO_TABLE) from error
-        return TableView(self._lake, self._lake.client.get_table(name))
+        return TableView(self._lake, first_of(self._lake.client.get_table, namespace, name, NO_TABLE))
 
     def load(self, namespace: str, name: str) -> tuple[TableView, Loaded]:
         for _ in range(RETIRED_MAX - 1):
@@ -148,12 +143,32 @@ def _shown(key: access_pb2.GetStorageCredentialsResponse | None) -> list[dict[st
     return [{"prefix": one, "config": given} for one in (folder, f"{folder}/{FOLDER}")]
 
 
-def namespace_of(text: str) -> str:
-    """A namespace as it stands in a path."""
+def namespace_of(text: str, missing: str = NO_NAMESPACE) -> str:
+    """A namespace as it stands in a path; `missing` is the word for what can't be there if it has several parts."""
     parts = text.split(SEPARATOR)
     if len(parts) != 1 or not text:
-        raise RestError(404, NO_NAMESPACE, f"{'.'.join(parts)}: namespaces have one part here")
+        raise RestError(404, missing, f"{'.'.join(parts)} is not there: namespaces have one part here")
     return text
+
+
+def first_of(look_up: Callable[[str], T], namespace: str, name: str, missing: str) -> T:
+    """What has the name; in the namespace `default` also what is in none."""
+    if "." in name:
+        raise RestError(404, missing, f"{namespace}.{name} is not there: names have no dots")
+    if namespace == NO_NAMESPACE_NAME:
+        with suppress(NotFoundError):
+            return look_up(f"{namespace}.{name}")
+    try:
+        return look_up(name if namespace == NO_NAMESPACE_NAME else f"{namespace}.{name}")
+    except MetaServiceError as error:
+        raise absent(error, missing) from error
+
+
+def absent(error: MetaServiceError, missing: str) -> RestError:
+    """What a look-up by name ended with. A name that nothing can have is one that nothing has."""
+    if isinstance(error, NotFoundError) or error.reason == "NAME_INVALID":
+        return RestError(404, missing, str(error))
+    return problem_of(error, missing)
 
 
 def page_of(names: Sequence[str], token: str | None, size: int) -> Page:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from iceberg.rest.answers import DELEGATION, TABLE, Answer, as_json
-from iceberg.rest.bodies import json_of
-from iceberg.rest.catalog import Catalog, namespace_of
+from iceberg.rest.answers import DELEGATION, TABLE, Answer, as_json, body_of, table_of
+from iceberg.rest.catalog import Catalog
 from iceberg.rest.plans import Asked, Plans, Reader, asked_again
 from iceberg.rest.problems import NO_PLAN, NO_TASK, RestError
+from iceberg.rest.shapes import PLAN as PLAN_SHAPE
+from iceberg.rest.shapes import TASK
 from metaservice.client import GoneError, NotFoundError
 from worker.base.table_view import TableView
 
@@ -39,7 +40,7 @@ class PlanRoutes:
     def _plan(self, catalog: Catalog, request: Request) -> Response:
         table = _table(catalog, request)
         with _gone(400, "BadRequestException"):
-            found = self._plans.plan(table, _reader(catalog, request), _body(request))
+            found = self._plans.plan(table, _reader(catalog, request), body_of(request, PLAN_SHAPE))
         return as_json(found | _keys(catalog, request, table))
 
     def _planned(self, catalog: Catalog, request: Request) -> Response:
@@ -59,10 +60,7 @@ class PlanRoutes:
 
     def _tasks(self, catalog: Catalog, request: Request) -> Response:
         table = _table(catalog, request)
-        token = _body(request).get("plan-task")
-        if not isinstance(token, str):
-            raise RestError(400, "BadRequestException", "the request lacks its plan-task")
-        asked = asked_again(token, table.table_id, NO_TASK)
+        asked = asked_again(body_of(request, TASK)["plan-task"], table.table_id, NO_TASK)
         with _gone(404, NO_TASK):
             return as_json(self._plans.page(table, _reader(catalog, request), asked))
 
@@ -77,15 +75,11 @@ def _gone(status: int, kind: str) -> Iterator[None]:
 
 
 def _table(catalog: Catalog, request: Request) -> TableView:
-    return catalog.view(namespace_of(request.path_params["namespace"]), request.path_params["table"])
+    return catalog.view(*table_of(request))
 
 
 def _reader(catalog: Catalog, request: Request) -> Reader:
     return Reader(catalog.form, takes_null=not request.headers.get("user-agent", "").startswith(PYICEBERG))
-
-
-def _body(request: Request) -> Mapping[str, Any]:
-    return json_of(request.state.body)
 
 
 def _keys(catalog: Catalog, request: Request, table: TableView) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from iceberg.rest.answers import RENAME_VIEW, VIEW, VIEWS, Answer, as_json, listing
+from iceberg.rest.answers import RENAME_VIEW, VIEW, VIEWS, Answer, as_json, body_of, listing, view_of
 from iceberg.rest.catalog import Catalog, namespace_of
-from iceberg.rest.problems import RestError
+from iceberg.rest.problems import NO_VIEW
+from iceberg.rest.shapes import COMMIT_VIEW, CREATE_VIEW
 from iceberg.rest.views import Views
-from iceberg.rest.write_routes import body_of, renaming_of
+from iceberg.rest.write_routes import renaming_of
 
 
 def list_views(catalog: Catalog, request: Request) -> Response:
@@ -20,33 +21,30 @@ def list_views(catalog: Catalog, request: Request) -> Response:
 
 
 def load_view(catalog: Catalog, request: Request) -> Response:
-    return as_json(Views(catalog).load(*_named(request)))
+    return as_json(Views(catalog).load(*view_of(request)))
 
 
 def has_view(catalog: Catalog, request: Request) -> Response:
-    Views(catalog).find(*_named(request))
+    Views(catalog).find(*view_of(request))
     return Response(status_code=204)
 
 
 def create_view(catalog: Catalog, request: Request) -> Response:
-    namespace, body = namespace_of(request.path_params["namespace"]), body_of(request)
-    name = body.get("name")
-    if not isinstance(name, str):
-        raise RestError(400, "BadRequestException", "the request lacks the view's name")
-    return as_json(Views(catalog).create(namespace, name, body))
+    namespace, body = namespace_of(request.path_params["namespace"]), body_of(request, CREATE_VIEW)
+    return as_json(Views(catalog).create(namespace, body["name"], body))
 
 
 def replace_view(catalog: Catalog, request: Request) -> Response:
-    return as_json(Views(catalog).replace(*_named(request), body_of(request)))
+    return as_json(Views(catalog).replace(*view_of(request), body_of(request, COMMIT_VIEW)))
 
 
 def drop_view(catalog: Catalog, request: Request) -> Response:
-    Views(catalog).drop(*_named(request))
+    Views(catalog).drop(*view_of(request))
     return Response(status_code=204)
 
 
 def rename_view(catalog: Catalog, request: Request) -> Response:
-    Views(catalog).rename(*renaming_of(request))
+    Views(catalog).rename(*renaming_of(request, NO_VIEW))
     return Response(status_code=204)
 
 
@@ -59,7 +57,3 @@ OF_VIEWS: Final[tuple[tuple[str, str, Answer], ...]] = (
     ("DELETE", VIEW, drop_view),
     ("POST", RENAME_VIEW, rename_view),
 )
-
-
-def _named(request: Request) -> tuple[str, str]:
-    return namespace_of(request.path_params["namespace"]), request.path_params["view"]

@@ -10,10 +10,10 @@ from iceberg.commits.requirements import UnmetError
 from iceberg.commits.views import new_view, replaced_view
 from iceberg.locations import location_of
 from iceberg.metadata.views import view_metadata, view_schema
-from iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, is_in, last_part
+from iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, first_of, is_in, last_part
 from iceberg.rest.problems import NO_VIEW, RestError, problem_of
 from iceberg.rest.writes import Writes
-from metaservice.client import LakeTXError, NotFoundError
+from metaservice.client import LakeTXError
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 
@@ -34,12 +34,7 @@ class Views:
         return sorted({last_part(one.name) for one in self._all(namespace) if _can_be_shown(one)})
 
     def find(self, namespace: str, name: str) -> catalog_pb2.View:
-        try:
-            return self._client.get_view(f"{namespace}.{name}")
-        except NotFoundError as error:
-            if namespace != NO_NAMESPACE_NAME:
-                raise problem_of(error, NO_VIEW) from error
-        return _about_views(lambda: self._client.get_view(name))
+        return first_of(self._client.get_view, namespace, name, NO_VIEW)
 
     def load(self, namespace: str, name: str) -> dict[str, Any]:
         return self._shown(self.find(namespace, name))

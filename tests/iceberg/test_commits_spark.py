@@ -64,3 +64,22 @@ def test_spark_writes(lake: Lake, server: Server, tmp_path: Path, form: str, mod
     assert list(first.meta.partition_columns) == ["day"]
     assert first.to_arrow(where="day = DATE '2026-11-04'").num_rows == 0
     assert sorted(first.to_arrow(version=4).column("id").to_pylist()) == [1, 2, 10, 11, 12, 20]
+
+
+METADATA = (
+    "SELECT count(*) FROM lake.{0}.a.snapshots",
+    "SELECT count(*) FROM lake.{0}.a.history",
+    "SELECT sum(record_count) FROM lake.{0}.a.files",
+    "SELECT count(*) FROM lake.{0}.a.partitions",
+    "SELECT count(*) FROM lake.{0}.a.manifests",
+    "SELECT count(*) FROM lake.{0}.a.branch_main",
+    "CALL lake.system.create_changelog_view(table => '{0}.a')",
+)
+
+
+def test_spark_reads_metadata_tables(lake: Lake, server: Server, tmp_path: Path) -> None:
+    statements = [one.format("meta") for one in (*WRITES[:4], *METADATA)]
+    answers = run_statements(server.url, tmp_path, "v3", [*statements, "SELECT 1 FROM lake.meta.a.nothing"])
+    assert [one.get("error", "") for one in answers[:-1]] == [""] * len(statements)
+    assert [one["rows"] for one in answers[4:-2]] == [[[3]], [[3]], [[5]], [[3]], [[1]], [[5]]]
+    assert "TABLE_OR_VIEW_NOT_FOUND" in answers[-1]["error"]

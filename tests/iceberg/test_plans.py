@@ -186,7 +186,7 @@ def test_planning_is_among_the_endpoints(server: Server) -> None:
     [
         ({"snapshot-id": 99}, 400, "BadRequestException", "its newest is 5"),
         ({"snapshot-id": 0}, 400, "BadRequestException", "no snapshot 0"),
-        ({"snapshot-id": "1"}, 400, "BadRequestException", "expected int"),
+        ({"snapshot-id": "1"}, 400, "BadRequestException", "a whole number"),
         ({"start-snapshot-id": 1, "end-snapshot-id": 2}, 406, "UnsupportedOperationException", "two snapshots"),
         ({"filter": {"type": "eq", "term": "nowhere", "value": 1}}, 400, "BadRequestException", "no column nowhere"),
         ({"filter": {"type": "eq", "term": "ID", "value": 1}}, 400, "BadRequestException", "no column ID"),

@@ -276,6 +276,7 @@ def new_version(sql: str, schema: int = 0) -> dict[str, Any]:
     return {"action": "add-view-version", "view-version": found | {"schema-id": schema}}
 
 
+UUID_FIELD = {"id": 1, "name": "c", "type": "uuid", "required": False}
 CURRENT = {"action": "set-current-view-version", "view-version-id": -1}
 
 
@@ -329,10 +330,14 @@ def test_replacements_that_are_refused_change_nothing(
     [
         ({"location": "s3://bucket/v"}, 400, "no place of its own"),
         ({"name": "a.b"}, 400, "has a dot"),
-        ({"name": None}, 400, "lacks the view's name"),
+        ({"name": None}, 400, "name is None"),
         ({"view-version": {"representations": []}}, 400, "ICEBERG_REQUEST"),
         ({"schema": {"type": "struct", "fields": []}}, 400, "VIEW_INVALID"),
-        ({"schema": {"type": "struct", "fields": [{"id": 1, "name": "c", "type": "uuid"}]}}, 400, "uuid"),
+        (
+            {"schema": {"type": "struct", "fields": [{"id": 1, "name": "c", "type": "uuid", "required": False}]}},
+            400,
+            "uuid",
+        ),
         ({"view-version": version("SELECT 1", "trino").model_dump(mode="json", by_alias=True)}, 400, "has trino"),
         ({"view-version": version("x" * 70_000).model_dump(mode="json", by_alias=True)}, 400, "VIEW_TOO_LARGE"),
     ],

@@ -1,0 +1,261 @@
+"""Shapes of requests' bodies, as the REST catalog's specification has them. They are checked before anything else.
+
+A property that isn't required may be null, as clients send it. What a value means is not checked here, and filters of
+scans are checked by their reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from worker.base.errors import InputError
+
+Shape = Callable[[Any, str], None]  # of a value, and where it stands
+SHOWN_CHARS: Final = 60
+LONGS: Final = range(-(1 << 63), 1 << 63)
+
+
+def check_shape(body: Any, shape: Shape) -> None:
+    """Raises InputError where a body has another shape."""
+    shape(body, "")
+
+
+def _unlike(path: str, wanted: str, value: Any) -> InputError:
+    said = repr(value)
+    shown = said if len(said) <= SHOWN_CHARS else f"{said[:SHOWN_CHARS]}…"
+    where = path or "the request"
+    return InputError("ICEBERG_REQUEST", f"{where} is {shown}; the specification has {wanted} there")
+
+
+def anything(_value: Any, _path: str) -> None:
+    """Any value."""
+
+
+def text(value: Any, path: str) -> None:
+    if not isinstance(value, str):
+        raise _unlike(path, "a text", value)
+
+
+def flag(value: Any, path: str) -> None:
+    if not isinstance(value, bool):
+        raise _unlike(path, "true or false", value)
+
+
+def whole(value: Any, path: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value not in LONGS:
+        raise _unlike(path, "a whole number of 64 bits", value)
+
+
+def one_of(*words: str) -> Shape:
+    def check(value: Any, path: str) -> None:
+        if value not in words:
+            raise _unlike(path, " or ".join(words), value)
+
+    return check
+
+
+def optional(shape: Shape) -> Shape:
+    def check(value: Any, path: str) -> None:
+        if value is not None:
+            shape(value, path)
+
+    return check
+
+
+def listed(item: Shape) -> Shape:
+    def check(value: Any, path: str) -> None:
+        if not isinstance(value, list):
+            raise _unlike(path, "a list", value)
+        for at, one in enumerate(value):
+            item(one, f"{path}[{at}]")
+
+    return check
+
+
+def mapping(item: Shape) -> Shape:
+    """An object with any names."""
+
+    def check(value: Any, path: str) -> None:
+        if not isinstance(value, dict):
+            raise _unlike(path, "an object", value)
+        for name, one in value.items():
+            item(one, _below(path, name))
+
+    return check
+
+
+def record(needed: Mapping[str, Shape], allowed: Mapping[str, Shape] | None = None) -> Shape:
+    """An object with these properties, and others that nobody reads."""
+    shapes = {**needed, **{name: optional(shape) for name, shape in (allowed or {}).items()}}
+
+    def check(value: Any, path: str) -> None:
+        if not isinstance(value, dict):
+            raise _unlike(path, "an object", value)
+        for name in needed:
+            if name not in value:
+                raise InputError("ICEBERG_REQUEST", f"{path or 'the request'} lacks {name}")
+        for name, shape in shapes.items():
+            if name in value:
+                shape(value[name], _below(path, name))
+
+    return check
+
+
+def chosen(name: str, shapes: Mapping[str, Shape]) -> Shape:
+    """An object whose shape a property of it chooses; one that is not known is refused by those who know why."""
+    any_kind = record({name: text})
+
+    def check(value: Any, path: str) -> None:
+        any_kind(value, path)
+        shapes.get(value[name], any_kind)(value, path)
+
+    return check
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def _type(value: Any, path: str) -> None:
+    if not isinstance(value, str):
+        TYPES(value, path)
+
+
+FIELD: Final = record({"id": whole, "name": text, "type": _type, "required": flag}, {"doc": text})
+TYPES: Final = chosen(
+    "type",
+    {
+        "struct": record({"fields": listed(FIELD)}),
+        "list": record({"element-id": whole, "element": _type, "element-required": flag}),
+        "map": record({"key-id": whole, "key": _type, "value-id": whole, "value": _type, "value-required": flag}),
+    },
+)
+SCHEMA: Final = record(
+    {"type": one_of("struct"), "fields": listed(FIELD)}, {"schema-id": whole, "identifier-field-ids": listed(whole)}
+)
+TEXTS: Final = mapping(text)
+NAMESPACE: Final = listed(text)
+IDENTIFIER: Final = record({"namespace": NAMESPACE, "name": text})
+SPEC: Final = record(
+    {"fields": listed(record({"source-id": whole, "transform": text, "name": text}, {"field-id": whole}))},
+    {"spec-id": whole},
+)
+OPERATION: Final = record({"operation": text})
+
+
+def _summary(value: Any, path: str) -> None:
+    OPERATION(value, path)
+    TEXTS(value, path)
+
+
+SORT_FIELD: Final = record(
+    {
+        "source-id": whole,
+        "transform": text,
+        "direction": one_of("asc", "desc"),
+        "null-order": one_of("nulls-first", "nulls-last"),
+    }
+)
+ORDER: Final = record({"order-id": whole, "fields": listed(SORT_FIELD)})
+SNAPSHOT: Final = record(
+    {"snapshot-id": whole, "timestamp-ms": whole, "summary": _summary},
+    {
+        "parent-snapshot-id": whole,
+        "sequence-number": whole,
+        "manifest-list": text,
+        "first-row-id": whole,
+        "added-rows": whole,
+        "schema-id": whole,
+    },
+)
+VERSION: Final = record(
+    {
+        "version-id": whole,
+        "timestamp-ms": whole,
+        "schema-id": whole,
+        "summary": TEXTS,
+        "representations": listed(chosen("type", {"sql": record({"sql": text, "dialect": text})})),
+        "default-namespace": NAMESPACE,
+    },
+    {"default-catalog": text},
+)
+UPDATES: Final = listed(
+    chosen(
+        "action",
+        {
+            "assign-uuid": record({"uuid": text}),
+            "upgrade-format-version": record({"format-version": whole}),
+            "add-schema": record({"schema": SCHEMA}, {"last-column-id": whole}),
+            "set-current-schema": record({"schema-id": whole}),
+            "add-spec": record({"spec": SPEC}),
+            "set-default-spec": record({"spec-id": whole}),
+            "add-sort-order": record({"sort-order": ORDER}),
+            "set-default-sort-order": record({"sort-order-id": whole}),
+            "add-snapshot": record({"snapshot": SNAPSHOT}),
+            "set-snapshot-ref": record(
+                {"ref-name": text, "type": one_of("tag", "branch"), "snapshot-id": whole},
+                {"max-ref-age-ms": whole, "max-snapshot-age-ms": whole, "min-snapshots-to-keep": whole},
+            ),
+            "remove-snapshots": record({"snapshot-ids": listed(whole)}),
+            "remove-snapshot-ref": record({"ref-name": text}),
+            "set-location": record({"location": text}),
+            "set-properties": record({"updates": TEXTS}),
+            "remove-properties": record({"removals": listed(text)}),
+            "add-view-version": record({"view-version": VERSION}),
+            "set-current-view-version": record({"view-version-id": whole}),
+        },
+    )
+)
+REQUIREMENTS: Final = listed(
+    chosen(
+        "type",
+        {
+            "assert-table-uuid": record({"uuid": text}),
+            "assert-view-uuid": record({"uuid": text}),
+            "assert-ref-snapshot-id": record({"ref": text}, {"snapshot-id": whole}),
+            "assert-last-assigned-field-id": record({"last-assigned-field-id": whole}),
+            "assert-current-schema-id": record({"current-schema-id": whole}),
+            "assert-last-assigned-partition-id": record({"last-assigned-partition-id": whole}),
+            "assert-default-spec-id": record({"default-spec-id": whole}),
+            "assert-default-sort-order-id": record({"default-sort-order-id": whole}),
+        },
+    )
+)
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+CREATE_NAMESPACE: Final = record({"namespace": NAMESPACE}, {"properties": TEXTS})
+NAMESPACE_PROPERTIES: Final = record({}, {"removals": listed(text), "updates": TEXTS})
+CREATE_TABLE: Final = record(
+    {"name": text, "schema": SCHEMA},
+    {"location": text, "partition-spec": SPEC, "write-order": ORDER, "stage-create": flag, "properties": TEXTS},
+)
+REGISTER_TABLE: Final = record({"name": text, "metadata-location": text}, {"overwrite": flag})
+COMMIT_TABLE: Final = record({"requirements": REQUIREMENTS, "updates": UPDATES}, {"identifier": IDENTIFIER})
+COMMIT_TRANSACTION: Final = record(
+    {"table-changes": listed(record({"identifier": IDENTIFIER, "requirements": REQUIREMENTS, "updates": UPDATES}))}
+)
+RENAMING: Final = record({"source": IDENTIFIER, "destination": IDENTIFIER})
+CREATE_VIEW: Final = record(
+    {"name": text, "schema": SCHEMA, "view-version": VERSION, "properties": TEXTS}, {"location": text}
+)
+COMMIT_VIEW: Final = record({"updates": UPDATES}, {"identifier": IDENTIFIER, "requirements": REQUIREMENTS})
+PLAN: Final = record(
+    {},
+    {
+        "snapshot-id": whole,
+        "select": listed(text),
+        "case-sensitive": flag,
+        "use-snapshot-schema": flag,
+        "start-snapshot-id": whole,
+        "end-snapshot-id": whole,
+        "stats-fields": listed(text),
+        "min-rows-requested": whole,
+    },
+)
+TASK: Final = record({"plan-task": text})
+METRICS: Final = record({"report-type": text})
