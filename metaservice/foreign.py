@@ -39,11 +39,19 @@ def foreign(what: str) -> Iterator[None]:
     """Whatever goes wrong inside is ForeignUnusable. Only foreign bytes are looked at inside: no store, no decider."""
     try:
         yield
-    except ForeignUnusable:
-        raise
+    except ForeignUnusable as error:
+        raise ForeignUnusable(f"{what}: {error}"[:SAID_CHARS_MAX]) from error.__cause__
     except Exception as error:
         said = f"{what}: {type(error).__name__}: {error}"[:SAID_CHARS_MAX]
         raise ForeignUnusable(said.encode(errors="replace").decode()) from error
+
+
+def read_whole(body: Any, bytes_max: int) -> bytes:
+    """A body to its end, where its library says whether something is missing. Raises ForeignUnusable."""
+    raw: bytes = body.read(bytes_max + 1)
+    if len(raw) > bytes_max:
+        raise ForeignUnusable(f"more than {bytes_max} bytes")
+    return raw + bytes(body.read(1))
 
 
 def read_json(raw: bytes, bytes_max: int = BYTES_MAX) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from metaservice.core.errors import invalid
+from metaservice.foreign import read_whole
 from metaservice.store.folders import PARTIAL, sync_path
 from metaservice.store.object_place import S3, ObjectPlace
 
@@ -122,10 +123,7 @@ class BucketObjects(Objects):
 
     def get(self, name: str) -> bytes:
         with self._errors_of(name):
-            raw: bytes = self._s3.get_object(**self._at(name))["Body"].read(READ_BYTES_MAX + 1)
-            if len(raw) > READ_BYTES_MAX:
-                raise RepositoryUnreachable(f"{name}: more than {READ_BYTES_MAX} bytes")
-            return raw
+            return read_whole(self._s3.get_object(**self._at(name))["Body"], READ_BYTES_MAX)
 
     def fetch(self, name: str, target: Path) -> None:
         with self._errors_of(name):

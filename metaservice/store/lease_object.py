@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from metaservice.core.lease import Lease
-from metaservice.foreign import ForeignUnusable, build, foreign, read_object
+from metaservice.foreign import ForeignUnusable, build, foreign, read_object, read_whole
 from metaservice.store.object_place import ObjectPlace
 
 NAME: Final = "laketx-lease.json"
@@ -44,7 +44,7 @@ class LeaseInBucket(LeaseObject):
         try:
             with answer_of_s3("the lease can't be read"):
                 found = self._s3.get_object(**self._at)
-                raw, tag = found["Body"].read(_BYTES_MAX + 1), str(found["ETag"])
+                raw, tag = read_whole(found["Body"], _BYTES_MAX), str(found["ETag"])
         except Refused as refusal:
             if refusal.code in _MISSING:
                 return None

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import base64
+import copy
+import io
 import json
 import math
 import ssl
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import jwt
 import pytest
 from botocore.exceptions import ClientError
+from botocore.response import StreamingBody
 from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from urllib3 import HTTPResponse
 
 from metaservice.core.access import Identity
 from metaservice.core.errors import ErrorKind, MetaError
 from metaservice.core.lease import Lease
-from metaservice.foreign import DEPTH_MAX, ForeignUnusable, build, read_json
+from metaservice.core.storage_scope import folder_of
+from metaservice.foreign import DEPTH_MAX, ForeignUnusable, build, read_json, read_whole
 from metaservice.rpc.asking import ask_json
 from metaservice.rpc.identity import Identities
 from metaservice.rpc.oidc import KEEP_S, KEYS_MAX, WAITING_MAX, Oidc, Provider, keys_of
 from metaservice.rpc.policy import ExternalPolicy
-from metaservice.store import lease_object
+from metaservice.rpc.storage_tokens import StorageTokens, TokenSettings
+from metaservice.store import lease_object, standby_notes
 from metaservice.store.backup_objects import BucketObjects, RepositoryUnreachable
 from metaservice.store.folders import BackupUnusable, decode_manifest
 from metaservice.store.lease_object import LeaseInBucket, decode_lease
 from metaservice.store.object_place import ObjectPlace
+from metaservice.store.standby_notes import NotesInBucket
 from tests.integration.certificates import Authority
 from tests.integration.odd_server import DEEP, ODD_ANSWERS, OddServer, drips, hangs, odd_server, said
 
@@ -478,6 +487,9 @@ def test_whatever_a_proof_does_to_its_reader_is_a_refusal() -> None:
 # -- S3 ----------------------------------------------------------------------------------------------------------------
 
 
+PLACE = ObjectPlace("bucket", "lake")
+
+
 class Body:
     def __init__(self, raw: bytes | Exception) -> None:
         self._raw = raw
@@ -485,7 +497,8 @@ class Body:
     def read(self, size: int) -> bytes:
         if isinstance(self._raw, Exception):
             raise self._raw
-        return self._raw[:size]
+        part, self._raw = self._raw[:size], self._raw[size:]
+        return part
 
 
 ODD_OF_S3: dict[str, object] = {
@@ -493,7 +506,7 @@ ODD_OF_S3: dict[str, object] = {
     "nothing": {},
     "no body": {"ETag": "x"},
     "no text": {"Body": Body(b"\xff"), "ETag": "x"},
-    "breaks off": {"Body": Body(RuntimeError("IncompleteRead")), "ETag": "x"},
+    "can't be read": {"Body": Body(RuntimeError("IncompleteRead")), "ETag": "x"},
     "deep": {"Body": Body(DEEP), "ETag": "x"},
     "endless": {"Body": Body(b'{"holder": "' + b"x" * 100_000), "ETag": "x"},
     "no number": {"Body": Body(b'{"epoch": 1e400}'), "ETag": "x"},
@@ -503,7 +516,7 @@ ODD_OF_S3: dict[str, object] = {
 
 class OddS3:
     def __init__(self, answer: object) -> None:
-        self._answer = answer
+        self._answer = copy.deepcopy(answer)  # its body is read once
 
     def __getattr__(self, _name: str) -> Any:
         return self._said
@@ -517,9 +530,7 @@ class OddS3:
 @pytest.mark.parametrize("name", ODD_OF_S3)
 def test_s3_that_answers_garbage_is_a_lease_that_cant_be_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_object, "s3_client", lambda: OddS3(ODD_OF_S3[name]))
-    place = ObjectPlace.of("s3://bucket/lake")
-    assert place is not None
-    lease = LeaseInBucket(place)
+    lease = LeaseInBucket(PLACE)
     with pytest.raises(OSError, match="can't be read"):
         lease.read()
     answer = ODD_OF_S3[name]
@@ -530,9 +541,7 @@ def test_s3_that_answers_garbage_is_a_lease_that_cant_be_read(name: str, monkeyp
 
 @pytest.mark.parametrize("name", ODD_OF_S3)
 def test_s3_that_answers_garbage_is_a_repository_that_cant_be_reached(name: str) -> None:
-    place = ObjectPlace.of("s3://bucket/lake")
-    assert place is not None
-    objects = BucketObjects(place)
+    objects = BucketObjects(PLACE)
     odd: Any = OddS3(ODD_OF_S3[name])
     objects._s3 = objects._transfers = odd
     if name in ("deep", "endless", "no number", "no text"):
@@ -541,6 +550,51 @@ def test_s3_that_answers_garbage_is_a_repository_that_cant_be_reached(name: str)
         return
     with pytest.raises(RepositoryUnreachable):
         objects.get("x")
+
+
+@pytest.mark.parametrize("name", ODD_OF_S3)
+def test_s3_that_answers_garbage_is_notes_that_cant_be_listed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standby_notes, "s3_client", lambda: OddS3(ODD_OF_S3[name]))
+    notes = NotesInBucket(PLACE)
+    if not isinstance(ODD_OF_S3[name], Exception):
+        assert notes.list_tags() == {}
+        return
+    with pytest.raises(OSError, match="can't be listed"):
+        notes.list_tags()
+
+
+CREDENTIALS = {"AccessKeyId": "a", "SecretAccessKey": "b", "SessionToken": "c", "Expiration": datetime.now(UTC)}
+ODD_OF_STS: dict[str, object] = {
+    **ODD_OF_S3,
+    "a text": {"Credentials": "x"},
+    "no secret": {"Credentials": {**CREDENTIALS, "SecretAccessKey": None}},
+    "no time": {"Credentials": {**CREDENTIALS, "Expiration": "soon"}},
+    "too late": {"Credentials": {**CREDENTIALS, "Expiration": 1e400}},
+}
+
+
+@pytest.mark.parametrize("name", ODD_OF_STS)
+def test_a_token_service_that_answers_garbage_is_its_callers_refusal(name: str) -> None:
+    tokens = StorageTokens(TokenSettings("arn:aws:iam::1:role/lake", 3_600, "", "", "us-east-1"), lambda: 0)
+    odd: Any = OddS3(ODD_OF_STS[name])
+    tokens._sts = odd
+    folder = folder_of("s3://lake/files", str(uuid4()))
+    assert folder is not None
+    with pytest.raises(MetaError, match="STORAGE_TOKENS_UNREACHABLE"):
+        tokens.credentials("ana", folder, write=False)
+    fine: Any = OddS3({"Credentials": CREDENTIALS})
+    tokens._sts = fine
+    assert tokens.credentials("ana", folder, write=False).session_token == "c"
+
+
+def test_a_body_that_breaks_off_is_said_not_cut() -> None:
+    """botocore tells at the end of a body whether bytes are missing."""
+    raw = HTTPResponse(io.BytesIO(b'{"a": 1}'), headers={"content-length": "100"}, preload_content=False)
+    with pytest.raises(Exception, match="IncompleteRead"):
+        read_whole(StreamingBody(raw, 100), 1_000)
+    with pytest.raises(ForeignUnusable):
+        read_whole(io.BytesIO(b"x" * 11), 10)
+    assert read_whole(io.BytesIO(b"x" * 10), 10) == b"x" * 10
 
 
 def test_numbers_that_are_read_fit_the_wire() -> None:
