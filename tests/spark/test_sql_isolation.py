@@ -1,34 +1,38 @@
-"""What SQL tells the decider: when a statement began, and what it read of the table that it changes.
-
-A statement waits after its analysis, before its first task writes, until another commit is there.
-"""
+"""What SQL tells the decider: when a statement began, and what it read of the table that it changes."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
-from laketx import ConflictError, Lake, Table
+from laketx import Lake
 from protos.laketx.v1 import common_pb2
-from tests.spark.held import Held
+from tests.spark.held_races import (
+    COMMITS,
+    HOLDS,
+    ON_CONFLICT,
+    PROFILES,
+    Names,
+    Races,
+    adds,
+    changes,
+    ids,
+    replaces,
+    rows,
+    setting,
+    values,
+)
 from tests.spark.sql import SqlReads
 
-_numbers = itertools.count()
-Names = Callable[[], str]
-Other = Callable[[Table], Any]
-
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
-ON_CONFLICT: Final = "spark.laketx.on_conflict"
-PROFILES: Final = ("maxcompute", "delta_serializable", "delta_write_serializable", "row_level")
-ROWS: Final = [{"id": 1, "v": 10, "p": 1}, {"id": 2, "v": 20, "p": 2}]
-HOLDS: Final = "(SELECT max(held(id)) FROM range(1, 2))"  # Spark asks it before a task writes
+
+
+def quick(*profiles: str) -> list[Any]:
+    """All profiles; only these are tried each time."""
+    return [one if one in profiles else pytest.param(one, marks=pytest.mark.long) for one in PROFILES]
 
 
 @pytest.fixture(scope="module")
@@ -37,71 +41,9 @@ def sql(lake: Lake) -> SqlReads:
     return SqlReads(lake)
 
 
-@contextmanager
-def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(name, None)
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
-
-
-class Races:
-    def __init__(self, lake: Lake, sql: SqlReads, folder: Path, new_name: Names) -> None:
-        self.lake, self.sql, self.folder, self.new_name = lake, sql, folder, new_name
-
-    def table(self, profile: str, *, keyed: bool = False, parted: bool = True) -> Table:
-        return self.filled(self.new_name(), profile, keyed=keyed, parted=parted)
-
-    def filled(self, name: str, profile: str, *, keyed: bool = False, parted: bool = True) -> Table:
-        made = self.lake.create_table(
-            name,
-            "id bigint, v bigint, p int",
-            primary_key=["id", "p"] if keyed else [],
-            buckets=1 if keyed else None,
-            partition_by=["p"] if parted else [],
-            profile=profile,
-        )
-        made.upsert(ROWS) if keyed else made.append(ROWS)
-        return made
-
-    def run(self, statement: str | Callable[[], Any], table: Table, meanwhile: Other) -> str:
-        """`{t}` is the table. The answer is "commits", or the message of the refusal."""
-        folder = self.folder / str(next(_numbers))
-        folder.mkdir()
-        held = Held(self.sql.spark, folder, "held")
-        text = statement.replace("{t}", f"{self.sql.name}.{table.name}") if isinstance(statement, str) else ""
-        lost = held.run((lambda: self.sql.spark.sql(text)) if text else statement, lambda: meanwhile(table))  # type: ignore[arg-type]
-        if lost is None:
-            return "commits"
-        assert isinstance(lost, PySparkException), lost
-        return str(lost)
-
-
 @pytest.fixture
 def races(lake: Lake, sql: SqlReads, tmp_path: Path, new_name: Names) -> Races:
     return Races(lake, sql, tmp_path, new_name)
-
-
-def rows(table: Table) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in table.refresh().to_arrow().to_pylist())
-
-
-def values(table: Table) -> list[int]:
-    return sorted(row[1] for row in rows(table))
-
-
-def adds(table: Table) -> None:
-    table.append([{"id": 3, "v": 30, "p": 1}])
-
-
-def replaces(table: Table) -> None:
-    table.overwrite([{"id": 7, "v": 70, "p": 1}, {"id": 7, "v": 71, "p": 2}])
-
-
-def changes(table: Table) -> None:
-    table.update({"v": 11}, where="id = 1")
 
 
 # -- a transaction begins when its statement is analysed
@@ -122,7 +64,9 @@ def test_an_insert_began_when_it_was_analysed(races: Races, adaptive: str, state
     assert values(table) == [70, 71]
 
 
-@pytest.mark.parametrize("profile", ["delta_serializable", "delta_write_serializable"])
+@pytest.mark.parametrize(
+    "profile", ["delta_serializable", pytest.param("delta_write_serializable", marks=pytest.mark.long)]
+)
 def test_an_overwrite_began_when_it_was_analysed(races: Races, profile: str) -> None:
     """It removes what it saw, and another one has removed that."""
     table = races.table(profile)
@@ -131,6 +75,7 @@ def test_an_overwrite_began_when_it_was_analysed(races: Races, profile: str) -> 
     assert values(table) == [70, 71]
 
 
+@pytest.mark.long
 def test_replacing_a_table_begins_with_its_statement(races: Races) -> None:
     table = races.table("delta_serializable", parted=False)
     found = races.run(f"CREATE OR REPLACE TABLE {{t}} AS SELECT 5L AS id, {HOLDS} AS v, 1 AS p", table, replaces)
@@ -138,6 +83,7 @@ def test_replacing_a_table_begins_with_its_statement(races: Races) -> None:
     assert values(table) == [70, 71]
 
 
+@pytest.mark.long
 def test_a_streams_replacement_begins_with_its_batch(races: Races, tmp_path: Path) -> None:
     table = races.table("delta_serializable", parted=False)
     source = races.table("maxcompute", parted=False)
@@ -157,16 +103,16 @@ def test_a_streams_replacement_begins_with_its_batch(races: Races, tmp_path: Pat
 # -- what a statement reads of its table is declared
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", quick("maxcompute", "row_level"))
 def test_of_two_inserts_that_read_what_the_other_writes_one_loses(races: Races, profile: str) -> None:
     table = races.table(profile, parted=False)
     numbered = f"INSERT INTO {{t}} SELECT max(id) + 1, {HOLDS}, 9 FROM {{t}}"
-    other = numbered.replace(HOLDS, "5L").replace("{t}", f"{races.sql.name}.{table.name}")
+    other = numbered.replace(HOLDS, "5L").replace("{t}", races.shown(table))
     assert "lost a race" in races.run(numbered, table, lambda _: races.sql.spark.sql(other))
-    assert [row[0] for row in rows(table)] == [1, 2, 3]
+    assert ids(table) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", quick("maxcompute"))
 def test_an_insert_by_key_undoes_no_update_of_what_it_read(races: Races, profile: str) -> None:
     table = races.table(profile, keyed=True)
     found = races.run(f"INSERT INTO {{t}} SELECT id, v + {HOLDS}, p FROM {{t}} WHERE p = 1", table, changes)
@@ -174,15 +120,7 @@ def test_an_insert_by_key_undoes_no_update_of_what_it_read(races: Races, profile
     assert values(table) == [11, 20]
 
 
-@pytest.mark.parametrize(
-    ("profile", "loses"),
-    [
-        ("delta_serializable", True),
-        ("row_level", True),
-        pytest.param("delta_write_serializable", True, marks=pytest.mark.long),
-        pytest.param("maxcompute", False, marks=pytest.mark.long),  # it wins, as the table says
-    ],
-)
+@pytest.mark.parametrize("profile", quick("delta_serializable"))
 @pytest.mark.parametrize(
     "statement",
     [
@@ -191,9 +129,8 @@ def test_an_insert_by_key_undoes_no_update_of_what_it_read(races: Races, profile
         f"CREATE OR REPLACE TABLE {{t}} PARTITIONED BY (p) AS SELECT id, v + {HOLDS} AS v, p FROM {{t}}",
     ],
 )
-def test_what_replaces_rows_by_what_it_read_erases_no_other_commit(
-    races: Races, profile: str, loses: bool, statement: str
-) -> None:
+def test_what_replaces_rows_by_what_it_read_erases_no_other_commit(races: Races, profile: str, statement: str) -> None:
+    loses = profile != "maxcompute"  # there it wins, as the outcome table says
     table = races.table(profile)
     found = races.run(statement, table, adds)
     assert ("lost a race" in found) is loses
@@ -204,15 +141,19 @@ def test_what_replaces_rows_by_what_it_read_erases_no_other_commit(
     "statement",
     [
         f"UPDATE {{t}} SET v = 0 WHERE id = 1 AND {HOLDS} < (SELECT count(*) FROM {{t}} WHERE v > 0)",
-        f"UPDATE {{t}} SET v = 0 WHERE id = 1 AND EXISTS (SELECT 1 FROM {{t}} o WHERE o.id = 2 AND o.v > {HOLDS})",
-        f"DELETE FROM {{t}} WHERE id = 1 AND id + {HOLDS} IN (SELECT id FROM {{t}} WHERE v > 0)",
+        pytest.param(
+            f"UPDATE {{t}} SET v = 0 WHERE id = 1 AND EXISTS (SELECT 1 FROM {{t}} o WHERE o.id = 2 AND o.v > {HOLDS})",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            f"DELETE FROM {{t}} WHERE id = 1 AND id + {HOLDS} IN (SELECT id FROM {{t}} WHERE v > 0)",
+            marks=pytest.mark.long,
+        ),
         f"""MERGE INTO {{t}} t USING (SELECT 1L AS id, count(*) AS n, {HOLDS} AS h FROM {{t}} WHERE v > 0) s
         ON t.id = s.id AND t.p = 1 WHEN MATCHED AND n > h THEN UPDATE SET v = 0""",
     ],
 )
-@pytest.mark.parametrize(
-    "profile", ["row_level", "maxcompute", *(pytest.param(one, marks=pytest.mark.long) for one in PROFILES[1:3])]
-)
+@pytest.mark.parametrize("profile", quick("row_level"))
 def test_a_subquery_on_the_changed_table_is_a_read(races: Races, profile: str, statement: str) -> None:
     """Two doctors may not both go off call."""
     table = races.table(profile)
@@ -221,35 +162,47 @@ def test_a_subquery_on_the_changed_table_is_a_read(races: Races, profile: str, s
     assert rows(table) == [(1, 10, 1), (2, 0, 2)]
 
 
-def test_reads_are_found_wherever_they_stand(races: Races) -> None:
-    """In a view, in a CTE, in what is cached, in a table's metadata: seen by what the commit declares."""
-    spark, name = races.sql.spark, races.sql.name
-    table = races.table("row_level")
-    spark.sql(f"CREATE VIEW {name}.{table.name}_view AS SELECT * FROM {name}.{table.name} WHERE p = 1")
-    spark.table(f"{name}.{table.name}").createOrReplaceTempView("temporary")
-    cached = spark.table(f"{name}.{table.name}").where("p = 1").cache()
-    cached.createOrReplaceTempView("cached")
-    sources = [
-        f"SELECT id, v, p FROM {name}.{table.name}_view",
-        f"WITH some AS (SELECT * FROM {name}.{table.name}) SELECT a.* FROM some a JOIN some b USING (id)",
-        "SELECT * FROM temporary",
+@pytest.mark.parametrize(
+    "source",
+    [
         "SELECT * FROM cached",
-        f"SELECT count(*), 1L, 1 FROM {name}.{table.name}.history",
-        f"SELECT count(*), 1L, 1 FROM {name}.{table.name} CHANGES FROM VERSION 0",
-    ]
+        *(
+            pytest.param(source, marks=pytest.mark.long)
+            for source in (
+                "SELECT * FROM {t}_view",
+                "SELECT * FROM temporary",
+                "WITH some AS (SELECT * FROM {t}) SELECT a.* FROM some a JOIN some b USING (id)",
+                "SELECT count(*), 1L, 1 FROM {t}.history",
+                "SELECT count(*), 1L, 1 FROM {t} CHANGES FROM VERSION 0",
+            )
+        ),
+    ],
+)
+def test_reads_are_found_wherever_they_stand(races: Races, source: str) -> None:
+    """In a view, in a CTE, in what is cached, in a table's metadata."""
+    spark, table = races.sql.spark, races.table("row_level")
+    spark.sql(f"CREATE VIEW {races.shown(table)}_view AS SELECT * FROM {races.shown(table)} WHERE p = 1")
+    spark.table(races.shown(table)).createOrReplaceTempView("temporary")
+    cached = spark.table(races.shown(table)).where("p = 1").cache()
+    cached.createOrReplaceTempView("cached")
     try:
         assert cached.count() == 1
-        for source in sources:
-            assert "lost a race" in races.run(_copying(source), table, changes), source
+        assert "lost a race" in races.run(_copying(source), table, changes)
     finally:
         cached.unpersist()
-    blind = [
-        f"SELECT * FROM {name}.{table.name} VERSION AS OF 1",
-        f"SELECT count(*), 1L, 1 FROM {name}.{table.name} CHANGES FROM VERSION 0 TO VERSION 1",
-        "SELECT 1L, 1L, 1",
-    ]
-    for source in blind:
-        assert races.run(_copying(source), table, changes) == "commits", source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "SELECT * FROM {t} VERSION AS OF 1",
+        pytest.param("SELECT count(*), 1L, 1 FROM {t} CHANGES FROM VERSION 0 TO VERSION 1", marks=pytest.mark.long),
+    ],
+)
+def test_a_read_of_a_named_version_is_none(races: Races, source: str) -> None:
+    table = races.table("maxcompute")
+    with setting(races.sql.spark, ON_CONFLICT, "resubmit"):
+        assert races.run(_copying(source), table, changes) == COMMITS
 
 
 def _copying(source: str) -> str:
@@ -259,7 +212,7 @@ def _copying(source: str) -> str:
 def test_conditions_on_partitions_are_declared(races: Races) -> None:
     table = races.table("maxcompute")
     statement = f"INSERT INTO {{t}} SELECT id + 5, v + {HOLDS}, p FROM {{t}} WHERE p = 2"
-    assert races.run(statement, table, adds) == "commits"
+    assert races.run(statement, table, adds) == COMMITS
     assert values(table) == [10, 20, 21, 30]
     statement = f"INSERT INTO {{t}} SELECT id + 5, v + {HOLDS}, 2 FROM {{t}} WHERE p = 1"
     assert "lost a race" in races.run(statement, table, adds)
@@ -270,14 +223,14 @@ def test_a_dataframe_that_was_made_earlier_reads_what_it_read_then(races: Races)
     early = table.read()
     changes(table)
     with pytest.raises(PySparkException, match="lost a race"):
-        early.writeTo(f"{races.sql.name}.{table.name}").append()
-    table.refresh().read().writeTo(f"{races.sql.name}.{table.name}").append()
+        early.writeTo(races.shown(table)).append()
+    table.refresh().read().writeTo(races.shown(table)).append()
     assert values(table) == [11, 11, 20, 20]
 
 
 def test_the_reads_of_a_dataframe_are_told_to_python(races: Races) -> None:
     spark, table = races.sql.spark, races.table("row_level")
-    frame = spark.table(f"{races.sql.name}.{table.name}").where("p = 2").selectExpr("max(id)")
+    frame = spark.table(races.shown(table)).where("p = 2").selectExpr("max(id)")
     jvm: Any = spark._jvm
     found = jvm.io.laketx.spark.write.PlanReads.of(frame._jdf, table.table_id)
     (read,) = [common_pb2.Read.FromString(bytes(one)) for one in found.reads()]
@@ -294,7 +247,7 @@ def test_the_reads_of_a_dataframe_are_told_to_python(races: Races) -> None:
 def test_a_blind_insert_is_resubmitted_unless_somebody_says_fail(races: Races) -> None:
     table = races.table("maxcompute")
     blind = f"INSERT INTO {{t}} SELECT 5L, {HOLDS}, 1"
-    assert races.run(blind, table, replaces) == "commits"
+    assert races.run(blind, table, replaces) == COMMITS
     assert values(table) == [1, 70, 71]
     with setting(races.sql.spark, ON_CONFLICT, "fail"):
         assert "lost a race" in races.run(blind, table, replaces)
@@ -302,7 +255,7 @@ def test_a_blind_insert_is_resubmitted_unless_somebody_says_fail(races: Races) -
 
 def test_what_reads_is_not_resubmitted(races: Races) -> None:
     table = races.table("maxcompute")
-    spark, name = races.sql.spark, f"{races.sql.name}.{table.name}"
+    spark, name = races.sql.spark, races.shown(table)
     reads = f"INSERT INTO {{t}} SELECT max(id) + 1, {HOLDS}, 1 FROM {{t}}"
     with setting(spark, ON_CONFLICT, "resubmit"):
         assert "lost a race" in races.run(reads, table, adds)
@@ -316,87 +269,5 @@ def test_what_reads_is_not_resubmitted(races: Races) -> None:
 def test_rerun_computes_an_insert_again_that_read_its_table(races: Races) -> None:
     table = races.table("maxcompute")
     with setting(races.sql.spark, ON_CONFLICT, "rerun"):
-        assert races.run(f"INSERT INTO {{t}} SELECT max(id) + 1, {HOLDS}, 1 FROM {{t}}", table, adds) == "commits"
-    assert [row[0] for row in rows(table)] == [1, 2, 3, 4]
-
-
-# -- reads of other tables
-
-
-@pytest.mark.parametrize("by", ["session", "table"])
-def test_reads_of_other_tables_are_declared_where_somebody_says_so(races: Races, by: str) -> None:
-    """A row is counted in one table and written to another; meanwhile another one is counted."""
-    spark = races.sql.spark
-    other, table = races.table("delta_serializable", parted=False), races.table("row_level", parted=False)
-    counts = f"INSERT INTO {{t}} SELECT count(*), {HOLDS}, 1 FROM {races.sql.name}.{other.name}"
-    assert races.run(counts, table, lambda _: adds(other)) == "commits"
-    if by == "table":
-        spark.sql(f"ALTER TABLE {races.sql.name}.{table.name} SET TBLPROPERTIES ('isolation.reads' = 'all')")
-    with setting(spark, "spark.laketx.isolation.reads", "all") if by == "session" else nullcontext():
-        assert "lost a race" in races.run(counts, table, lambda _: adds(other))
-        assert races.run(counts, table, adds) == "commits"
-        replaced = counts.replace("INSERT INTO {t}", "CREATE OR REPLACE TABLE {t} AS").replace(
-            "count(*)", "count(*) AS id"
-        )
-        replaced = replaced.replace(", 1 FROM", " AS v, 1 AS p FROM")
-        assert "lost a race" in races.run(replaced, table, lambda _: adds(other))
-        assert races.run(replaced, table, lambda _: None) == "commits"
-    assert other.history()[0].operation == "UPDATE"
-
-
-def test_a_table_is_made_of_reads_that_are_declared(races: Races) -> None:
-    spark, name = races.sql.spark, races.new_name()
-    other = races.table("delta_serializable", parted=False)
-    selected = f"SELECT count(*) AS id, {HOLDS} AS v FROM {races.sql.name}.{other.name}"
-    made = f"CREATE TABLE {races.sql.name}.{name} AS {selected}"
-    with setting(spark, "spark.laketx.isolation.reads", "all"):
-        assert "lost a race" in races.run(made, other, adds)
-        assert not spark.catalog.tableExists(f"{races.sql.name}.{name}")
-        assert races.run(made, other, lambda _: None) == "commits"
-    with (
-        setting(spark, "spark.laketx.isolation.reads", "some"),
-        pytest.raises(PySparkException, match="ISOLATION_INVALID"),
-    ):
-        spark.sql(made.replace(HOLDS, "1").replace(name, races.new_name()))
-
-
-# -- streams, transactions, procedures
-
-
-def test_a_stream_that_joins_its_own_table_reads_it_anew_in_each_batch(races: Races, tmp_path: Path) -> None:
-    spark, lake = races.sql.spark, races.sql.name
-    source, target = races.table("row_level", parted=False), races.table("row_level", parted=False)
-    adds(source)
-    source.append([{"id": 1, "v": 5, "p": 5}, {"id": 3, "v": 5, "p": 5}])
-
-    def run(held: str) -> None:
-        read = spark.readStream.option("maxFilesPerTrigger", 1).table(f"{lake}.{source.name}")
-        known = spark.table(f"{lake}.{target.name}").select("id")
-        written = read.join(known, "id", "left_anti").selectExpr("id", f"{held} AS v", "p").writeStream
-        written = written.option("checkpointLocation", str(tmp_path / "joined")).trigger(availableNow=True)
-        written.toTable(f"{lake}.{target.name}").awaitTermination()
-
-    assert "lost a race" in races.run(
-        lambda: run("held(v)"), target, lambda one: one.append([{"id": 3, "v": 0, "p": 0}])
-    )
-    run("v")  # the batch comes again
-    assert [row[0] for row in rows(target)] == [1, 2, 3]
-
-
-def test_an_insert_in_a_transaction_counts_what_it_read_under_maxcompute(races: Races) -> None:
-    table = races.table("maxcompute", parted=True)
-    name = f"{races.sql.name}.{table.name}"
-    with pytest.raises(ConflictError), races.lake.transaction() as txn:  # noqa: PT012
-        txn.sql(f"INSERT INTO {name} SELECT max(id) + 1, 0L, 2 FROM {name}")
-        adds(table)
-    assert values(table) == [10, 20, 30]
-
-
-def test_a_transaction_sees_what_an_older_dataframe_brings_in(races: Races) -> None:
-    table = races.table("row_level", parted=False)
-    name = f"{races.sql.name}.{table.name}"
-    table.read().createOrReplaceTempView("older")
-    changes(table)
-    with pytest.raises(ConflictError), races.lake.transaction() as txn:
-        txn.sql(f"INSERT INTO {name} SELECT id + 5, v, p FROM older")
-    assert values(table) == [11, 20]
+        assert races.run(f"INSERT INTO {{t}} SELECT max(id) + 1, {HOLDS}, 1 FROM {{t}}", table, adds) == COMMITS
+    assert ids(table) == [1, 2, 3, 4]

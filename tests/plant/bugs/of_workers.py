@@ -192,6 +192,7 @@ BUGS: Final = (
         "what an INSERT read doesn't count under maxcompute",
         "metaservice/core/commit/judge.py",
         ((" or change.operation is Operation.INSERT  # on what it read", ""),),
+        own_tests=("tests/unit/test_core_traps.py", "-k", "judged_by_what_it_read"),
     ),
     Bug(
         "a MERGE that asks for more than the key is taken for an insert by key",
