@@ -23,6 +23,8 @@ def new_view(name: str, body: Json, no_namespace: str) -> catalog_pb2.View:
         if body.get("location"):
             raise refused("a view has no place of its own: leave out the location")
         return _view(name, body["schema"], body["view-version"], body.get("properties") or {}, no_namespace)
+    except InputError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise _unreadable(error) from error
 
@@ -53,6 +55,8 @@ def replaced_view(now: catalog_pb2.View, body: Json, no_namespace: str) -> catal
         if not versions:
             found.text = now.text
         return found
+    except InputError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise _unreadable(error) from error
 

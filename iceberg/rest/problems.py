@@ -26,6 +26,7 @@ KINDS: Final[Mapping[ErrorKind, tuple[int, str]]] = {
     ErrorKind.UNAVAILABLE: (503, "ServiceUnavailableException"),
     ErrorKind.CORRUPT: (500, "InternalServerError"),
 }
+WORDS: Final = {"TABLE_EXISTS": "Table", "NAMESPACE_EXISTS": "Namespace", "VIEW_EXISTS": "View"}  # Iceberg's Java's
 
 
 @dataclass(eq=False)
@@ -51,6 +52,10 @@ def problem_of(error: Exception, missing: str = NO_TABLE) -> RestError:
             return RestError(409, "CommitFailedException", str(error))
         case MetaServiceError(kind=kind):
             status, word = KINDS[kind]
+            words = WORDS.get(error.reason)
+            if words is not None:
+                name = next((error.facts[one] for one in ("name", "namespace", "view") if one in error.facts), "")
+                return RestError(status, word, f"{words} already exists: {name} ({error})")
             if status == 404:
                 word = NO_NAMESPACE if error.reason.startswith("NAMESPACE") else missing
             return RestError(status, word, str(error))

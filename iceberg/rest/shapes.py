@@ -240,8 +240,8 @@ COMMIT_TRANSACTION: Final = record(
     {"table-changes": listed(record({"identifier": IDENTIFIER, "requirements": REQUIREMENTS, "updates": UPDATES}))}
 )
 RENAMING: Final = record({"source": IDENTIFIER, "destination": IDENTIFIER})
-CREATE_VIEW: Final = record(
-    {"name": text, "schema": SCHEMA, "view-version": VERSION, "properties": TEXTS}, {"location": text}
+CREATE_VIEW: Final = record(  # Iceberg's Java leaves out properties, which the specification requires
+    {"name": text, "schema": SCHEMA, "view-version": VERSION}, {"location": text, "properties": TEXTS}
 )
 COMMIT_VIEW: Final = record({"updates": UPDATES}, {"identifier": IDENTIFIER, "requirements": REQUIREMENTS})
 PLAN: Final = record(

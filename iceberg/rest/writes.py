@@ -68,7 +68,8 @@ class Writes:
             self._client.drop_namespace(name)
         except MetaServiceError as error:
             if error.reason == "NAMESPACE_NOT_EMPTY":
-                raise RestError(409, "NamespaceNotEmptyException", str(error)) from error
+                said = f"Namespace {name} is not empty: {error}"
+                raise RestError(409, "NamespaceNotEmptyException", said) from error
             raise
 
     # -- tables

@@ -103,5 +103,5 @@ def test_tables_and_namespaces_are_dropped_and_renamed(lake: Lake, server: Serve
     assert lake.client.find_dropped_tables("gone.two"), "it can be undropped"
     catalog.drop_namespace("gone")
     assert not catalog.namespace_exists("gone")
-    with pytest.raises(Exception, match="NAMESPACE_UNKNOWN"):
+    with pytest.raises(Exception, match="Namespace does not exist"):
         catalog.create_table("gone.three", SCHEMA)

@@ -7,13 +7,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
 from iceberg.rest import shapes
 from iceberg.rest.shapes import Shape, check_shape
 from laketx import Lake
-from tests.iceberg.servers import Server
+from tests.iceberg.servers import ANSWER_S, Server
 from tests.iceberg.specification import DOCUMENT, validator
 from tests.iceberg.writers import error_of
 from worker.base.errors import InputError
@@ -291,3 +292,35 @@ def test_an_endpoint_that_is_not_there_says_so(server: Server) -> None:
     ):
         found, _, said = error_of(server.ask(method, path, content=b"{}"))
         assert (found, said) == (status, f"the catalog has no endpoint {method} {path}")
+
+
+ROUTES: Final = {
+    "CreateNamespaceRequest": "/v1/v3/namespaces",
+    "CreateTableRequest": "/v1/v3/namespaces/shop/tables",
+    "CommitTableRequest": "/v1/v3/namespaces/shop/tables/asked",
+    "CommitTransactionRequest": "/v1/v3/transactions/commit",
+    "RenameTableRequest": "/v1/v3/tables/rename",
+    "CreateViewRequest": "/v1/v3/namespaces/shop/views",
+    "CommitViewRequest": "/v1/v3/namespaces/shop/views/seen",
+    "FetchScanTasksRequest": "/v1/v3/namespaces/shop/tables/asked/tasks",
+    "PlanTableScanRequest": "/v1/v3/namespaces/shop/tables/asked/plan",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(ROUTES))
+def test_no_changed_request_ends_in_an_error_of_the_server(server: Server, name: str) -> None:
+    """Each value is replaced by others, and left out. A commit whose outcome is unknown is one that was made."""
+    _, whole = REQUESTS[name]
+    server.post("/v1/v3/namespaces/shop/views", changed(REQUESTS["CreateViewRequest"][1], ("name",), "seen"))
+    with httpx.Client(base_url=server.url, timeout=ANSWER_S) as client:
+        for path in parts(whole):
+            for value in (*VALUES, "\0", -1, 1 << 62, "x" * 10_000):
+                answer = client.post(ROUTES[name], json=changed(whole, path, value))
+                assert answer.status_code < 500, (path, value, answer.text)
+
+
+def test_a_view_is_made_as_icebergs_java_asks_for_it() -> None:
+    """It leaves out properties, which the specification requires."""
+    _, whole = REQUESTS["CreateViewRequest"]
+    check_shape({name: value for name, value in whole.items() if name != "properties"}, shapes.CREATE_VIEW)
