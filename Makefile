@@ -25,7 +25,8 @@ help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(VENV)/.ready $(VENV)/.spark-jar ## make .venv and install into it; does nothing when that is up to date
+setup: $(VENV)/.ready $(VENV)/.spark-jar ## make .venv, install into it, and say what works here
+	$(if $(filter setup,$(MAKECMDGOALS)),@$(PY) -m tools.what_works)
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "LakeTX needs Python 3.11 or later: '$(PYTHON)' is not there. Name one: make PYTHON=python3.12" >&2; exit 1; }

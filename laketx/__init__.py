@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         uuid7,
     )
     from worker.api.lake import Lake, connect
+    from worker.api.schemas import Schema
     from worker.api.table import HistoryEntry, Table
     from worker.base.errors import InputError
     from worker.write.transaction import Commit
@@ -57,6 +58,7 @@ __all__ = [
     "MetaClient",
     "MetaServiceError",
     "NotFoundError",
+    "Schema",
     "StaleError",
     "Table",
     "Transaction",
@@ -72,6 +74,7 @@ _HOMES: Final = {
     "HistoryEntry": "worker.api.table",
     "InputError": "worker.base.errors",
     "Lake": "worker.api.lake",
+    "Schema": "worker.api.schemas",
     "Table": "worker.api.table",
     "connect": "worker.api.lake",
 }

@@ -8,10 +8,10 @@ from typing import Final
 
 import click
 
+from metaservice import column_words
 from metaservice.cli.failures import usage_failure
 from metaservice.client import (
     add_column,
-    column_texts,
     comment_column,
     drop_column,
     move_column,
@@ -19,7 +19,9 @@ from metaservice.client import (
     rename_column,
     widen_column,
 )
-from metaservice.client.column_texts import NAME, split_outside_brackets, type_text, unquoted
+from metaservice.client.column_texts import NAME, unquoted
+from metaservice.column_types import type_text
+from metaservice.column_words import ColumnWordsError
 from protos.laketx.v1 import catalog_pb2, common_pb2
 
 PATH: Final = rf"{NAME}(?:\.{NAME})*"
@@ -36,14 +38,22 @@ EXAMPLE: Final = 'write: "id bigint not null" or "day date comment \'of the orde
 
 def read_columns(text: str, key: Iterable[str]) -> list[catalog_pb2.Column]:
     """As in SQL, with commas. Key columns are not nullable, whether it is said or not."""
-    return [read_column(part, key) for part in split_outside_brackets(text)]
-
-
-def read_column(text: str, key: Iterable[str]) -> catalog_pb2.Column:
+    keys = {one.lower() for one in key}
     try:
-        return column_texts.read_column(text, key)
-    except ValueError as error:
+        found = column_words.read_columns(text)
+    except ColumnWordsError as error:
         raise usage_failure(str(error), next_step=EXAMPLE) from error
+    if computed := [one.name for one in found if one.default_sql]:
+        raise usage_failure(f"{computed[0]} can't have a default here", next_step="set it in Spark SQL or in Python")
+    return [
+        catalog_pb2.Column(
+            name=one.name,
+            type=type_text(one.kind),
+            nullable=one.nullable and one.name.lower() not in keys,
+            comment=one.comment,
+        )
+        for one in found
+    ]
 
 
 # -- changes: types of options, in the order in which they stand -------------------------------------------------------
@@ -58,7 +68,7 @@ def added(text: str) -> common_pb2.SchemaChange:
     comment = (found["comment"] or "").replace("''", "'")
     return add_column(
         found["path"],
-        type_text(found["type"]),
+        _type(found["type"]),
         comment=comment,
         after=found["after"] or "",
         first=found["first"] is not None,
@@ -81,7 +91,7 @@ def moved(text: str) -> common_pb2.SchemaChange:
 
 def widened(text: str) -> common_pb2.SchemaChange:
     found = _match(TYPED, text, "id bigint")
-    return widen_column(found["path"], type_text(found["type"]))
+    return widen_column(found["path"], _type(found["type"]))
 
 
 def relaxed(text: str) -> common_pb2.SchemaChange:
@@ -91,6 +101,13 @@ def relaxed(text: str) -> common_pb2.SchemaChange:
 def commented(text: str) -> common_pb2.SchemaChange:
     path, comment = _sides(text, "amount=net, in euros", may_be_empty=True)
     return comment_column(path, comment)
+
+
+def _type(text: str) -> str:
+    try:
+        return type_text(column_words.read_type_words(text))
+    except ColumnWordsError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _match(pattern: re.Pattern[str], text: str, example: str) -> re.Match[str]:

@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 import click
 
 from metaservice.cli import columns
-from metaservice.cli.columns import EXAMPLE, read_column, read_columns
+from metaservice.cli.columns import EXAMPLE, read_columns
 from metaservice.cli.command import Command, command, group
 from metaservice.cli.failures import CommandError, Exit, did_you_mean, usage_failure
 from metaservice.cli.find import GONE, TABLE_ID, find_table
@@ -239,7 +239,7 @@ def is_there(session: Session, name: str) -> bool:
 
 def wanted_table(name: str, definition: Definition) -> catalog_pb2.Table:
     key = names_in(definition["key"])
-    wanted = [read_column(text, key) for text in definition["column"]]
+    wanted = [one for text in definition["column"] for one in read_columns(text, key)]
     wanted += read_columns(definition["columns"], key) if definition["columns"] else []
     if not wanted:
         raise usage_failure("a table has columns", next_step=EXAMPLE)

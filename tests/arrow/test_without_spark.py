@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,8 +30,49 @@ with laketx.connect("lake") as lake:
 """
 
 
-def run(story: str, folder: Path) -> tuple[int, str, str]:
-    command, env = [sys.executable, "-c", story], {"PYTHONPATH": str(ROOT)}
+NEEDS_SPARK = """
+import laketx
+import pyarrow as pa
+
+with laketx.connect("lake") as lake:
+    table = lake.create_table("t", "id bigint, v string")
+    calls = [
+        (table.read, "to_arrow, to_pandas and to_polars"),
+        (lambda: table.changes(since=0), "to_arrow(since="),
+        (lambda: table.cursor("c").changes(), "cursor.to_arrow("),
+        (lambda: table.insert(pa.table({"id": [1]})), "append, upsert"),
+        (lambda: table.update({"v": "upper(v)"}), "append, upsert"),
+        (lambda: table.delete("id + 1 = 2"), "a plain condition"),
+        (lambda: table.merge(pa.table({"id": [1]}), on="id"), "upsert"),
+        (lambda: table.export("out"), "laketx export"),
+        (table.compact, "laketx compaction run"),
+        (lambda: table.set_default("v", "concat('a', 'b')"), "a plain constant"),
+        (table.schema.to_spark, "a schema of Arrow"),
+        (lambda: laketx.connect("lake", maintenance=True), "laketx worker"),
+        (lambda: lake.spark, "docs/arrow.md"),
+    ]
+    for call, instead in calls:
+        try:
+            call()
+        except laketx.InputError as error:
+            assert error.reason == "SPARK_MISSING" and "laketx[spark]" in str(error) and instead in str(error), error
+        else:
+            raise AssertionError(instead)
+    table.set_default("v", "'new'").append([{"id": 1}])
+    assert table.to_arrow().to_pylist() == [{"id": 1, "v": "new"}]
+"""
+NEEDS_JAVA = """
+import laketx
+with laketx.connect("lake") as lake:
+    try:
+        lake.spark
+    except laketx.InputError as error:
+        print(error)
+"""
+
+
+def run(story: str, folder: Path, **more: str) -> tuple[int, str, str]:
+    command, env = [sys.executable, "-c", story], {"PYTHONPATH": str(ROOT), **more}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.strip(), done.stderr
 
@@ -52,3 +94,26 @@ def test_a_few_rows_are_read_without_loading_what_is_slow(tmp_path: Path) -> Non
     look = f"import sys; print(count, [name for name in {slow} if name in sys.modules])"
     story = f"import laketx; count = laketx.connect('lake').table('t').to_arrow(limit=1).num_rows; {look}"
     assert run(story, tmp_path) == (0, "1 []", "")
+
+
+def test_what_needs_spark_says_what_to_use_instead(tmp_path: Path) -> None:
+    assert run(WITHOUT + NEEDS_SPARK, tmp_path) == (0, "", "")
+
+
+def test_a_session_without_java_says_so_before_spark_does(tmp_path: Path) -> None:
+    for home, said in {
+        "": "there is none here",
+        str(tmp_path): f"JAVA_HOME is {tmp_path}, where there is none",
+    }.items():
+        found = run(NEEDS_JAVA, tmp_path, JAVA_HOME=home, PATH=str(tmp_path))
+        wanted = f"JAVA_MISSING: Spark needs Java 17 or later, and {said}: install it, or set JAVA_HOME"
+        assert found == (0, wanted, "")
+
+
+def test_a_java_that_ends_at_once_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    java.chmod(0o755)
+    code, said, _ = run(NEEDS_JAVA, tmp_path, JAVA_HOME=str(tmp_path), PATH=os.environ["PATH"])
+    assert (code, "JAVA_MISSING: Spark's Java ended while it started" in said) == (0, True)

@@ -41,8 +41,20 @@ def play(lake: laketx.Lake, folder: Path) -> list[object]:
         txn.table("shop.visits").truncate()
         txn.advance(moved(cursor.refresh()))
     said += [(one.version, one.operation, one.files_added, one.files_removed) for one in visits.history()]
-    said += [rows_of(orders.to_arrow()), cursor.version, imported(lake, folder)]
+    said += [rows_of(orders.to_arrow()), cursor.version, imported(lake, folder), defined(lake)]
     return said
+
+
+def defined(lake: laketx.Lake) -> list[object]:
+    """Columns by words."""
+    words = "ID Integer, `a b` Long comment 'it''s', s struct<x: short, y byte>, d dec(5,1) default 1.5, t timestamp"
+    table = lake.create_table("defined", words, primary_key=["id"])
+    table.add_columns("note string, s.z Array<Real>, m map<string, numeric>").rename_column("note", "remark")
+    table.widen_column("s.x", "LONG").set_default("remark", "'none'").drop_column("t")
+    again = lake.create_table("again", table.schema)
+    assert again.schema.to_arrow() == again.to_arrow().schema
+    assert again.schema == lake.table("again").schema == table.schema != lake.table("shop.orders").schema
+    return [repr(table.schema), str(table.schema.to_arrow()), table.schema.names, table.schema["ID"].type, again.ddl()]
 
 
 def imported(lake: laketx.Lake, folder: Path) -> list[object]:
@@ -82,6 +94,13 @@ def refusals(lake: laketx.Lake) -> list[str]:
         lambda: cursor.to_arrow(since=0),
         lambda: cursor.to_arrow(mode="all"),
         lambda: lake.import_parquet("/no/such/folder", "x"),
+        lambda: lake.create_table("wrong", "id text"),
+        lambda: lake.create_table("wrong", "id varchar(3)"),
+        lambda: lake.create_table("wrong", "id bigint,"),
+        lambda: table.add_columns("note string not null"),
+        lambda: table.add_columns("id.x string"),
+        lambda: table.add_columns("note string default 'x'"),
+        lambda: table.widen_column("id", "number"),
     ]
     return [reason_of(one) for one in wrong]
 

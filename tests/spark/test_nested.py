@@ -88,7 +88,7 @@ def test_a_struct_that_is_set_has_every_field(lake: Lake, spark: SparkSession, n
 def test_comments_are_seen(lake: Lake, new_name: Names) -> None:
     words = "id int comment 'who', `a b` string comment 'it''s'"
     table = lake.create_table(new_name(), words, primary_key=["id"], comment="all of them")
-    assert [field.metadata.get("comment") for field in table.schema.fields] == ["who", "it's"]
+    assert [column.comment for column in table.schema] == ["who", "it's"]
     assert [row["comment"] for row in table.describe().collect()] == ["who", "it's", "all of them"]
     assert table.ddl() == (
         f"CREATE TABLE {table.name} (\n  id int NOT NULL COMMENT 'who',\n  `a b` string COMMENT 'it\\'s',\n"

@@ -45,7 +45,7 @@ def test_writes_exports_and_reads_put_settings_back(
         table.insert(spark.range(3).selectExpr("id", "timestamp'2026-11-01 00:00:00' as at"))
         table.export(tmp_path / "out")
         paths = [str(path) for path in (tmp_path / "out").glob("*.parquet")]
-        assert read_files(spark, table.schema, paths * 40).count() == 120
+        assert read_files(spark, table.schema.to_spark(), paths * 40).count() == 120
         assert {key: spark.conf.get(key, None) for key in keys} == before
     finally:
         spark.conf.unset(DAYS)

@@ -7,11 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 import laketx
 from tests.house.tree import ROOT
 from tests.spark import story_without_spark
+from worker.base.plain_columns import columns_of_words
+from worker.base.spark_types import wire_columns
 
 HERE = """
 import json, sys
@@ -38,3 +43,48 @@ def test_calls_without_spark_answer_as_with_it(spark: SparkSession, tmp_path: Pa
         table = lake.table("shop.orders")
         rows = [row.asDict() for row in table.changes(since=1, mode="log").drop("_commit_time").collect()]
         assert sorted(map(repr, rows)) == story_without_spark.rows_of(table.to_arrow(since=1, mode="log"))
+
+
+WORDS = [
+    "a boolean, b BYTE, c tinyint, d Short, e smallint, f INT, g integer, h long, i bigint, j float, k real, l double",
+    "a string, b binary, c date, d timestamp, e timestamp_ltz, f timestamp_ntz, g decimal, h dec(7), i numeric(9, 2)",
+    "a array<array<integer>>, b map<string,map<string,long>>, c struct<x: int, y byte not null, `z z`: array<short>>",
+    "a: int, b : string not null comment 'it''s', `c``d` int comment \"say \"\"x\"\"\", e int comment 'a\\'b\\n\\\\'",
+    "a struct<b: int comment 'nested', c: string collate utf8_binary>",
+    "a int not null comment ''",
+    *(
+        "a",
+        "a int b",
+        "a int,",
+        ", a int",
+        "a decimal(x)",
+        "a array<int",
+        "a map<int>",
+        "a int not",
+        "a 'int'",
+        "a text",
+    ),
+    *(
+        "a char(3)",
+        "a varchar(9)",
+        "a interval day",
+        "a variant",
+        "a string collate unicode",
+        "a void",
+        "a bool",
+        "a()",
+    ),
+]
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_columns_in_words_are_those_that_spark_reads(spark: SparkSession, words: str) -> None:
+    try:
+        read = StructType.fromDDL(words)
+        assert isinstance(read, StructType)
+        wanted = wire_columns(read, [])
+    except (PySparkException, laketx.InputError):
+        with pytest.raises(laketx.InputError, match=r"COLUMNS_INVALID|TYPE_NOT_SUPPORTED"):
+            columns_of_words(words, [])
+    else:
+        assert columns_of_words(words, []) == wanted

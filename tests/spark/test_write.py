@@ -165,7 +165,7 @@ def test_columns_change(lake: Lake, spark: SparkSession, new_name: Names) -> Non
     nested = pq.read_schema(Path(table.folder) / newest.file.path).field("address").type
     ids = {one.path: one.field_id for one in table.meta.columns[2].nested}
     assert {nested.field(i).name: int(nested.field(i).metadata[b"PARQUET:field_id"]) for i in range(2)} == ids
-    assert table.schema["address"].dataType.fields[0].metadata == {FIELD_ID: ids["zip"]}  # type: ignore[attr-defined]
+    assert table.schema.to_spark()["address"].dataType.fields[0].metadata == {FIELD_ID: ids["zip"]}  # type: ignore[attr-defined]
 
 
 def test_bad_input_is_refused_before_a_job_and_leaves_nothing(lake: Lake, spark: SparkSession, new_name: Names) -> None:

@@ -144,8 +144,8 @@ def test_columns_are_read_as_in_sql() -> None:
     found = read_columns("id BIGINT, price decimal(10, 2) NOT NULL, s struct<A: INT, b: int>, note string", ["id"])
     assert [(each.name, each.type, each.nullable) for each in found] == [
         ("id", "bigint", False),
-        ("price", "decimal(10, 2)", False),
-        ("s", "struct<A: int, b: int>", True),
+        ("price", "decimal(10,2)", False),
+        ("s", "struct<A:int,b:int>", True),
         ("note", "string", True),
     ]
 

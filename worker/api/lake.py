@@ -19,14 +19,16 @@ from metaservice.client.credentials import is_address, with_scheme
 from metaservice.embedded import looks_like_address, open_folder
 from protos.laketx.v1 import catalog_pb2
 from worker.api.multi_table import MultiTableTransaction
+from worker.api.schemas import Schema
 from worker.api.table import Table
 from worker.base.arrow_shapes import wire_columns
 from worker.base.connection import Connection
 from worker.base.errors import InputError
 from worker.base.external_paths import plain_path
 from worker.base.lazily import LazyModule
-from worker.base.plain_columns import plain_columns
+from worker.base.plain_columns import columns_of_words
 from worker.base.storage import s3_uri
+from worker.write.arrow_rows import is_constant
 from worker.write.transaction import Commit, OnConflict, app_version_of, check_policy, run_writes
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class Lake(Connection):
     def create_table(
         self,
         name: str,
-        schema: str | StructType | pa.Schema,
+        schema: str | Schema | StructType | pa.Schema,
         *,
         primary_key: Sequence[str] = (),
         buckets: int | None = None,
@@ -74,9 +76,9 @@ class Lake(Connection):
     ) -> Table:
         """Creates a table. With a primary key an insert is an upsert. A missing namespace is created too.
 
-        The schema is a text, "id bigint, amount double, day date", or a schema of Arrow or Spark. Key columns take no
-        NULL. `buckets` (default 8) is the number of files that the upserts of one partition are spread over; it never
-        changes.
+        The schema is a text, "id bigint, amount double, day date", the schema of a table, or one of Arrow or Spark. Key
+        columns take no NULL. `buckets` (default 8) is the number of files that the upserts of one partition are spread
+        over; it never changes.
 
         A primary key is unique in the table, and must then contain the partition columns. With `key_scope="partition"`
         it is unique only within a partition.
@@ -90,8 +92,8 @@ class Lake(Connection):
         if key_scope is not None:
             wanted[KEY_SCOPE] = key_scope
         columns = self._columns(schema, keys)
-        if defaulted := [one for one in columns if one.default_sql]:
-            defaults.check_defaults(self.spark, defaulted)
+        if computed := [one for one in columns if not is_constant(one)]:
+            defaults.check_defaults(self.spark, computed)
         table = catalog_pb2.Table(
             name=name,
             columns=columns,
@@ -108,15 +110,12 @@ class Lake(Connection):
             self.client.create_namespace(namespace, if_not_exists=True)
         return Table(self, self.client.create_table(table, if_not_exists=if_not_exists))
 
-    def _columns(self, schema: str | StructType | pa.Schema, keys: list[str]) -> list[catalog_pb2.Column]:
-        """Spark reads what only Spark knows."""
+    def _columns(self, schema: str | Schema | StructType | pa.Schema, keys: list[str]) -> list[catalog_pb2.Column]:
+        if isinstance(schema, str):
+            return columns_of_words(schema, keys)
         if isinstance(schema, pa.Schema):
             return wire_columns(schema, keys)
-        found = plain_columns(schema, keys) if isinstance(schema, str) else None
-        if found is not None:
-            return found
-        read = spark_types.schema_of(self.spark, schema) if isinstance(schema, str) else schema
-        return spark_types.wire_columns(read, keys)
+        return schema.wire_columns(keys) if isinstance(schema, Schema) else spark_types.wire_columns(schema, keys)
 
     def table(self, name: str) -> Table:
         """The table of that name, in its current state."""

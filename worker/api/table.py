@@ -10,34 +10,38 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from metaservice.client import add_column, default_column, drop_column, rename_column, widen_column
 from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.api.arrow_reads import ArrowReads
 from worker.api.cursors import Cursor, cursor_of
 from worker.api.pending_rows import Row
+from worker.api.schemas import Schema
 from worker.api.verbs import Verbs
 from worker.api.writer import FLUSH_MS, FLUSH_ROWS, ROWS_MAX, TableWriter, latest_rows
 from worker.base.connection import Connection
 from worker.base.errors import InputError, word
 from worker.base.lazily import LazyModule
+from worker.base.plain_columns import added_columns, type_of_words
 from worker.base.schema import check_name, create_statement, path_of
 from worker.base.table_view import TableView
 from worker.base.values import moment_of
 from worker.read.versions import version_of
+from worker.write.arrow_rows import is_constant
 from worker.write.transaction import Commit, Write, WriteOptions, check_policy, run_writes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from worker.base import defaults, field_paths, spark_types
+    from worker.base import defaults, spark_types
     from worker.compact import by_hand
     from worker.read import changes, scan
     from worker.write import export
 else:
     defaults = LazyModule("worker.base.defaults")
-    field_paths = LazyModule("worker.base.field_paths")
     spark_types = LazyModule("worker.base.spark_types")
     by_hand = LazyModule("worker.compact.by_hand")
     changes = LazyModule("worker.read.changes")
@@ -117,9 +121,9 @@ class Table(ArrowReads, Verbs[Commit]):
         return self.view.folder
 
     @property
-    def schema(self) -> StructType:
-        """Its columns with their comments, as of the last refresh."""
-        return spark_types.with_comments(self.meta)
+    def schema(self) -> Schema:
+        """Its columns, as of the last refresh: `print(table.schema)`, `.names`, `.to_arrow()`, `.to_spark()`."""
+        return Schema(self.meta)
 
     def describe(self) -> DataFrame:
         """Its columns as rows: name, type, nullable, comment. The last row is the table's own comment."""
@@ -245,28 +249,27 @@ class Table(ArrowReads, Verbs[Commit]):
 
     # ------------------------------------------------------------------------------------------------------ columns
 
-    def add_columns(self, columns: str | StructType, *, message: str = "") -> Table:
+    def add_columns(self, columns: str | StructType | pa.Schema, *, message: str = "") -> Table:
         """Adds columns, "note string, address.zip string", in one commit; existing rows have NULL in them.
 
         A path adds a field to a struct. Quote a column with backticks if its name contains a dot.
         """
-        fields = field_paths.fields_of(self.lake.spark, columns)
-        for path, field in fields:
-            if path == quoted_if_odd(field.name):
-                check_name(field.name)
-            if not field.nullable:
+        if isinstance(columns, str | pa.Schema):
+            found = added_columns(columns)
+        else:
+            found = spark_types.wire_columns(columns, [])
+            for one in found:
+                one.name = quoted_if_odd(one.name)
+        for one in found:
+            if not one.nullable:
                 raise InputError(
                     "COLUMN_NOT_NULLABLE",
-                    f"existing rows have no {path}: add it without NOT NULL, and fill it with update(); "
+                    f"existing rows have no {one.name}: add it without NOT NULL, and fill it with update(); "
                     "only create_table makes NOT NULL columns",
                 )
-        added = [
-            add_column(
-                path, spark_types.type_text(field.dataType), comment=str((field.metadata or {}).get("comment", ""))
-            )
-            for path, field in fields
-        ]
-        return self._alter(message, *added)
+            if one.default_sql:
+                raise InputError("COLUMNS_INVALID", f"add {one.name} without a default, then call set_default")
+        return self._alter(message, *(add_column(one.name, one.type, comment=one.comment) for one in found))
 
     def rename_column(self, old: str, new: str, *, message: str = "") -> Table:
         """Renames a column.
@@ -286,7 +289,8 @@ class Table(ArrowReads, Verbs[Commit]):
         if default is not None:
             types = {one.name.lower(): one.type for one in self.meta.columns}
             wanted = catalog_pb2.Column(name=name, type=types.get(name.lower(), "string"), default_sql=default)
-            defaults.check_defaults(self.lake.spark, [wanted])
+            if not is_constant(wanted):
+                defaults.check_defaults(self.lake.spark, [wanted])
         return self._alter(message, default_column(name, default or ""))
 
     def drop_column(self, name: str, *, message: str = "") -> Table:
@@ -295,7 +299,7 @@ class Table(ArrowReads, Verbs[Commit]):
 
     def widen_column(self, name: str, new_type: str | DataType, *, message: str = "") -> Table:
         """Widens a column to a type that holds every old value: "bigint" for an int."""
-        wanted = new_type if isinstance(new_type, str) else spark_types.type_text(new_type)
+        wanted = type_of_words(new_type) if isinstance(new_type, str) else spark_types.type_text(new_type)
         return self._alter(message, widen_column(path_of(self.meta, name), wanted))
 
     def set_properties(self, **values: str) -> Table:

@@ -14,6 +14,7 @@ from worker.base.lazily import LazyModule
 from worker.base.pins import ReaderPins
 from worker.base.spark_jar import (
     CATALOG,
+    WITHOUT_JAR,
     address_settings,
     catalog_settings,
     credential_settings,
@@ -86,7 +87,8 @@ class Connection:
         """The given session, the active one, or a new one that is created when it is first needed."""
         with self._lock:
             if self._spark is None:
-                self._spark = session.active_or_new({**jar_setting(), **self._catalog(CATALOG)} if find_jar() else {})
+                settings = {**jar_setting(), **self._catalog(CATALOG)} if find_jar() else WITHOUT_JAR
+                self._spark = session.active_or_new(settings)
             if not self._is_looked_at:
                 self._is_looked_at = True
                 if hint := session.python_hint(self._spark):

@@ -1,4 +1,4 @@
-"""Fields of structs by their paths, `address.zip`: adding them, finding missing ones in rows, setting them in rows.
+"""Fields of structs by their paths, `address.zip`: finding missing ones in rows, setting them in rows.
 
 A column's own name takes precedence over a path: if a column is called `a.b`, `a.b` means that column.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
@@ -17,48 +17,15 @@ from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.schema import path_below, quoted
-from worker.base.spark_types import parse_type, schema_of
+from worker.base.spark_types import parse_type
 
 _STEP: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
-_NESTED: Final = re.compile(r"\s*((?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+)(\s.*)", re.DOTALL)
 
 Settings = Mapping[str, Column]
 
 
 def split_path(path: str) -> list[str]:
     return [match[2] or match[1].replace("``", "`") for match in _STEP.finditer(path)]
-
-
-# -- added by words ----------------------------------------------------------------------------------------------------
-
-
-def fields_of(spark: SparkSession, columns: str | t.StructType) -> list[tuple[str, t.StructField]]:
-    """Columns and, by their paths, fields of structs: "note string, address.zip string", or those of a StructType."""
-    if isinstance(columns, t.StructType):
-        return [(quoted_if_odd(field.name), field) for field in columns.fields]
-    if not columns.strip():
-        raise InputError("COLUMNS_INVALID", 'name the columns with their types, such as "note string"')
-    paths, words = [], []
-    for at, text in enumerate(_parts(columns)):
-        nested = _NESTED.fullmatch(text)
-        paths.append("" if nested is None else nested[1])
-        words.append(text if nested is None else f"`_{at}`{nested[2]}")
-    fields = schema_of(spark, ", ".join(words)).fields
-    return [(path or quoted_if_odd(field.name), field) for path, field in zip(paths, fields, strict=True)]
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Splits at commas outside brackets and quotes."""
-    begin, depth, quote = 0, 0, ""
-    for at, each in enumerate(text):
-        if each in "'`\"" and quote in ("", each):
-            quote = "" if quote else each
-        elif not quote:
-            depth += (each in "(<") - (each in ")>")
-            if each == "," and depth == 0:
-                yield text[begin:at]
-                begin = at + 1
-    yield text[begin:]
 
 
 # -- found missing in rows ---------------------------------------------------------------------------------------------

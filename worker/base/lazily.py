@@ -14,11 +14,26 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from worker.base.errors import InputError
 
-SPARK = ("pyspark", "py4j")
+SPARK: Final = ("pyspark", "py4j")
+WRITES: Final = "append, upsert, overwrite and delete write without it"
+INSTEAD: Final = {  # by module: what does the same, or nearly so, without Spark
+    "worker.read.scan": "to_arrow, to_pandas and to_polars read a version without it",
+    "worker.read.changes": "to_arrow(since=…, mode=…) has the same rows without it, of a cursor cursor.to_arrow(…)",
+    "worker.api.spark_rows": WRITES,
+    "worker.write.blind_writes": WRITES,
+    "worker.write.row_changes": f"{WRITES}, a delete by keys or by a plain condition",
+    "worker.write.merges": "upsert replaces and adds rows by key without it",
+    "worker.write.export": "`laketx export` and to_batches need none",
+    "worker.base.defaults": "a plain constant, such as 0 or 'new', is a default without it",
+    "worker.base.spark_types": "columns are also words, such as 'id bigint', or a schema of Arrow",
+    "worker.compact.by_hand": "`laketx compaction run` leaves it to a worker",
+    "worker.compact.daemon": "`laketx worker` runs it elsewhere",
+}
+ELSE: Final = "docs/arrow.md has what works without it"
 
 
 class LazyModule(ModuleType):
@@ -30,4 +45,5 @@ class LazyModule(ModuleType):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in SPARK:
                 raise
-            raise InputError("SPARK_MISSING", "this needs Spark: pip install 'laketx[spark]'") from error
+            instead = INSTEAD.get(self.__name__, ELSE)
+            raise InputError("SPARK_MISSING", f"this needs Spark: pip install 'laketx[spark]'; {instead}") from error

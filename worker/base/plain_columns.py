@@ -1,54 +1,66 @@
-"""Columns in words that need no SQL parser: "id bigint not null, tags array<string>"."""
+"""Columns as users give them to `create_table` and `add_columns`: words, or a schema of Arrow."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
-from metaservice.client.column_texts import read_columns
-from metaservice.column_types import (
-    ATOMIC,
-    Array,
-    Atomic,
-    Decimal,
-    Map,
-    Struct,
-    Type,
-    TypeTextError,
-    read_type,
-    type_text,
-)
+import pyarrow as pa
+
+from metaservice.column_types import quoted, type_text
+from metaservice.column_words import ColumnWordsError, TypeMissingError, read_columns, read_type_words
 from protos.laketx.v1 import catalog_pb2
+from worker.base import arrow_shapes
+from worker.base.errors import InputError
 from worker.base.schema import check_name
 
 
-def plain_columns(text: str, keys: Collection[str]) -> list[catalog_pb2.Column] | None:
-    """None if Spark has to read it: other words for types, defaults, quotes in comments."""
-    if "\\" in text or '"' in text or "''" in text:
-        return None
-    try:
-        found = read_columns(text, keys)
-        kinds = [read_type(one.type) for one in found]
-    except (ValueError, TypeTextError):
-        return None
-    if not all(word in ATOMIC for kind in kinds for word in _words(kind)):
-        return None
-    for column, kind in zip(found, kinds, strict=True):
-        check_name(column.name)
-        column.type = type_text(kind)
+def columns_of_words(text: str, keys: Collection[str]) -> list[catalog_pb2.Column]:
+    """The columns of a new table; key columns are NOT NULL whatever the text says."""
+    lower = {name.lower() for name in keys}
+    with _said():
+        read = read_columns(text)
+    found = []
+    for one in read:
+        check_name(one.name)
+        nullable = one.nullable and one.name.lower() not in lower
+        column = catalog_pb2.Column(name=one.name, type=type_text(one.kind), nullable=nullable)
+        column.comment, column.default_sql = one.comment, one.default_sql
+        found.append(column)
     return found
 
 
-def _words(kind: Type) -> Iterator[str]:
-    match kind:
-        case Atomic(name):
-            yield name
-        case Array(element):
-            yield from _words(element)
-        case Map(key, value):
-            yield from _words(key)
-            yield from _words(value)
-        case Struct(fields):
-            for one in fields:
-                yield from _words(one.kind)
-        case Decimal():
-            return
+def added_columns(columns: str | pa.Schema) -> list[catalog_pb2.Column]:
+    """Columns to add, each with its path for a name: "note string, address.zip string"."""
+    if isinstance(columns, pa.Schema):
+        found = arrow_shapes.wire_columns(columns, ())
+        for column in found:
+            column.name = quoted(column.name)
+        return found
+    with _said():
+        read = read_columns(columns, with_paths=True)
+    found = []
+    for one in read:
+        if len(one.path) == 1:
+            check_name(one.name)
+        column = catalog_pb2.Column(name=one.text, type=type_text(one.kind), nullable=one.nullable)
+        column.comment, column.default_sql = one.comment, one.default_sql
+        found.append(column)
+    return found
+
+
+def type_of_words(text: str) -> str:
+    """A type as the service writes it."""
+    with _said():
+        return type_text(read_type_words(text))
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    try:
+        yield
+    except TypeMissingError as error:
+        raise InputError("TYPE_NOT_SUPPORTED", str(error)) from error
+    except ColumnWordsError as error:
+        said = f'{error}: name columns with their types, such as "id bigint, v string"'
+        raise InputError("COLUMNS_INVALID", said) from error

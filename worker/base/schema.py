@@ -29,13 +29,16 @@ def check_name(name: str) -> None:
         raise InputError("COLUMN_RESERVED", f"the name {name} is reserved for the worker, its files and its increments")
 
 
+def column_line(column: catalog_pb2.Column) -> str:
+    """A column in SQL."""
+    needed = "" if column.nullable else " NOT NULL"
+    default = f" DEFAULT {column.default_sql}" if column.default_sql else ""
+    return f"{quoted_if_odd(column.name)} {column.type}{needed}{default}{_comment(column.comment)}"
+
+
 def create_statement(meta: catalog_pb2.Table) -> str:
     """The table's SQL statement."""
-    fields = [
-        f"  {quoted_if_odd(one.name)} {one.type}{'' if one.nullable else ' NOT NULL'}"
-        f"{f' DEFAULT {one.default_sql}' if one.default_sql else ''}{_comment(one.comment)}"
-        for one in meta.columns
-    ]
+    fields = [f"  {column_line(one)}" for one in meta.columns]
     if meta.primary_key:
         fields.append(f"  PRIMARY KEY ({_listed(meta.primary_key)})")
     parts = [f"CREATE TABLE {meta.name} (\n" + ",\n".join(fields) + "\n)"]

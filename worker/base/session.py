@@ -28,12 +28,14 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from metaservice.client import uuid7
 from worker.base.errors import InputError
 from worker.base.spark_jar import CATALOG_CLASS, NO_JAR
 
+JAVA_MIN: Final = 17
 OWN_BAR: Final = "spark.ui.showConsoleProgress"
 GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
@@ -52,8 +54,28 @@ def active_or_new(settings: Mapping[str, str]) -> SparkSession:
     found = SparkSession.getActiveSession()
     if found is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers run this Python
-        found = SparkSession.builder.config(map={OWN_BAR: "false", **settings}).getOrCreate()
+        with java_explained():
+            found = SparkSession.builder.config(map={OWN_BAR: "false", **settings}).getOrCreate()
     return found
+
+
+@contextmanager
+def java_explained() -> Iterator[None]:
+    """Around the start of a session: where there is no Java that can start it, a sentence says so."""
+    home = os.environ.get("JAVA_HOME")
+    is_here = shutil.which("java", path=str(Path(home, "bin")) if home else None) is not None
+    if not is_here and "SPARK_REMOTE" not in os.environ:
+        where = f"JAVA_HOME is {home}, where there is none" if home else "there is none here"
+        raise InputError(
+            "JAVA_MISSING", f"Spark needs Java {JAVA_MIN} or later, and {where}: install it, or set JAVA_HOME"
+        )
+    try:
+        yield
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        said = f"Spark's Java ended while it started: it needs Java {JAVA_MIN} or later; what it said is above"
+        raise InputError("JAVA_MISSING", said) from error
 
 
 def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> None:
@@ -61,10 +83,10 @@ def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> 
     known = {key: spark.conf.get(key, None) for key in settings}
     if known == settings:
         return
-    if spark.conf.get(f"spark.sql.catalog.{name}", None) is not None:
-        raise InputError("CATALOG_NAME_TAKEN", f"the session knows another catalog as {name}: give another name")
     if is_classic(spark):
         require_jar(spark)
+    if spark.conf.get(f"spark.sql.catalog.{name}", None) is not None:
+        raise InputError("CATALOG_NAME_TAKEN", f"the session knows another catalog as {name}: give another name")
     for key, value in settings.items():
         spark.conf.set(key, value)
 

@@ -32,6 +32,12 @@ NO_JAR: Final = (
 )
 
 
+WITHOUT_JAR: Final = {  # of a session without the jar: where a statement names the catalog, Spark shows this text
+    f"spark.sql.catalog.{CATALOG}": f"{CATALOG_CLASS}, which is in the jar of LakeTX (pip install "
+    f"laketx-spark-{SPARK_MINOR}, or in a clone make spark-jar; then start a new session)"
+}
+
+
 def jar_name() -> str:
     return f"laketx-spark-{SPARK_MINOR}.jar"
 

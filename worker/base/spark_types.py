@@ -5,22 +5,20 @@ The wire has Spark's type names in canonical form: `bigint`, `decimal(10,2)`, `a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Any, Final
 
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as t
 
-from metaservice import column_types
+from metaservice import column_types, column_words
 from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, read_type
+from metaservice.column_words import BY_BYTES, COLLATED
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.schema import check_name, path_below
-from worker.base.session import is_classic
 
 FIELD_ID: Final = "parquet.field.id"  # where Spark looks for it in a field's metadata
 CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"  # where Spark keeps a field's default
@@ -38,21 +36,17 @@ ATOMIC: Final[Mapping[str, type[t.DataType]]] = {
     "timestamp": t.TimestampType,
     "timestamp_ntz": t.TimestampNTZType,
 }
-BY_BYTES: Final = "UTF8_BINARY"
-COLLATED: Final = "a column compares by bytes: use string, and collate(…) in a condition where another order is meant"
 INSTEAD: Final = {
-    **dict.fromkeys(("CharType", "VarcharType"), "use string"),
+    **dict.fromkeys(("CharType", "VarcharType"), column_words.INSTEAD["char"]),
     **dict.fromkeys(
-        ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType"),
-        "keep a number (bigint of microseconds, int of months) or string",
+        ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType"), column_words.INSTEAD["interval"]
     ),
-    "TimeType": "keep a string, or bigint of microseconds",
-    "VariantType": "keep a string (to_json), and parse_json it when it is read",
-    **dict.fromkeys(("GeographyType", "GeometryType"), "keep binary (st_asbinary)"),
+    "TimeType": column_words.INSTEAD["time"],
+    "VariantType": column_words.INSTEAD["variant"],
+    **dict.fromkeys(("GeographyType", "GeometryType"), column_words.INSTEAD["geometry"]),
     "NullType": "NULL alone has no type: cast the column",
 }
 WORDS: Final = {kind: word for word, kind in ATOMIC.items()}
-CHARS: Final = re.compile(r"\b(var)?char(acter)?\s*\(", re.IGNORECASE)
 
 
 # -- Spark to wire -----------------------------------------------------------------------------------------------------
@@ -109,22 +103,6 @@ def wire_columns(schema: t.StructType, primary_key: list[str]) -> list[catalog_p
             )
         )
     return columns
-
-
-def schema_of(spark: SparkSession, schema: str | t.StructType) -> t.StructType:
-    """The session parses a schema that is given as text."""
-    if isinstance(schema, t.StructType):
-        return schema
-    try:
-        # A frame can't have every type that words can name; a Connect session reads words for a frame alone.
-        found = t.StructType.fromDDL(schema) if is_classic(spark) else spark.createDataFrame([], schema).schema
-    except PySparkException as error:
-        if CHARS.search(schema):
-            raise InputError("TYPE_NOT_SUPPORTED", f"char can't be a column's type: {INSTEAD['CharType']}") from error
-        raise InputError("COLUMNS_INVALID", f"{schema!r}: {error.getMessage()}") from error
-    if not isinstance(found, t.StructType):
-        raise InputError("COLUMNS_INVALID", f'{schema!r}: columns have names, such as "id bigint, v string"')
-    return found
 
 
 # -- wire to Spark -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from protos.laketx.v1 import common_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.arrow_shapes import arrow_schema, column_field
 from worker.base.in_parallel import Source, in_parallel
 from worker.base.inlined import joined
@@ -273,7 +273,12 @@ def _chosen(rows: pa.Table, hidden: Any, condition: Any) -> Numbers:
 
 def shown_schema(table: TableView) -> pa.Schema:
     """The table's columns, as its readers see them."""
-    return pa.schema([pa.field(one.name, plain(column_field(one).type), one.nullable) for one in table.meta.columns])
+    return columns_schema(table.meta)
+
+
+def columns_schema(meta: catalog_pb2.Table) -> pa.Schema:
+    """Likewise, of the service's answer."""
+    return pa.schema([pa.field(one.name, plain(column_field(one).type), one.nullable) for one in meta.columns])
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from metaservice.cli.failures import CommandError, Exit, usage_failure
-from worker.base.session import OWN_BAR, is_classic
+from worker.base.session import OWN_BAR, is_classic, java_explained
 from worker.base.spark_jar import jar_setting
 
 SCHEME: Final = "sc://"
@@ -42,7 +42,7 @@ def started(remote: str, log: Path, timeout_s: float) -> Iterator[SparkSession]:
             session.stop()
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with _errors_to(log):
+    with java_explained(), _errors_to(log):
         session = SparkSession.builder.config(map={**QUIET, **jar_setting()}).getOrCreate()
     yield session
 

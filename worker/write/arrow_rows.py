@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from metaservice.column_types import Array, Map, Struct, Type, read_type
 from protos.laketx.v1 import catalog_pb2
-from worker.base.arrow_shapes import DIGITS_MAX, arrow_schema, nested
+from worker.base.arrow_shapes import DIGITS_MAX, arrow_schema, column_field, nested
 from worker.base.errors import InputError
 from worker.base.schema import RESERVED, exact_names
 from worker.base.values import python_value, wire_value
@@ -78,13 +78,23 @@ def default_of(column: catalog_pb2.Column, kind: pa.DataType) -> pa.Scalar:
     if not text or text.lower() == "null":
         return pa.scalar(None, kind)
     try:
-        if CONSTANT.match(text) is not None:
+        is_text = text.startswith("'")  # of a number or a truth Spark makes the text
+        if CONSTANT.match(text) is not None and (is_text or column.type != "string"):
             return pa.scalar(python_value(wire_value(text.strip("'"), column.type)), kind)
     except InputError:
         pass  # Spark would cast it
     raise InputError(
         "COLUMN_MISSING", f"the default of {column.name} is computed by Spark ({text}): give the column in the rows"
     )
+
+
+def is_constant(column: catalog_pb2.Column) -> bool:
+    """Whether its default needs no Spark: there is none, or it is a plain constant of the column's type."""
+    try:
+        default_of(column, column_field(column).type)
+    except (InputError, pa.ArrowException):
+        return False
+    return True
 
 
 # -- casts -------------------------------------------------------------------------------------------------------------
