@@ -4,7 +4,8 @@ ARGS choose: `load` (a table of many files), `plan` (a scan of one partition of 
 pyiceberg from manifests), `visible` (a commit, until pyiceberg sees it, beside its own SQL catalog),
 `read` (DuckDB and polars through the catalog, over the same Parquet files read directly, and with deleted rows over a
 table that Spark-Iceberg wrote), `append` (pyiceberg through the catalog, over pyiceberg with its own
-SQL catalog; each writer is a process).
+SQL catalog; each writer is a process; to tables that keep the snapshot required, and to those with
+`iceberg.append_rebase`).
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ EPOCH: Final = date(1970, 1, 1).toordinal()
 APPEND_S: Final = 10.0
 APPEND_RUNS: Final = 3
 PATH: Final = "/v1/v3/namespaces/default/tables"
+NONE: Final[Mapping[str, str]] = {}
+REBASED: Final = {"iceberg.append_rebase": "true"}
 
 
 def say(text: str) -> None:
@@ -248,39 +251,51 @@ def _summed(rows: pl.LazyFrame) -> Sequence[Any]:
 
 
 def appends(bench: Benchmark, lake: Lake, folder: Path) -> None:
-    rows = pa.table({"id": np.arange(1), "note": ["x"]})
+    """Where the table keeps the snapshot that a writer requires, all but one of those that meet try again."""
     place = folder / "peer"
     place.mkdir()
     for writers, at_least in ((1, 1.0), (16, 3.0)):
-        ratios: list[float] = []
-        ours: list[float] = []
-        theirs: list[float] = []
-        lost: list[int] = []
+        theirs: list[Appended] = []
+        kept: list[Appended] = []
+        rebased: list[Appended] = []
         for run in range(APPEND_RUNS):
             name = f"default.appended_{writers}_{run}"
             own = {"type": "sql", "uri": f"sqlite:///{place}/{name}.db", "warehouse": f"file://{place}"}
-            peer = load_catalog("bench", **own)
-            peer.create_namespace("default")
-            peer.create_table(name, rows.schema)
-            found = append(own, name, writers, APPEND_S)
-            check_rows(peer, name, found)
+            load_catalog("bench", **own).create_namespace("default")
+            theirs.append(appended_through(own, name, writers))
             with catalog(folder) as url:
                 through = {"type": "rest", "uri": url, "warehouse": "v2"}
-                here = load_catalog("lake", **through)
-                here.create_table(name, rows.schema)
-                made = append(through, name, writers, APPEND_S)
-                check_rows(here, name, made)
-            version = lake.client.get_table(name.partition(".")[2]).head_version
-            if made.lost or version != made.commits:
-                raise AssertionError(f"{made.lost} were given up, {made.commits} made version {version}")
-            ours.append(made.rate)
-            theirs.append(found.rate)
-            lost.append(found.lost)
-            ratios.append(made.rate / found.rate)
-        said = f"{statistics.median(theirs):.1f} commits/s, {sum(lost)} appends given up"
+                kept.append(appended_through(through, name, writers))
+                rebased.append(appended_through(through, f"{name}_rebased", writers, REBASED))
+            for made, table in ((kept[-1], name), (rebased[-1], f"{name}_rebased")):
+                version = lake.client.get_table(table.partition(".")[2]).head_version
+                if version != made.commits:
+                    raise AssertionError(f"{made.commits} appends made version {version}")
+            if rebased[-1].lost:
+                raise AssertionError(f"{rebased[-1].lost} appends were given up")
+        said = f"SQL catalog: {statistics.median(one.rate for one in theirs):.1f} commits/s, {lost(theirs)}"
         word = "writer" if writers == 1 else "writers"
-        bench.add(f"{writers} {word}: appends by pyiceberg", ours, unit="commits/s", note=f"SQL catalog: {said}")
-        bench.add(f"{writers} {word}: the same over its SQL catalog", ratios, unit="times", at_least=at_least)
+        for rule, ours, least in (("", kept, None), (", iceberg.append_rebase", rebased, at_least)):
+            work = f"{writers} {word}{rule}"
+            note = f"{lost(ours)}; {said}"
+            bench.add(f"{work}: appends by pyiceberg", [one.rate for one in ours], unit="commits/s", note=note)
+            ratios = [one.rate / other.rate for one, other in zip(ours, theirs, strict=True)]
+            bench.add(f"{work}: the same over its SQL catalog", ratios, unit="times", at_least=least)
+
+
+def appended_through(
+    where: Mapping[str, str], name: str, writers: int, properties: Mapping[str, str] = NONE
+) -> Appended:
+    """Makes a table, and writers append to it for a while."""
+    target = load_catalog("bench", **where)
+    target.create_table(name, pa.schema([("id", pa.int64()), ("note", pa.string())]), properties=dict(properties))
+    made = append(where, name, writers, APPEND_S)
+    check_rows(target, name, made)
+    return made
+
+
+def lost(runs: Sequence[Appended]) -> str:
+    return f"{sum(one.lost for one in runs)} appends given up"
 
 
 def check_rows(where: Any, name: str, made: Appended) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from iceberg.metadata.schemas import PRIMITIVES
-from metaservice.client import add_column
+from metaservice.client import add_column, comment_column
 from metaservice.column_types import Array, Atomic, Decimal, Field, Map, Struct, Type, quoted, type_text
 from protos.laketx.v1 import catalog_pb2, common_pb2
 from worker.base.errors import InputError
@@ -40,12 +40,41 @@ def columns_of(schema: Json) -> list[catalog_pb2.Column]:
 def added_columns(now: Json, wanted: Json) -> list[common_pb2.SchemaChange]:
     """The columns and fields of structs that the wanted schema has more, by ascending ids."""
     found = [*_added(now["fields"], wanted["fields"], "")]
-    return [change for _, change in sorted(found, key=lambda one: one[0])]
+    return [change for _, change in sorted(found, key=lambda one: one[0])] + _comments(now, wanted)
+
+
+def _comments(now: Json, wanted: Json) -> list[common_pb2.SchemaChange]:
+    """The comments of columns that the wanted schema has otherwise; fields within columns have none here."""
+    known = {one["id"]: one for one in now["fields"]}
+    found = []
+    for one in wanted["fields"]:
+        there = known.get(one["id"])
+        if there is None:
+            continue
+        if (there.get("doc") or "") != (one.get("doc") or ""):
+            found.append(comment_column(quoted(there["name"]), one.get("doc") or ""))
+        before = dict(_docs(there["type"]))
+        if any(number in before and before[number] != doc for number, doc in _docs(one["type"])):
+            raise InputError(
+                "ICEBERG_WRITE", f"the comments of fields within {one['name']} can't be changed, but that of a column"
+            )
+    return found
+
+
+def _docs(kind: Any) -> Iterator[tuple[int, str]]:
+    """The comments of the fields within a type, by their ids."""
+    if isinstance(kind, Mapping):
+        for one in kind.get("fields", ()):
+            yield one["id"], one.get("doc") or ""
+            yield from _docs(one["type"])
+        for part in ("element", "key", "value"):
+            yield from _docs(kind.get(part))
 
 
 def check_same(now: Json, wanted: Json) -> None:
     """Refuses a schema that is not what its added columns lead to."""
-    if now["fields"] != wanted["fields"] and _bare(now["fields"]) != _bare(wanted["fields"]):
+    keys = [one.get("identifier-field-ids") or [] for one in (now, wanted)]
+    if keys[0] != keys[1] or _bare(now["fields"]) != _bare(wanted["fields"]):
         raise InputError(
             "ICEBERG_WRITE",
             "this change of the schema can't be made by Iceberg's clients: they can add optional columns, whose ids "

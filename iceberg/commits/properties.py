@@ -11,11 +11,12 @@ PREFIX: Final = "user.iceberg."
 APPEND_REBASE: Final = "iceberg.append_rebase"
 OWN: Final = frozenset({APPEND_REBASE})  # LakeTX's, under the same name
 COMMENT: Final = "comment"
+FORMAT_VERSION: Final = "format-version"
 FORMAT_OF_FILES: Final = "write.format.default"
 OURS: Final = frozenset(  # what a loadTable says itself
     {
         COMMENT,
-        "format-version",
+        FORMAT_VERSION,
         "write.data.path",
         "write.metadata.path",
         "write.folder-storage.path",
@@ -24,6 +25,16 @@ OURS: Final = frozenset(  # what a loadTable says itself
         "schema.name-mapping.default",
     }
 )
+
+
+def check_format(given: Mapping[str, str], form: int) -> None:
+    """Refuses another version of Iceberg's format than the one that the table is shown in."""
+    asked = given.get(FORMAT_VERSION, str(form))
+    if asked != str(form):
+        raise refused(
+            f"{FORMAT_VERSION} is {asked}, and this warehouse shows tables in format {form}: leave it out, or use the "
+            f"warehouse v{asked if asked in ('2', '3') else form}, which shows the same tables in its format"
+        )
 
 
 def kept_properties(given: Mapping[str, str]) -> dict[str, str]:

@@ -44,6 +44,8 @@ class Wanted:
     table_id: str = ""
     location: str = ""
     main: int | None = None  # the snapshot that shall be the table's
+    schema_id: int | None = None  # a schema of the table that shall be the current one, where the commit adds none
+    replaces: bool = False  # the table gets a new definition, and loses its rows
     refusal: InputError | None = None  # of snapshots that can't be committed
 
     @property
@@ -118,10 +120,17 @@ def _set_ref(wanted: Wanted, update: Json) -> None:
     wanted.main = int(update["snapshot-id"])
 
 
+def _remove_ref(wanted: Wanted, update: Json) -> None:
+    """A client that replaces a table removes `main` first."""
+    if update["ref-name"] != MAIN or wanted.snapshots:
+        raise refused(f"{update['ref-name']} can't be removed: tables have no branches but main, and LakeTX drops tags")
+    wanted.replaces = True
+
+
 def _set_schema(wanted: Wanted, update: Json) -> None:
     number = int(update["schema-id"])
-    if number != -1 and (not wanted.schemas or number != wanted.schemas[-1].get("schema-id")):
-        raise refused(f"the schema {number} can't become the current one: a commit adds the schema that it sets")
+    if not wanted.schemas or number not in (-1, wanted.schemas[-1].get("schema-id")):
+        wanted.schema_id = number
 
 
 def _set_default(what: str, listed: Callable[[Wanted], Sequence[Json]], name: str) -> Callable[[Wanted, Json], None]:
@@ -159,6 +168,7 @@ UPDATES: Final[Mapping[str, Callable[[Wanted, Json], None]]] = MappingProxyType(
         "set-default-sort-order": _set_default("sort order", lambda wanted: wanted.orders, "sort-order-id"),
         "add-snapshot": _add_snapshot,
         "set-snapshot-ref": _set_ref,
+        "remove-snapshot-ref": _remove_ref,
         "set-location": _set_location,
         "set-properties": lambda wanted, update: wanted.properties.update(update["updates"]),
         "remove-properties": lambda wanted, update: wanted.removed.extend(update["removals"]),

@@ -42,6 +42,8 @@ def table_metadata(
     """
     head = snapshots[-1]
     used = {one.schema.schema_version: one.schema for one in snapshots}
+    if (number := table.meta.schema_version) in used:  # the comments of its columns may have changed since
+        used[number] = catalog_pb2.SchemaVersion(schema_version=number, columns=table.meta.columns)
     partitions = partition_columns(table.meta, head.schema.columns)
     listed: list[dict[str, Any]] = []
     next_row_id = 0

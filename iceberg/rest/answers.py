@@ -19,11 +19,13 @@ from worker.base.table_view import TableView
 Answer = Callable[[Catalog, Request], Response]
 NAMESPACES: Final = "/v1/{prefix}/namespaces"
 NAMESPACE: Final = NAMESPACES + "/{namespace}"
+NAMESPACE_PROPERTIES: Final = NAMESPACE + "/properties"
 TABLES: Final = NAMESPACE + "/tables"
 TABLE: Final = TABLES + "/{table}"
 VIEWS: Final = NAMESPACE + "/views"
 VIEW: Final = VIEWS + "/{view}"
 RENAME: Final = "/v1/{prefix}/tables/rename"
+REGISTER: Final = NAMESPACE + "/register"
 TRANSACTION: Final = "/v1/{prefix}/transactions/commit"
 RENAME_VIEW: Final = "/v1/{prefix}/views/rename"
 DELEGATION: Final = "x-iceberg-access-delegation"
@@ -60,7 +62,18 @@ def table_answer(catalog: Catalog, request: Request, view: TableView, loaded: Lo
     """A table, with keys for its files if they are asked for."""
     keys = catalog.credentials(view) if wants_keys(request) else []
     body = answer_of(loaded, catalog.config() | config_of(keys), keys)
-    return Response(body, media_type="application/json", headers={"etag": f'"{loaded.etag}"'})
+    return Response(body, media_type="application/json", headers={"etag": etag_of(loaded)})
+
+
+def etag_of(loaded: Loaded) -> str:
+    """A weak one: two answers of the same table name other folders for new files."""
+    return f'W/"{loaded.etag}"'
+
+
+def is_held(header: str, etag: str) -> bool:
+    """Whether a client that sends this `If-None-Match` has the answer; compared weakly, as HTTP has it there."""
+    listed = [one.strip().removeprefix("W/") for one in header.split(",")]
+    return f'"{etag}"' in listed or "*" in listed
 
 
 def staged_answer(catalog: Catalog, request: Request, staged: StagedTable) -> Response:

@@ -21,7 +21,9 @@ from iceberg.rest.answers import (
     Answer,
     as_json,
     body_of,
+    etag_of,
     following,
+    is_held,
     listing,
     paging,
     table_answer,
@@ -37,7 +39,7 @@ from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_of
 from iceberg.rest.shapes import METRICS
 from iceberg.rest.tables import Tables
 from iceberg.rest.view_routes import OF_VIEWS
-from iceberg.rest.write_routes import WRITES
+from iceberg.rest.write_routes import REFUSED, WRITES
 from worker.base.connection import Connection
 
 DEFAULT: Final = "v3"
@@ -85,7 +87,9 @@ def build_app(
         (TABLE + "/credentials", load_credentials),
     ):
         routes.append(Route(path, answered(answer), methods=["GET"]))
-    routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in (*WRITES, *OF_VIEWS)]
+    routes += [
+        Route(path, answered(answer), methods=[method]) for method, path, answer in (*WRITES, *REFUSED, *OF_VIEWS)
+    ]
     routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in PlanRoutes(plans).routes()]
     routes.append(Route(TABLE + "/metrics", answered(take_metrics), methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_supported})
@@ -147,9 +151,8 @@ def load_table(catalog: Catalog, request: Request) -> Response:
         catalog.view(name, table)
         return Response(status_code=204)
     view, loaded = catalog.load(name, table)
-    etag = f'"{loaded.etag}"'
-    if etag in [one.strip() for one in request.headers.get("if-none-match", "").split(",")]:
-        return Response(status_code=304, headers={"etag": etag})
+    if is_held(request.headers.get("if-none-match", ""), loaded.etag):
+        return Response(status_code=304, headers={"etag": etag_of(loaded)})
     return table_answer(catalog, request, view, loaded)
 
 

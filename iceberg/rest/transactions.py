@@ -93,5 +93,7 @@ def check(name: str, wanted: Wanted) -> None:
     """Refuses what a transaction over several tables can't do."""
     if wanted.is_new:
         raise refused(f"{name} can't be made in a transaction over several tables: create it first")
+    if wanted.replaces:
+        raise refused(f"{name} can't be replaced in a transaction over several tables: replace it by itself")
     if wanted.refusal is not None:
         raise wanted.refusal

@@ -7,10 +7,12 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from iceberg.commits.requests import Wanted, read_commit
+from iceberg.commits.requests import Wanted, read_commit, refused
 from iceberg.rest.answers import (
     NAMESPACE,
+    NAMESPACE_PROPERTIES,
     NAMESPACES,
+    REGISTER,
     RENAME,
     TABLE,
     TABLES,
@@ -24,7 +26,15 @@ from iceberg.rest.answers import (
 )
 from iceberg.rest.catalog import SEPARATOR, Catalog, namespace_of
 from iceberg.rest.problems import NO_TABLE, RestError
-from iceberg.rest.shapes import COMMIT_TABLE, COMMIT_TRANSACTION, CREATE_NAMESPACE, CREATE_TABLE, RENAMING
+from iceberg.rest.shapes import (
+    COMMIT_TABLE,
+    COMMIT_TRANSACTION,
+    CREATE_NAMESPACE,
+    CREATE_TABLE,
+    REGISTER_TABLE,
+    RENAMING,
+)
+from iceberg.rest.shapes import NAMESPACE_PROPERTIES as PROPERTIES
 from iceberg.rest.tables import commit_answer
 from iceberg.rest.transactions import Transactions
 from iceberg.rest.writes import Writes
@@ -37,6 +47,12 @@ def create_namespace(catalog: Catalog, request: Request) -> Response:
         raise RestError(400, "BadRequestException", "namespaces have one part here")
     properties = Writes(catalog).create_namespace(listed[0], body.get("properties") or {})
     return as_json({"namespace": listed, "properties": properties})
+
+
+def alter_namespace(catalog: Catalog, request: Request) -> Response:
+    body = body_of(request, PROPERTIES)
+    namespace, removals = namespace_of(request.path_params["namespace"]), body.get("removals") or []
+    return as_json(Writes(catalog).alter_namespace(namespace, body.get("updates") or {}, removals))
 
 
 def drop_namespace(catalog: Catalog, request: Request) -> Response:
@@ -81,6 +97,14 @@ def drop_table(catalog: Catalog, request: Request) -> Response:
     return Response(status_code=204)
 
 
+def register_table(_catalog: Catalog, request: Request) -> Response:
+    body_of(request, REGISTER_TABLE)
+    raise refused(
+        "tables are not registered by their metadata here: `laketx import iceberg` takes in a table with its files, "
+        "and `laketx table undrop` brings a dropped one back"
+    )
+
+
 def rename_table(catalog: Catalog, request: Request) -> Response:
     Writes(catalog).rename_table(*renaming_of(request))
     return Response(status_code=204)
@@ -88,6 +112,7 @@ def rename_table(catalog: Catalog, request: Request) -> Response:
 
 WRITES: Final[tuple[tuple[str, str, Answer], ...]] = (
     ("POST", NAMESPACES, create_namespace),
+    ("POST", NAMESPACE_PROPERTIES, alter_namespace),
     ("DELETE", NAMESPACE, drop_namespace),
     ("POST", TABLES, create_table),
     ("POST", TABLE, commit_table),
@@ -95,6 +120,9 @@ WRITES: Final[tuple[tuple[str, str, Answer], ...]] = (
     ("POST", RENAME, rename_table),
     ("POST", TRANSACTION, commit_transaction),
 )
+
+
+REFUSED: Final[tuple[tuple[str, str, Answer], ...]] = (("POST", REGISTER, register_table),)  # no endpoints
 
 
 def renaming_of(request: Request, missing: str = NO_TABLE) -> tuple[tuple[str, str], tuple[str, str]]:

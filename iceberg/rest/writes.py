@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -13,7 +13,16 @@ from iceberg.commits.appends import Append, abandon, append, check_append, find_
 from iceberg.commits.changes import change
 from iceberg.commits.columns import added_columns, check_same
 from iceberg.commits.creates import check_table_id, create, create_with_rows, definition, give_up
-from iceberg.commits.properties import COMMENT, PREFIX, kept_names, kept_properties, rebases_appends, shown_properties
+from iceberg.commits.properties import (
+    COMMENT,
+    PREFIX,
+    check_format,
+    kept_names,
+    kept_properties,
+    rebases_appends,
+    shown_properties,
+)
+from iceberg.commits.replaces import new_definition, replace_table, schema_named, schema_of
 from iceberg.commits.requests import MAIN, Wanted, refused
 from iceberg.commits.requirements import TableState, UnmetError, check_base, check_requirements, is_moved
 from iceberg.locations import location_of, uri_of
@@ -22,7 +31,7 @@ from iceberg.metadata.partitions import FIRST_PARTITION_ID
 from iceberg.metadata.schemas import iceberg_schema, last_column_id
 from iceberg.metadata.table_metadata import empty_metadata
 from iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog
-from iceberg.rest.problems import RestError, problem_of
+from iceberg.rest.problems import NO_NAMESPACE, RestError, problem_of
 from iceberg.rest.tables import Loaded, StagedTable, data_path
 from metaservice.client import (
     CommitOutcomeUnknownError,
@@ -42,6 +51,7 @@ from worker.files.staged import StagedTables
 
 COMMIT_FAILED: Final = "CommitFailedException"
 UNKNOWN: Final = "CommitStateUnknownException"
+NOT_A_NAMESPACE: Final = "the namespace default shows the tables that are in none, so it has no properties"
 OWN_PLACE: Final = "a table lies in a folder of the warehouse that it gets: leave out the location"
 Answer = TypeVar("Answer")
 _log = logging.getLogger("laketx.iceberg")
@@ -62,6 +72,23 @@ class Writes:
         self._client.create_namespace(name, properties=kept)
         return self._catalog.namespace(name)
 
+    def alter_namespace(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> dict[str, list[str]]:
+        if both := sorted(set(updates) & set(removals)):
+            raise RestError(422, "UnprocessableEntityException", f"{both[0]} is both set and removed: choose one")
+        try:
+            found = self._client.alter_namespace(
+                name,
+                set_properties={f"{PREFIX}{one}": value for one, value in updates.items()},
+                remove_properties=[f"{PREFIX}{one}" for one in removals],
+            )
+        except NotFoundError as error:
+            if name == NO_NAMESPACE_NAME:
+                raise refused(NOT_A_NAMESPACE) from error
+            raise problem_of(error, NO_NAMESPACE) from error
+        removed = [one.removeprefix(PREFIX) for one in found.removed]
+        missing = [one for one in removals if one not in removed]
+        return {"updated": list(updates), "removed": removed, "missing": missing}
+
     def drop_namespace(self, name: str) -> None:
         self._catalog.namespace(name)
         try:
@@ -75,6 +102,7 @@ class Writes:
     # -- tables
 
     def create_table(self, namespace: str, name: str, wanted: Wanted) -> tuple[TableView, Loaded]:
+        check_format(wanted.properties, self._catalog.form)
         if wanted.location:
             raise refused(OWN_PLACE)
         table = definition(self.free_name(namespace, name), wanted)
@@ -84,6 +112,7 @@ class Writes:
 
     def stage_table(self, namespace: str, name: str, wanted: Wanted) -> StagedTable:
         """A table that a commit makes, which has its id and its place by then."""
+        check_format(wanted.properties, self._catalog.form)
         if wanted.location:
             raise refused(OWN_PLACE)
         table_id = uuid7()
@@ -141,6 +170,7 @@ class Writes:
             _log.warning("the note of the new table %s could not be removed", table_id, exc_info=True)
 
     def _check_format(self, wanted: Wanted) -> None:
+        check_format(wanted.properties, self._catalog.form)
         if wanted.format > self._catalog.form:
             raise refused(
                 f"the table is shown in format {self._catalog.form}: the warehouse v{wanted.format} shows all tables "
@@ -177,7 +207,10 @@ class Writes:
                 raise refused(keyed(table.name))
             if wanted.snapshots:
                 found = read_append(table.folder, table.table_id, wanted.snapshots)
-            self._apply(table, wanted, found)
+            if wanted.replaces:
+                self._replace(table, wanted, found)
+            else:
+                self._apply(table, wanted, found)
         except (UnmetError, InputError, MetaServiceError) as error:
             if isinstance(error, UnavailableError):
                 raise
@@ -190,6 +223,20 @@ class Writes:
                 abandon(self._client, table.folder, table.table_id, wanted.snapshots)
             raise
 
+    def _replace(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
+        """Whatever its rows are: of two clients that replace it at the same time the last one stands."""
+        if table.meta.primary_key:
+            raise refused(keyed(table.name))
+        if found is not None:
+            if not found.changes.is_append:
+                raise refused("the first snapshot of a replaced table adds files, and does nothing else")
+            if find_version(self._client, found) is not None:
+                return
+        schemas = self._catalog.schemas(table)
+        now = iceberg_schema(schema_named(table.meta, schemas, wanted.schema_id))
+        since = self._check(table.meta, schemas, wanted, is_there=False)
+        replace_table(self._client, new_definition(self._client, table.meta, wanted, now), schemas, found, since)
+
     def _apply(self, table: TableView, wanted: Wanted, found: Append | None) -> None:
         meta, schemas = table.meta, self._catalog.schemas(table)
         alteration, since = self.judged(table, schemas, wanted)
@@ -197,7 +244,7 @@ class Writes:
             raise refused("a commit that deletes rows changes neither the schema nor properties: make two commits")
         if alteration.ByteSize():
             meta = self._client.alter_table(meta.table_id, alteration, validate_only=True).table
-            then = catalog_pb2.SchemaVersion(schema_version=meta.schema_version, columns=meta.columns)
+            then = schema_of(meta)
             if wanted.schema is not None:
                 check_same(iceberg_schema(then), wanted.schema)
             if found is not None:
@@ -224,7 +271,7 @@ class Writes:
         Raises UnmetError where the table is not as the commit requires it.
         """
         meta = table.meta
-        now = iceberg_schema(next(one for one in schemas if one.schema_version == meta.schema_version))
+        now = iceberg_schema(schema_of(meta))
         alteration = self._alteration(meta, now, wanted)
         is_there = wanted.schema is not None and not alteration.schema_changes
         return alteration, self._check(meta, schemas, wanted, is_there=is_there)
@@ -266,11 +313,17 @@ class Writes:
         asked = [one for one in wanted.requirements if not (is_there and one.get("type") in about_schema)]
         rebases = bool(wanted.snapshots) and wanted.appends and rebases_appends(meta.properties)
         snapshot_id = check_requirements(state, asked, rebases=rebases)
-        if not wanted.appends:
+        if not wanted.appends and not wanted.replaces:
             check_base(state, wanted.snapshots[0].parent_id)
-        if wanted.specs or wanted.orders:
+        if wanted.schema_id not in (None, meta.schema_version) and not wanted.replaces:
+            raise refused(
+                f"the schema {wanted.schema_id} can't become the current one: a commit adds the one that it sets"
+            )
+        if (wanted.specs or wanted.orders) and not wanted.replaces:
             raise refused("the partition spec and the sort order of a table can't be changed")
-        if wanted.table_id not in ("", meta.table_id) or wanted.location:
+        place = location_of(f"{self._lake.warehouse}/{meta.table_id}/{FOLDER}").rstrip("/")
+        is_elsewhere = bool(wanted.location) and uri_of(wanted.location) != place
+        if wanted.table_id not in ("", meta.table_id) or is_elsewhere:
             raise refused("the id and the place of a table can't be changed")
         return None if snapshot_id is None else version_of(snapshot_id)
 

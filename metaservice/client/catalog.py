@@ -7,7 +7,7 @@ client.alter_columns(table.table_id, add_column("note", "string"), rename_column
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from metaservice.client import features
 from metaservice.client.calling import PAGE_SIZE, Caller
@@ -30,6 +30,15 @@ class CatalogCalls(Caller):
             name=name, properties=properties, request_id=uuid7(), if_not_exists=if_not_exists
         )
         return self._call(self._catalog.CreateNamespace, request).namespace
+
+    def alter_namespace(
+        self, name: str, *, set_properties: Mapping[str, str] | None = None, remove_properties: Iterable[str] = ()
+    ) -> catalog_pb2.AlterNamespaceResponse:
+        """The namespace with the changed properties, and those of the removed ones that were there."""
+        request = catalog_pb2.AlterNamespaceRequest(
+            name=name, set_properties=set_properties, remove_properties=remove_properties
+        )
+        return self._call(self._catalog.AlterNamespace, request)
 
     def get_namespace(self, name: str) -> catalog_pb2.Namespace:
         """Found in any case of letters."""

@@ -44,6 +44,7 @@ from metaservice.ids import uuid7
 from protos.laketx.v1 import (
     access_pb2_grpc,
     admin_pb2_grpc,
+    catalog_pb2,
     catalog_pb2_grpc,
     common_pb2,
     maintenance_pb2,
@@ -260,6 +261,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         queued: Sequence[wire.RegisterFilesRequest] = (),
         cursors: Sequence[wire.CursorMove] = (),
         begin: wire.BeginTransactionRequest | None = None,
+        replacements: Sequence[catalog_pb2.Table] = (),
     ) -> wire.CommitTransactionResponse:
         """Commits and returns the answer; repeats until it arrives or the budget ends in CommitOutcomeUnknownError.
 
@@ -274,6 +276,7 @@ class MetaClient(CatalogCalls, ReadCalls, MaintenanceCalls, MarkCalls, AdminCall
         commit.txn_id = txn_id
         commit.changes.extend(changes)
         commit.cursors.extend(cursors)
+        commit.replacements.extend(replacements)
         return self._retries.run(lambda: self._session_call(request), decides=(txn_id,)).commit
 
     def abort(self, txn_id: str, reason: str = "") -> None:

@@ -9,7 +9,7 @@ from typing import Final, Protocol, Self
 from metaservice.client.errors import CommitOutcomeUnknownError, ConflictError, LakeTXError, MetaServiceError
 from metaservice.client.heartbeat import Heartbeat
 from metaservice.client.parts import PART_BYTES, size_of
-from protos.laketx.v1 import common_pb2
+from protos.laketx.v1 import catalog_pb2, common_pb2
 from protos.laketx.v1 import transaction_pb2 as wire
 
 QUEUE_FILES_MAX: Final = 500
@@ -33,6 +33,7 @@ class TransactionCalls(Protocol):
         queued: Sequence[wire.RegisterFilesRequest] = (),
         cursors: Sequence[wire.CursorMove] = (),
         begin: wire.BeginTransactionRequest | None = None,
+        replacements: Sequence[catalog_pb2.Table] = (),
     ) -> wire.CommitTransactionResponse: ...
     def abort(self, txn_id: str, reason: str = "") -> None: ...
     def explain(self, txn_id: str, changes: Sequence[common_pb2.Change]) -> wire.ExplainTransactionResponse: ...
@@ -160,16 +161,21 @@ class Transaction:
         registered.paths.update(delete_set.path for delete_set in delete_sets)
 
     def commit(
-        self, changes: Iterable[common_pb2.Change], cursors: Sequence[wire.CursorMove] = ()
+        self,
+        changes: Iterable[common_pb2.Change],
+        cursors: Sequence[wire.CursorMove] = (),
+        replacements: Sequence[catalog_pb2.Table] = (),
     ) -> common_pb2.Committed:
         """Commits, with the number of files that the service must have registered. Raises ConflictError after a lost
         race.
 
-        The cursors advance with the commit, or not at all.
+        The cursors advance with the commit, or not at all. `replacements`: new definitions of overwritten tables.
         """
         self._is_sent = True
         try:
-            answer = self._calls.commit(self.txn_id, self._counted(changes), self._queued, cursors, self._begin)
+            answer = self._calls.commit(
+                self.txn_id, self._counted(changes), self._queued, cursors, self._begin, replacements
+            )
         except CommitOutcomeUnknownError:
             self._end()  # nor may it be aborted: it may have committed
             raise

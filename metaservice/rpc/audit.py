@@ -33,6 +33,7 @@ CHANGES: Final = frozenset(
         "AdminService/ConfirmClock",
         "AdminService/ReleasePurge",
         "AdminService/StepDown",
+        "CatalogService/AlterNamespace",
         "CatalogService/AlterTable",
         "CatalogService/CreateNamespace",
         "CatalogService/CreateTable",

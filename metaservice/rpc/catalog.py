@@ -180,6 +180,13 @@ class CatalogServicer(Servicer, catalog_pb2_grpc.CatalogServiceServicer):
             names=names, namespaces=shown, next_page_token=bound_token(place, "namespaces")
         )
 
+    def AlterNamespace(self, request: pb.AlterNamespaceRequest, context: Context) -> pb.AlterNamespaceResponse:
+        name = wire_catalog.namespace_name(request.name)
+        updates, removals = wire_catalog.namespace_changes(request)
+        namespaces = self._calls.catalog.namespaces
+        found, removed = self._ask(lambda: namespaces.alter(name, updates, removals))
+        return pb.AlterNamespaceResponse(namespace=_namespace(found), removed=removed)
+
     def DropNamespace(self, request: pb.DropNamespaceRequest, context: Context) -> pb.DropNamespaceResponse:
         name, dry = wire_catalog.namespace_name(request.name), request.validate_only
         self._ask(lambda: self._calls.catalog.namespaces.drop(name, validate_only=dry))

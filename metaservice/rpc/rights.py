@@ -499,6 +499,9 @@ RIGHTS: Final[Mapping[str, Right]] = {
     ),
     f"{_CATALOG}GetNamespace": Right("reader of anything in the namespace", _get_namespace),
     f"{_CATALOG}ListNamespaces": Right("reader: other namespaces are left out", _anyone, _shown_namespaces),
+    f"{_CATALOG}AlterNamespace": Right(
+        "maintainer on the namespace", lambda caller, it: caller.need_namespace(it.name, MAINTAINER)
+    ),
     f"{_CATALOG}DropNamespace": Right(
         "admin on the namespace", lambda caller, it: caller.need_namespace(it.name, ADMIN)
     ),

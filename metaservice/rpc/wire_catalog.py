@@ -87,6 +87,16 @@ def new_namespace(message: catalog_pb2.CreateNamespaceRequest) -> Namespace:
     return Namespace(namespace_name(message.name), properties, digest=wire.digest(message))
 
 
+def namespace_changes(message: catalog_pb2.AlterNamespaceRequest) -> tuple[dict[str, str], list[str]]:
+    """The properties to set, and those to remove."""
+    updates, removals = wire.properties(message.set_properties), list(dict.fromkeys(message.remove_properties))
+    if set(updates) & set(removals):
+        raise invalid("ALTERATION_INVALID", "a property is both set and removed: choose one")
+    for name in updates:
+        check_user_property(name)
+    return updates, list(wire.properties(dict.fromkeys(removals, "")))
+
+
 def _check_request_id(text: str) -> None:
     try:
         UUID(text)

@@ -110,6 +110,7 @@ def requests(at: World) -> dict[str, tuple[str, dict[str, Any]]]:
         ),
         "CatalogService/CreateTable": (NOBODY, {"request_id": new_uuid7(), "table": new}),
         "CatalogService/CreateNamespace": (NOBODY, {"name": "new", "request_id": new_uuid7()}),
+        "CatalogService/AlterNamespace": (NOBODY, {"name": "shop", "set_properties": {"user.a": "b"}}),
         "CatalogService/DropNamespace": (NOBODY, {"name": "shop", "validate_only": True}),
         "CatalogService/PutView": (
             NOBODY,

@@ -1,13 +1,14 @@
-"""Namespaces: create, find, list, drop. Every method runs on the decider's thread, so that answers are durable."""
+"""Namespaces: create, alter, find, list, drop. Methods run on the decider's thread: answers are durable."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 
 from metaservice.core import limits
 from metaservice.core.access import Place
-from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.core.errors import ErrorKind, MetaError, invalid
 from metaservice.core.table.meta import Namespace
 from metaservice.service.decider.clocks import Clocks
 from metaservice.service.decider.decider import Decider
@@ -43,6 +44,19 @@ class Namespaces:
 
     def is_known(self, name: str) -> bool:
         return self._decider.state.namespaces.find(name) is not None
+
+    def alter(self, name: str, updates: Mapping[str, str], removals: Sequence[str]) -> tuple[Namespace, list[str]]:
+        """Returns the namespace after it, and the removed properties that were there."""
+        state = self._decider.state
+        known = get_namespace(state, name)
+        removed = [one for one in removals if one in known.properties]
+        kept = {one: value for one, value in known.properties.items() if one not in removed} | dict(updates)
+        if len(kept) > limits.PROPERTIES_MAX:
+            raise invalid("TOO_MANY_PROPERTIES", count=len(kept), most=limits.PROPERTIES_MAX)
+        after = replace(known, properties=kept)
+        state.batch.put(keys.namespace_key(known.name), encode_namespace(after))
+        state.namespaces[known.name] = after
+        return after, removed
 
     def get(self, name: str) -> Namespace:
         return get_namespace(self._decider.state, name)

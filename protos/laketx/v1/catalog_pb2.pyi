@@ -963,6 +963,90 @@ class ListNamespacesResponse(_message.Message):
 Global___ListNamespacesResponse: _TypeAlias = ListNamespacesResponse  # noqa: Y015
 
 @_typing.final
+class AlterNamespaceRequest(_message.Message):
+    """Request of AlterNamespace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class SetPropertiesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SET_PROPERTIES_FIELD_NUMBER: _builtins.int
+    REMOVE_PROPERTIES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    @_builtins.property
+    def set_properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Properties to set."""
+
+    @_builtins.property
+    def remove_properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Properties to remove; those that are not there are passed over."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        set_properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        remove_properties: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "remove_properties", b"remove_properties", "set_properties", b"set_properties"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterNamespaceRequest: _TypeAlias = AlterNamespaceRequest  # noqa: Y015
+
+@_typing.final
+class AlterNamespaceResponse(_message.Message):
+    """Answer of AlterNamespace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def namespace(self) -> Global___Namespace:
+        """The namespace after it."""
+
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The removed properties that were there."""
+
+    def __init__(
+        self,
+        *,
+        namespace: Global___Namespace | None = ...,
+        removed: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "removed", b"removed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterNamespaceResponse: _TypeAlias = AlterNamespaceResponse  # noqa: Y015
+
+@_typing.final
 class DropNamespaceRequest(_message.Message):
     """Request of DropNamespace."""
 

@@ -85,6 +85,11 @@ class CatalogServiceStub:
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListNamespacesRequest.SerializeToString,
                 response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListNamespacesResponse.FromString,
                 _registered_method=True)
+        self.AlterNamespace = channel.unary_unary(
+                '/laketx.v1.CatalogService/AlterNamespace',
+                request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.AlterNamespaceRequest.SerializeToString,
+                response_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.AlterNamespaceResponse.FromString,
+                _registered_method=True)
         self.DropNamespace = channel.unary_unary(
                 '/laketx.v1.CatalogService/DropNamespace',
                 request_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.DropNamespaceRequest.SerializeToString,
@@ -191,6 +196,13 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterNamespace(self, request, context):
+        """Sets and removes properties of a namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DropNamespace(self, request, context):
         """Drops an empty namespace.
         """
@@ -285,6 +297,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.ListNamespaces,
                     request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListNamespacesRequest.FromString,
                     response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.ListNamespacesResponse.SerializeToString,
+            ),
+            'AlterNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterNamespace,
+                    request_deserializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.AlterNamespaceRequest.FromString,
+                    response_serializer=protos_dot_laketx_dot_v1_dot_catalog__pb2.AlterNamespaceResponse.SerializeToString,
             ),
             'DropNamespace': grpc.unary_unary_rpc_method_handler(
                     servicer.DropNamespace,
@@ -588,6 +605,33 @@ class CatalogService:
             '/laketx.v1.CatalogService/ListNamespaces',
             protos_dot_laketx_dot_v1_dot_catalog__pb2.ListNamespacesRequest.SerializeToString,
             protos_dot_laketx_dot_v1_dot_catalog__pb2.ListNamespacesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/laketx.v1.CatalogService/AlterNamespace',
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.AlterNamespaceRequest.SerializeToString,
+            protos_dot_laketx_dot_v1_dot_catalog__pb2.AlterNamespaceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,8 @@ class CatalogServiceStub:
     """Returns a namespace."""
     ListNamespaces: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.ListNamespacesRequest, _catalog_pb2.ListNamespacesResponse]
     """Lists namespaces, by name."""
+    AlterNamespace: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.AlterNamespaceRequest, _catalog_pb2.AlterNamespaceResponse]
+    """Sets and removes properties of a namespace."""
     DropNamespace: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.DropNamespaceRequest, _catalog_pb2.DropNamespaceResponse]
     """Drops an empty namespace."""
     PutView: _grpc.UnaryUnaryMultiCallable[_catalog_pb2.PutViewRequest, _catalog_pb2.PutViewResponse]
@@ -91,6 +93,8 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     """Returns a namespace."""
     ListNamespaces: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListNamespacesRequest, _catalog_pb2.ListNamespacesResponse]  # type: ignore[assignment]
     """Lists namespaces, by name."""
+    AlterNamespace: _aio.UnaryUnaryMultiCallable[_catalog_pb2.AlterNamespaceRequest, _catalog_pb2.AlterNamespaceResponse]  # type: ignore[assignment]
+    """Sets and removes properties of a namespace."""
     DropNamespace: _aio.UnaryUnaryMultiCallable[_catalog_pb2.DropNamespaceRequest, _catalog_pb2.DropNamespaceResponse]  # type: ignore[assignment]
     """Drops an empty namespace."""
     PutView: _aio.UnaryUnaryMultiCallable[_catalog_pb2.PutViewRequest, _catalog_pb2.PutViewResponse]  # type: ignore[assignment]
@@ -186,6 +190,14 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_pb2.ListNamespacesResponse, _abc.Awaitable[_catalog_pb2.ListNamespacesResponse]]:
         """Lists namespaces, by name."""
+
+    @_abc_1.abstractmethod
+    def AlterNamespace(
+        self,
+        request: _catalog_pb2.AlterNamespaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_pb2.AlterNamespaceResponse, _abc.Awaitable[_catalog_pb2.AlterNamespaceResponse]]:
+        """Sets and removes properties of a namespace."""
 
     @_abc_1.abstractmethod
     def DropNamespace(
