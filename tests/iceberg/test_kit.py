@@ -1,0 +1,67 @@
+"""Iceberg's REST compatibility kit: tests of its Java library for catalogs, against one of ours.
+
+`kit/failures.json` has the tests that fail by design, each with a reason, and those that don't pass yet.
+docs/iceberg.md shows how many each reason has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.house.tree import ROOT
+from tests.iceberg.servers import served_folder
+
+KIT: Final = Path(__file__).resolve().parent / "kit"
+FAILURES: Final = KIT / "failures.json"
+PAGE: Final = ROOT / "docs" / "iceberg.md"
+BROKEN: Final = ("failure", "error")
+
+
+def known() -> tuple[Mapping[str, str], Sequence[str]]:
+    """The reasons of the tests that fail by design, and those that may fail still."""
+    found: Any = json.loads(FAILURES.read_text(encoding="utf-8"))
+    return {test: reason for reason, tests in found["reasons"].items() for test in tests}, found["not_yet"]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="the kit needs Java and Maven, which are not installed here")
+def test_the_kit_fails_where_it_is_known_to(tmp_path: Path) -> None:
+    built = shutil.copytree(KIT, tmp_path / "kit")
+    with served_folder(tmp_path / "lake") as server:
+        done = subprocess.run(
+            ["mvn", "--batch-mode", "--quiet", "test"],
+            cwd=built,
+            env={**os.environ, "KIT_URI": server.url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    reports = list((built / "target" / "surefire-reports").glob("*.xml"))
+    if not reports:
+        pytest.skip(f"Maven can't fetch or build the kit here: {done.stdout[-2_000:]}")
+    outcomes = {
+        f"{case.get('classname', '').removeprefix('kit.')}.{case.get('name')}": any(
+            case.find(one) is not None for one in BROKEN
+        )
+        for report in reports
+        for case in ET.parse(report).getroot().iter("testcase")
+    }
+    failed = {test for test, is_failed in outcomes.items() if is_failed}
+    by_design, not_yet = known()
+    assert (sorted(failed - by_design.keys() - {*not_yet}), sorted(by_design.keys() - failed)) == ([], [])
+
+
+def test_the_page_says_how_many_fail_for_which_reason() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for reason, count in Counter(known()[0].values()).items():
+        assert f"| {reason} | {count} |" in page
