@@ -17,7 +17,8 @@ from metaservice.core.table.properties import PROPERTIES, USER_PREFIX
 from tools.generated import BLOCK, fill, table, wants_check, write_or_check
 from tools.wire import ROOT
 
-DOCUMENTS = ("docs/semantics.md", "docs/catalog.md")
+FOREIGN_STATEMENTS = ROOT / "worker/spark_catalog/src/main/resources/io/laketx/spark/foreign_statements.tsv"
+DOCUMENTS = ("docs/semantics.md", "docs/catalog.md", "docs/spark-sql.md")
 
 
 def classes() -> str:
@@ -88,6 +89,18 @@ def _meant(meaning: Meaning) -> str:
     return f"turns on the feature `{meaning.feature}`" if meaning.feature else "changes nothing"
 
 
+def foreign_statements() -> str:
+    """Statements of other systems, from the table that the Spark catalog reads."""
+    words = {"{table}": "shop.orders", "{system}": "lake.system", "{whole}": "lake.shop.orders"}
+    rows = []
+    for line in FOREIGN_STATEMENTS.read_text(encoding="utf-8").splitlines():
+        example, _, here = line.split("\t")
+        for name, word in words.items():
+            here = here.replace(name, word)
+        rows.append((f"`{example}`", f"`{here}`" if here.startswith("CALL") and ";" not in here else here))
+    return table(("statement", "here"), rows)
+
+
 def bounds() -> str:
     """Every limit."""
     found = {name: value for name, value in vars(limits).items() if name.isupper()}
@@ -102,6 +115,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "row-checks": row_checks,
     "properties": properties,
     "foreign-properties": foreign_properties,
+    "foreign-statements": foreign_statements,
     "bounds": bounds,
 }
 

@@ -9,7 +9,7 @@ import scala.Tuple3;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
-/** What a session gets by `spark.sql.extensions`, which a catalog can't give: the function `table_changes`. */
+/** What a session gets by `spark.sql.extensions`, which a catalog can't give: the function `table_changes`, and words for other systems' statements. */
 public final class LakeExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   @Override
   public BoxedUnit apply(SparkSessionExtensions session) {
@@ -17,6 +17,7 @@ public final class LakeExtensions extends AbstractFunction1<SparkSessionExtensio
         new ExpressionInfo(TableChanges.class.getName(), null, TableChanges.NAME, TableChanges.USAGE, "");
     session.injectTableFunction(
         new Tuple3<>(new FunctionIdentifier(TableChanges.NAME, Option.empty()), described, new TableChanges()));
+    session.injectParser(new ForeignStatements());
     return BoxedUnit.UNIT;
   }
 }
