@@ -37,14 +37,18 @@ def course_with_spark(folder: Path, spark: SparkSession) -> Iterator[Course]:
     with service(folder / "service") as (running, _), Gate(running.address) as gate:
         warehouse = _warehouse(folder)
         uris = {LATER: f"laketx://{gate.address}", EARLIER: f"laketx://{running.address}"}
-        sessions = {name: _session(spark, name, uri, warehouse) for name, uri in uris.items()}
+        sessions = {name: session_with(spark, name, uri, warehouse) for name, uri in uris.items()}
         with (
             connect_without_spark(uris[EARLIER], warehouse) as plain,
             connect(uris[LATER], sessions[LATER], warehouse=warehouse, user="races") as later,
             connect(uris[EARLIER], sessions[EARLIER], warehouse=warehouse, user="races") as earlier,
         ):
             held = [Sql(sessions[LATER], LATER), Frames(sessions[LATER], LATER), Verbs(later, sessions[LATER], LATER)]
-            free = [Arrow(plain), Sql(sessions[EARLIER], EARLIER), Verbs(earlier, sessions[EARLIER], EARLIER)]
+            free = [
+                Arrow(plain, copies=False),
+                Sql(sessions[EARLIER], EARLIER),
+                Verbs(earlier, sessions[EARLIER], EARLIER),
+            ]
             yield Course(gate, plain, held, free, sessions[LATER])
 
 
@@ -54,7 +58,7 @@ def _warehouse(folder: Path) -> str:
     return str(warehouse)
 
 
-def _session(spark: SparkSession, catalog: str, uri: str, warehouse: str) -> SparkSession:
+def session_with(spark: SparkSession, catalog: str, uri: str, warehouse: str) -> SparkSession:
     made = spark.newSession()
     for key, value in catalog_settings(catalog, uri, warehouse, "races").items():
         made.conf.set(key, value)

@@ -41,6 +41,7 @@ class Door(ABC):
 
     name: str
     is_one_call = False  # small blind INSERTs begin and commit at once
+    looks_again = False  # Spark looks at a statement's tables once more before it runs
     boundaries: Sequence[Boundary] = tuple(Boundary)
 
     @abstractmethod
@@ -59,8 +60,9 @@ class Door(ABC):
         return statement.kind not in (Kind.MINOR, Kind.MAJOR)
 
 
-def is_conflict(error: Exception) -> bool:
-    if isinstance(error, ConflictError):
+def is_conflict(error: Exception, earlier: Statement) -> bool:
+    """Also a refusal of columns that the earlier statement has redefined."""
+    if isinstance(error, ConflictError) or (earlier.defines and "SCHEMA_VERSION_MISMATCH" in str(error)):
         return True
     return isinstance(error, PySparkException) and "LOST_RACE" in str(error)
 
@@ -74,8 +76,10 @@ class Arrow(Door):
     name = "Python, Arrow"
     is_one_call = True
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, *, copies: bool = True) -> None:
+        """`copies`: it has the statements whose rows are a scan of the table, too."""
         self._lake = lake
+        self._copies = copies
         self._known: dict[str, Table] = {}
 
     def know(self, table: str) -> None:
@@ -86,7 +90,7 @@ class Arrow(Door):
             return False
         if statement.kind is Kind.CHANGE:
             return statement.name == "DELETE"
-        return bool(statement.copies) or not statement.reads
+        return not statement.reads or (self._copies and bool(statement.copies))
 
     def run(self, statement: Statement, table: str, policy: Policy) -> None:
         found = self._known.pop(table, None) or self._lake.table(table)
@@ -127,6 +131,7 @@ class Sql(Door):
     """Statements of Spark SQL."""
 
     name = "Spark SQL"
+    looks_again = True
 
     def __init__(self, spark: SparkSession, catalog: str) -> None:
         self._spark = spark
@@ -149,6 +154,7 @@ class Frames(Door):
     """DataFrames: `writeTo` in its forms, and `mergeInto`."""
 
     name = "Spark DataFrames"
+    looks_again = True
 
     def __init__(self, spark: SparkSession, catalog: str) -> None:
         self._spark = spark

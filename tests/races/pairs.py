@@ -141,7 +141,7 @@ def _judge(pair: Pair, door: Door, failed: Sequence[Exception], rows: Rows) -> R
     meeting = Meeting(
         pair.profile, pair.keyed, pair.later, pair.earlier, is_one_call=door.is_one_call and not says_keys
     )
-    if failed and not is_conflict(failed[0]):
+    if failed and not is_conflict(failed[0], pair.earlier):
         return Result(pair, "failed", f"it failed: {_short(failed[0])}")
     expected = _expected(pair, door, meeting)
     if failed:
@@ -157,6 +157,8 @@ def _expected(pair: Pair, door: Door, meeting: Meeting) -> Expected:
     fixes_its_version = pair.later.kind not in COMPACTIONS or pair.boundary in (Boundary.REGISTER, Boundary.COMMIT)
     if not fixes_its_version:
         return Expected.EITHER  # a compaction begins with the version that it compacts
+    if pair.boundary is Boundary.ANALYSIS and door.looks_again:
+        return Expected.EITHER
     if pair.policy == "rerun":
         return Expected.COMMITS if door.reruns(pair.later) else Expected.EITHER
     return meeting.expected
