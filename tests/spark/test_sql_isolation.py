@@ -130,11 +130,12 @@ def test_an_insert_by_key_undoes_no_update_of_what_it_read(races: Races, profile
     ],
 )
 def test_what_replaces_rows_by_what_it_read_erases_no_other_commit(races: Races, profile: str, statement: str) -> None:
-    loses = profile != "maxcompute"  # there it wins, as the outcome table says
     table = races.table(profile)
     found = races.run(statement, table, adds)
-    assert ("lost a race" in found) is loses
-    assert (30 in values(table)) is loses
+    wins = profile == "maxcompute"  # as the outcome table says
+    if profile != "delta_write_serializable":  # there a blind append may be ordered later: it stays
+        assert ("lost a race" in found) is not wins
+    assert (30 in values(table)) is not wins
 
 
 @pytest.mark.parametrize(
