@@ -150,7 +150,8 @@ def run_export(session: Session, **options: object) -> object:
 @click.option(
     "--on-conflict",
     type=OneOf(["fail", "resubmit", "rerun"]),
-    help="After a lost race: fail, commit the same files anew, or read the rows again (default: the table's property).",
+    help="After a lost race: fail, commit the same files again, or read the rows again (default: the table's property; "
+    "or else fail with --overwrite, resubmit without).",
 )
 @click.option("--app-id", metavar="NAME", help="With --app-version: load once, however often it is repeated.")
 @click.option("--app-version", type=whole(0, (1 << 63) - 1), help="A number that grows with each load of --app-id.")

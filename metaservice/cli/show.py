@@ -62,6 +62,7 @@ def commit_pairs(commit: read_pb2.Version) -> list[tuple[str, object]]:
         ("message", commit.commit_message),
         ("properties", properties),
         ("transaction", commit.txn_id),
+        ("took files from", commit.adopt_from),
         ("read version", commit.read_version),
         ("rebased over", commit.rebased_over or ""),
         ("files", f"+{commit.files_added} -{commit.files_removed}"),

@@ -78,7 +78,8 @@ def run(session: Session, table: str, limit: int, **wanted: Unpack[Wanted]) -> N
 
     laketx versions shop.orders --by ana --operation overwrite --message monday --since "2d ago"
     Every commit has an ID version; those that change data for a reader have a time version too. `rebased`
-    counts the commits of others that it was rebased over.
+    counts the commits of others that it was rebased over. `insert again` is one that had lost a race, and
+    whose files were committed by another transaction: `laketx why` shows both.
     """
     found = find_table(session.client, table)
     pages = session.client.list_versions(found.table_id, wanted=version_filter(wanted), page_size=min(limit, 500))
@@ -106,7 +107,7 @@ def row(version: read_pb2.Version) -> Row:
     return (
         version.version,
         when(version.time_version_us) if version.HasField("time_version_us") else "-",
-        word(common_pb2.Operation.Name, version.operation),
+        word(common_pb2.Operation.Name, version.operation) + (" again" if version.adopt_from else ""),
         version.principal.name,
         version.files_added,
         version.files_removed,

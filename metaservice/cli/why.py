@@ -40,10 +40,14 @@ def run(session: Session, txn_id: str) -> None:
         return
     if transaction.state == transaction_pb2.TRANSACTION_STATE_CONFLICT:
         show_conflict(session, transaction.conflict)
+        if transaction.adopted_by:
+            session.say(f"Its files were committed again: `laketx why {transaction.adopted_by}` says how that ended.")
         return
     state = word(transaction_pb2.TransactionState.Name, transaction.state)
     outcome = outcome_of(transaction, Tables(session.client))
     session.say(f"{transaction.txn_id} lost no race: it is {state}{f' ({outcome})' if outcome else ''}.")
+    if transaction.adopt_from:
+        session.say(f"It took the files of {transaction.adopt_from}, which had lost one: `laketx why` says to whom.")
     if transaction.state in MEANING:
         session.say(MEANING[transaction.state].format(txn=transaction.txn_id))
 

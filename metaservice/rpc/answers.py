@@ -246,6 +246,7 @@ def version(one: CommitSummary) -> read_pb2.Version:
         bytes_added=one.bytes_added,
         bytes_removed=one.bytes_removed,
         properties=one.properties,
+        adopt_from=one.adopt_from,
     )
 
 

@@ -180,6 +180,8 @@ def encode_commit(commit: TableCommit, txn: Txn, added: Sequence[bytes] = (), ch
         record.sets_added = len(commit.added) - files
     if txn.properties:
         record.properties.update(txn.properties)
+    if txn.adopt_from:
+        record.adopt_from = txn.adopt_from
     if footprint.app_ids:
         record.app_ids.extend(footprint.app_ids)
     if footprint.removed or footprint.touched or footprint.groups or footprint.altered:
@@ -256,6 +258,7 @@ def _summary(record: pb.CommitRecord, footprint: Footprint) -> CommitSummary:
         sets_removed=record.sets_removed,
         bytes_added=record.bytes_added,
         bytes_removed=record.bytes_removed,
+        adopt_from=record.adopt_from,
     )
 
 

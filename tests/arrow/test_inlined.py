@@ -217,9 +217,9 @@ def test_a_lost_insert_is_resubmitted_with_its_rows(lake: Lake) -> None:
 
     reader = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), overtaken())
     with pytest.raises(ConflictError):
-        table.append(reader)
+        table.append(reader, on_conflict="fail")
     reader = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), overtaken())
-    done = table.append(reader, on_conflict="resubmit")
+    done = table.append(reader)
     assert done.attempts == 2
     assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 9]
 

@@ -23,8 +23,8 @@ from worker.base.footers import column_stats, list_parquet
 from worker.base.spark_types import ATOMIC, FIELD_ID, parse_type, type_text
 from worker.base.storage import storage
 from worker.base.values import TEXT_CHARS_MAX, micros, moment_of, partition, raw_value, wire_value
+from worker.write.conflict_policies import policy_for
 from worker.write.staged_files import first_duplicate
-from worker.write.transaction import check_policy
 
 PLAIN = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 ODD = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"]), min_size=1, max_size=8)
@@ -153,13 +153,15 @@ def test_duplicates_of_sorted_keys_are_found(keys: list[tuple[int, str]], group:
 
 
 def test_policies() -> None:
-    meta = catalog_pb2.Table(properties={"write.on_conflict": "resubmit"})
-    assert check_policy(None, meta, is_insert=True) == "resubmit"
-    assert check_policy(None, meta, is_insert=False) == "fail"
-    assert check_policy("rerun", meta, is_insert=False) == "rerun"
-    assert check_policy(None, catalog_pb2.Table(), is_insert=True) == "fail"
-    with pytest.raises(InputError, match="POLICY_INVALID"):
-        check_policy("again", meta, is_insert=True)
+    silent, says = catalog_pb2.Table(), catalog_pb2.Table(properties={"write.on_conflict": "resubmit"})
+    assert [policy_for(None, silent, is_blind=one) for one in (True, False)] == ["resubmit", "fail"]
+    assert [policy_for(None, says, is_blind=one) for one in (True, False)] == ["resubmit", "fail"]
+    assert [policy_for(None, None, is_blind=one) for one in (True, False)] == ["resubmit", "fail"]
+    for policy in ("fail", "rerun"):
+        assert {policy_for(policy, meta, is_blind=one) for meta in (silent, says) for one in (True, False)} == {policy}
+    for asked in ("again", "resubmit"):
+        with pytest.raises(InputError, match="POLICY_INVALID"):
+            policy_for(asked, silent, is_blind=False)
 
 
 def test_paths_and_uris_open_the_same_files(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from worker.base.lazily import LazyModule
 from worker.base.plain_columns import columns_of_words
 from worker.base.storage import s3_uri
 from worker.write.arrow_rows import is_constant
-from worker.write.transaction import Commit, OnConflict, app_version_of, check_policy, run_writes
+from worker.write.conflict_policies import OnConflict, check_policy
+from worker.write.transaction import Commit, app_version_of, run_writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -172,6 +173,7 @@ def import_files(
     lake: Lake, path: str | Path, name: str, *, on_conflict: OnConflict | None = None, message: str = ""
 ) -> Commit:
     """See `Lake.import_parquet`."""
+    check_policy(on_conflict, is_insert=True)
     found = file_imports.find_files(lake.client, plain_path(str(path)))
     try:
         table = lake.table(name)
@@ -182,7 +184,7 @@ def import_files(
     [done] = run_writes(
         lake,
         lambda: [file_imports.plan_import(table.refresh().view, found)],
-        policy=check_policy(on_conflict, table.meta, is_insert=True),
+        on_conflict=on_conflict,
         message=message or f"import of {path}"[:200],
     )
     return done

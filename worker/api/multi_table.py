@@ -115,6 +115,7 @@ class MultiTableTransaction:
             commits = run_writes(
                 self.lake,
                 lambda: [*[replace(plan(), app=self._app) for plan in changed], *[plan() for plan in read]],
+                on_conflict="fail" if any(one.reads for one in self._tables.values()) else None,
                 message=self.message,
                 cursors=moves,
                 txn_id=self._statements.txn_id,
@@ -139,7 +140,7 @@ class MultiTableTransaction:
                 changed.append(partial(one.planned, () if write is None else write.also_read))
             elif write is not None:
                 by_sql[table_id] = replace(write, also_read=[*write.also_read, *one.reads])
-            elif one.reads:
+            elif one.reads and one.counts_reads:
                 read.append(one.planned)
         for write in by_sql.values():
             (read if write.stage is None else changed).append(partial(replace, write))
@@ -160,13 +161,17 @@ class TableInTransaction(Verbs[None]):
         """The rows at the version that the transaction is judged against.
 
         The transaction loses if another one changed what was read here, even if it changes nothing in this table
-        itself. Under `maxcompute` reads don't count.
+        itself. Under `maxcompute` only the reads of tables count that the transaction changes.
         """
-        if self._table.meta.profile != "maxcompute":
-            condition = row_changes.condition_read(self._table.view, where)
-            condition.changes_all = False
-            self.reads.append(condition)
+        condition = row_changes.condition_read(self._table.view, where)
+        condition.changes_all = False
+        self.reads.append(condition)
         return self._table.read(version=self.version, where=where)
+
+    @property
+    def counts_reads(self) -> bool:
+        """Whether its profile checks what a transaction read that doesn't change it."""
+        return self._table.meta.profile != "maxcompute"
 
     @property
     def name(self) -> str:

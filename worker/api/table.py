@@ -30,7 +30,8 @@ from worker.base.table_view import TableView
 from worker.base.values import moment_of
 from worker.read.versions import version_of
 from worker.write.arrow_rows import is_constant
-from worker.write.transaction import Commit, Write, WriteOptions, check_policy, run_writes
+from worker.write.conflict_policies import check_policy
+from worker.write.transaction import Commit, Write, WriteOptions, run_writes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -63,6 +64,7 @@ class HistoryEntry:
     message: str
     txn_id: str
     rebased_over: int
+    resubmitted: str  # the transaction whose files it committed again, after that one had lost a race
     files_added: int
     files_removed: int
     rows_added: int
@@ -89,7 +91,8 @@ class Table(ArrowReads, Verbs[Commit]):
         t.merge(df, on="id").when_matched_update().when_not_matched_insert().execute()
         t.read(version=12, where="day = '2026-11-01'")
 
-    A write that lost a race raises ConflictError, unless `on_conflict` is "resubmit" (inserts) or "rerun".
+    An insert that lost a race commits its files again. Any other write raises ConflictError, unless `on_conflict` is
+    "rerun".
     """
 
     def __init__(self, lake: Connection, meta: catalog_pb2.Table) -> None:
@@ -354,7 +357,6 @@ class Table(ArrowReads, Verbs[Commit]):
             write = self.upsert if self.meta.primary_key else self.append
             return write(
                 list(latest_rows(rows, self.meta)),
-                on_conflict="resubmit",
                 message=message,
                 app_id=app_id,
                 app_version=sequence,
@@ -408,8 +410,8 @@ class Table(ArrowReads, Verbs[Commit]):
             self.view = write.table  # it may have added columns
             return [replace(write, app=options.app)]
 
-        policy = check_policy(options.on_conflict, self.meta, is_insert=is_insert)
-        return run_writes(self.lake, planned, policy=policy, message=options.message)[0]
+        check_policy(options.on_conflict, is_insert=is_insert)
+        return run_writes(self.lake, planned, on_conflict=options.on_conflict, message=options.message)[0]
 
 
 def _history_entry(one: read_pb2.Version) -> HistoryEntry:
@@ -421,6 +423,7 @@ def _history_entry(one: read_pb2.Version) -> HistoryEntry:
         message=one.commit_message,
         txn_id=one.txn_id,
         rebased_over=one.rebased_over,
+        resubmitted=one.adopt_from,
         files_added=one.files_added,
         files_removed=one.files_removed,
         rows_added=one.rows_added,

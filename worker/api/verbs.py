@@ -16,8 +16,9 @@ from worker.base.table_view import TableView
 from worker.read.arrow_conditions import is_plain
 from worker.read.versions import version_of
 from worker.write import whole_partitions
+from worker.write.conflict_policies import OnConflict, said_policy
 from worker.write.scopes import Partitions
-from worker.write.transaction import OnConflict, Write, WriteOptions, app_version_of, check_policy
+from worker.write.transaction import Write, WriteOptions, app_version_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -40,8 +41,9 @@ Answer = TypeVar("Answer")
 class Verbs(ABC, Generic[Answer]):
     """The writes of a table, and of a table in a transaction.
 
-    `on_conflict`: "fail" raises ConflictError after a lost race; "resubmit" (inserts) commits the same files at the new
-    head; "rerun" computes everything again. Default: the table's property `write.on_conflict`, or "fail".
+    `on_conflict`: "fail" raises ConflictError after a lost race; "resubmit" commits the same files at the new head, for
+    inserts that read nothing of their table; "rerun" computes everything again. Default: the table's property
+    `write.on_conflict`, or else "resubmit" for these inserts, and "fail" for everything else.
 
     `app_id` and `app_version`: exactly-once writes for pipelines that repeat. The table remembers the highest version
     of each application; a write whose version is not above it changes nothing, and its result has `already_applied`.
@@ -118,7 +120,7 @@ class Verbs(ABC, Generic[Answer]):
         Columns are matched by name. A value that would change in its column's type is refused. A stream is read once,
         some 256 MB at a time.
         """
-        policy = self._policy_of(rows, on_conflict, is_insert=True)
+        policy = self._policy_of(rows, on_conflict)
         options = WriteOptions(policy, message, app_version_of(app_id, app_version))
         given = Given(rows, is_streamed=True)
         return self._do(
@@ -168,7 +170,7 @@ class Verbs(ABC, Generic[Answer]):
         if not is_spark(rows) and order_by is None:
             is_held = bool(self._meta.primary_key)
             given = Given(rows, is_streamed=not is_held)
-            policy = on_conflict if is_held else self._policy_of(rows, on_conflict, is_insert=False)
+            policy = on_conflict if is_held else self._policy_of(rows, on_conflict)
             return self._do(
                 lambda table: arrow_writes.plan_overwrite(table, given.arrow(table.meta), partition),
                 WriteOptions(policy, message, app),
@@ -268,11 +270,9 @@ class Verbs(ABC, Generic[Answer]):
 
         return MergeBuilder(merges.Merge(spark_rows.of_rows(self._spark, source), on), run)
 
-    def _policy_of(self, rows: AnyRows, policy: OnConflict | None, *, is_insert: bool) -> OnConflict | None:
+    def _policy_of(self, rows: AnyRows, policy: OnConflict | None) -> OnConflict | None:
         """A stream can't be read again, so its write can't run again."""
-        if is_stream(rows) and check_policy(policy, self._meta, is_insert=is_insert) == "rerun":
-            return "fail"
-        return policy
+        return "fail" if is_stream(rows) and said_policy(policy, self._meta) == "rerun" else policy
 
 
 def _begun_first(given: Given, write: Write) -> Write:

@@ -27,7 +27,8 @@ from worker.base.values import python_value
 from worker.files.commands import told, warehouse_of
 from worker.shell.sources import STDIN, WITH_SCHEMA, Meter, Source, Target
 from worker.write.arrow_writes import plan_append, plan_overwrite, plan_upsert
-from worker.write.transaction import Commit, OnConflict, Write, app_version_of, check_policy, run_writes
+from worker.write.conflict_policies import OnConflict, check_policy, said_policy
+from worker.write.transaction import Commit, Write, app_version_of, run_writes
 
 FORMATS: Final[Mapping[str, str]] = {
     ".csv": "csv",
@@ -238,17 +239,17 @@ class Load:
         files = [one.path for one in self.sources]
         return {"table": self.table.name, "version": version, "rows": rows, "files": files, "already_applied": False}
 
-    def policy(self, asked: OnConflict | None) -> OnConflict:
+    def policy(self, asked: OnConflict | None) -> OnConflict | None:
         """What can be read once can't be written again."""
-        policy = check_policy(asked, self.table, is_insert=not self.overwrites)
+        check_policy(asked, is_insert=not self.overwrites)
         once = next((one for one in self.sources if one.is_read_once), None)
-        if policy != "rerun" or once is None:
-            return policy
+        if said_policy(asked, self.table) != "rerun" or once is None:
+            return asked
         if asked is None:
             return "fail"
         raise usage_failure(f"--on-conflict rerun reads the rows again, and {once.name} can be read once")
 
-    def run(self, lake: Lake, policy: OnConflict, app: common_pb2.AppVersion | None, message: str) -> Commit:
+    def run(self, lake: Lake, policy: OnConflict | None, app: common_pb2.AppVersion | None, message: str) -> Commit:
         """One commit. A table that was made for it goes again if it fails."""
         made = None if self.schema is None else lake.create_table(self.table.name, self.schema)
         table = made or Table(lake, self.table)
@@ -258,7 +259,7 @@ class Load:
 
         try:
             said = message or f"load of {self.what}"[:MESSAGE_CHARS_MAX]
-            [done] = run_writes(lake, plan, policy=policy, message=said)
+            [done] = run_writes(lake, plan, on_conflict=policy, message=said)
         except CommitOutcomeUnknownError:
             raise
         except BaseException:

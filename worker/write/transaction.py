@@ -2,7 +2,7 @@
 
 A write is planned first (so that errors are raised before anything begins), then begun, staged, registered and
 committed. The policy decides what happens after a lost race: nothing (`fail`), the same files at the new head
-(`resubmit`, for INSERTs), or the whole write again (`rerun`).
+(`resubmit`, for blind INSERTs), or the whole write again (`rerun`); see `conflict_policies`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from metaservice.client import CommitOutcomeUnknownError, ConflictError, MetaServiceError, Transaction
 from metaservice.client.features import INLINED_ROWS
@@ -28,6 +28,7 @@ from worker.base.logs import tell
 from worker.base.table_view import TableView
 from worker.base.values import moment_of
 from worker.write import spans
+from worker.write.conflict_policies import OnConflict, policy_for
 from worker.write.stages import Stage, Staged
 
 if TYPE_CHECKING:
@@ -35,11 +36,10 @@ if TYPE_CHECKING:
 else:
     spark_work = LazyModule("worker.write.spark_work")
 
-OnConflict = Literal["fail", "resubmit", "rerun"]
-POLICIES: Final = ("fail", "resubmit", "rerun")
 ATTEMPTS_MAX: Final = 8
 BACKOFF: Final = Backoff(base_s=0.1, longest_s=5.0)
 APP_ID_CHARS_MAX: Final = 256
+NOT_ADOPTED: Final = ("METADATA_CHANGED", "NOT_ADOPTABLE", "PURGE_HAS_BEGUN")  # the files fit no more, or are gone
 PLANNED_AGAIN: Final[Mapping[str, str]] = {
     "SCHEMA_VERSION_MISMATCH": "the columns changed",
     "VERSION_RETIRED": "the version was retired",
@@ -131,24 +131,12 @@ class _Lost(Exception):  # noqa: N818 - never leaves this module
     txn_id: str
     conflict: common_pb2.Conflict
     stages: list[Stage] = field(default_factory=list)
+    are_refused: bool = False  # its files: an adoption was tried
 
     @property
     def adoptable(self) -> bool:
         metadata = (common_pb2.CONFLICT_RULE_METADATA_CHANGED, common_pb2.CONFLICT_RULE_PROTOCOL_CHANGED)
-        return self.conflict.rule not in metadata
-
-
-def check_policy(policy: str | None, meta: catalog_pb2.Table, *, is_insert: bool) -> OnConflict:
-    """The requested policy, or the table's; only the files of an INSERT can be resubmitted."""
-    chosen = policy or meta.properties.get("write.on_conflict", "fail")
-    if chosen == "resubmit" and not is_insert:
-        if policy:
-            raise InputError("POLICY_INVALID", "only an insert can be resubmitted: use on_conflict='rerun'")
-        return "fail"
-    for known in POLICIES:
-        if chosen == known:
-            return known
-    raise InputError("POLICY_INVALID", f"on_conflict is one of {', '.join(POLICIES)}, not {chosen!r}")
+        return self.conflict.rule not in metadata and not self.are_refused
 
 
 def app_version_of(app_id: str | None, app_version: int | None) -> common_pb2.AppVersion | None:
@@ -166,17 +154,19 @@ def run_writes(
     lake: Connection,
     plan: Callable[[], list[Write]],
     *,
-    policy: OnConflict = "fail",
+    on_conflict: OnConflict | None = None,
     message: str = "",
     cursors: Sequence[transaction_pb2.CursorMove] = (),
     txn_id: str | None = None,
 ) -> list[Commit]:
     """Plans, stages and commits; repeats as the policy says, a bounded number of times.
 
+    The policy is the one given, or the table's; that of writes at fixed versions, in a transaction, is not the table's.
+
     Cursors advance with the commit. `txn_id`: the transaction under which files are staged already.
     """
     with spans.write() as span:
-        found = _run_writes(lake, plan, policy, message, cursors, txn_id)
+        found = _run_writes(lake, plan, on_conflict, message, cursors, txn_id)
         spans.note_commits(span, found)
         return found
 
@@ -184,12 +174,13 @@ def run_writes(
 def _run_writes(
     lake: Connection,
     plan: Callable[[], list[Write]],
-    policy: OnConflict,
+    on_conflict: OnConflict | None,
     message: str,
     cursors: Sequence[transaction_pb2.CursorMove],
     txn_id: str | None,
 ) -> list[Commit]:
     lost: _Lost | None = None
+    policy: OnConflict = "fail"
     staged: dict[str, int] = {}
     writes: list[Write] = []
     for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -205,13 +196,14 @@ def _run_writes(
                     if done is not None:
                         return [done]
                     writes = plan()  # from the table as it is now
+                policy = _policy(writes, on_conflict)
                 writes, txn = _begun(lake, writes, plan, message, txn_id)
                 committed, staged, txn_id = _attempt(lake, writes, txn, policy, cursors)
             else:
                 committed, txn_id = _resubmit(lake, writes, lost, message, cursors)
             return _commits(writes, committed, txn_id, staged, attempt)
         except _Lost as race:
-            may_resubmit = policy == "resubmit" and race.adoptable and all(write.is_blind_insert for write in writes)
+            may_resubmit = policy == "resubmit" and race.adoptable
             name = _name(writes, race.conflict.table_id)
             tell("lost a race to", table=name, version=race.conflict.winner_version, txn_id=race.txn_id)
             if policy == "fail" or attempt == ATTEMPTS_MAX or (policy == "resubmit" and not may_resubmit):
@@ -219,6 +211,12 @@ def _run_writes(
             lost = race if may_resubmit else None
             staged = staged or _staged_rows(race.stages)
     raise AssertionError("the last attempt raises")
+
+
+def _policy(writes: Sequence[Write], asked: OnConflict | None) -> OnConflict:
+    is_blind = all(write.is_blind_insert for write in writes)
+    is_fixed = any(write.read_version is not None for write in writes)
+    return policy_for(asked, writes[0].meta if len(writes) == 1 and not is_fixed else None, is_blind=is_blind)
 
 
 def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:
@@ -295,7 +293,7 @@ def _attempt(
         for write in writes
     ]
     keeps_files = False
-    resubmits = policy == "resubmit" and all(write.is_blind_insert for write in writes)
+    resubmits = policy == "resubmit"
     applied: set[str] = set()
     try:
         with txn:
@@ -356,7 +354,12 @@ def _resubmit(
 ) -> tuple[common_pb2.Committed, str]:
     """A new transaction takes over the files of the one that lost; no byte is written again."""
     intents = [transaction_pb2.TableIntent(table_id=write.meta.table_id, operation=write.operation) for write in writes]
-    txn = lake.client.begin(intents, commit_message=message, adopt_from=lost.txn_id)
+    try:
+        txn = lake.client.begin(intents, commit_message=message, adopt_from=lost.txn_id)
+    except MetaServiceError as error:
+        if error.reason not in NOT_ADOPTED:
+            raise
+        raise _Lost(lost.txn_id, lost.conflict, are_refused=True) from error
     with txn:
         try:
             committed = txn.commit(_changes(writes, lost.stages), cursors)

@@ -361,6 +361,7 @@ class CommitSummary:
     sets_removed: int
     bytes_added: int
     bytes_removed: int
+    adopt_from: str = ""  # the transaction that lost, and whose files this one committed
 
     @property
     def has_time_version(self) -> bool:

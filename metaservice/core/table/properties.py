@@ -252,7 +252,7 @@ PROPERTIES: Final = (
     Property(
         "write.on_conflict",
         "fail",
-        "What a client does after a conflict, unless it chooses otherwise.",
+        "What a client does after a conflict, unless it chooses otherwise. Without it blind INSERTs are resubmitted.",
         choices=("fail", "resubmit", "rerun"),
         binds_writers=True,
     ),

@@ -10,6 +10,12 @@ CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS: Final = (
     Bug(
+        "an insert that read its table is resubmitted",
+        "worker/write/transaction.py",
+        (("is_blind = all(write.is_blind_insert for write in writes)", "is_blind = True"),),
+        own_tests=("tests/arrow/test_resubmits.py", "-k", "read"),
+    ),
+    Bug(
         "a write of Python begins at the head, not at the version that it was planned from",
         "worker/write/transaction.py",
         (

@@ -267,6 +267,7 @@ class CommitRecord(_message.Message):
     PROPERTIES_FIELD_NUMBER: _builtins.int
     KEY_SETS_FIELD_NUMBER: _builtins.int
     SHARED_FIELD_NUMBER: _builtins.int
+    ADOPT_FROM_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The version."""
     time_us: _builtins.int
@@ -317,6 +318,8 @@ class CommitRecord(_message.Message):
     """Bytes removed."""
     shared: _builtins.bool
     """The transaction changed other tables too."""
+    adopt_from: _builtins.str
+    """The transaction whose files it adopted."""
     @_builtins.property
     def added(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryRecord]:
         """Entries added, unless bulk."""
@@ -385,10 +388,11 @@ class CommitRecord(_message.Message):
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         key_sets: _abc.Iterable[Global___KeySetRecord] | None = ...,
         shared: _builtins.bool = ...,
+        adopt_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "added_chunks", b"added_chunks", "altered", b"altered", "app_ids", b"app_ids", "blind", b"blind", "bytes_added", b"bytes_added", "bytes_removed", b"bytes_removed", "client", b"client", "features_changed", b"features_changed", "features_removed", b"features_removed", "files_added", b"files_added", "files_removed", b"files_removed", "groups", b"groups", "key_sets", b"key_sets", "logical", b"logical", "message", b"message", "metadata_changed", b"metadata_changed", "operation", b"operation", "partitions", b"partitions", "principal", b"principal", "properties", b"properties", "read_version", b"read_version", "rebased_over", b"rebased_over", "removed", b"removed", "rows_added", b"rows_added", "rows_removed", b"rows_removed", "sets_added", b"sets_added", "sets_removed", b"sets_removed", "shared", b"shared", "time_us", b"time_us", "touched", b"touched", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "added_chunks", b"added_chunks", "adopt_from", b"adopt_from", "altered", b"altered", "app_ids", b"app_ids", "blind", b"blind", "bytes_added", b"bytes_added", "bytes_removed", b"bytes_removed", "client", b"client", "features_changed", b"features_changed", "features_removed", b"features_removed", "files_added", b"files_added", "files_removed", b"files_removed", "groups", b"groups", "key_sets", b"key_sets", "logical", b"logical", "message", b"message", "metadata_changed", b"metadata_changed", "operation", b"operation", "partitions", b"partitions", "principal", b"principal", "properties", b"properties", "read_version", b"read_version", "rebased_over", b"rebased_over", "removed", b"removed", "rows_added", b"rows_added", "rows_removed", b"rows_removed", "sets_added", b"sets_added", "sets_removed", b"sets_removed", "shared", b"shared", "time_us", b"time_us", "touched", b"touched", "txn_id", b"txn_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
