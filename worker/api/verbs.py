@@ -272,7 +272,9 @@ class Verbs(ABC, Generic[Answer]):
 
     def _policy_of(self, rows: AnyRows, policy: OnConflict | None) -> OnConflict | None:
         """A stream can't be read again, so its write can't run again."""
-        return "fail" if is_stream(rows) and said_policy(policy, self._meta) == "rerun" else policy
+        if is_stream(rows) and said_policy(policy, self._meta) == "rerun":
+            return "fail"
+        return policy
 
 
 def _begun_first(given: Given, write: Write) -> Write:

@@ -108,11 +108,31 @@ def has_jar(spark: SparkSession) -> bool:
     return found
 
 
-def rows_by_jar(spark: SparkSession, address: Mapping[str, str], definition: bytes, version: int) -> DataFrame:
-    """The rows of a table at a version, read by the reader of the catalog; the session has the jar."""
+def rows_by_jar(
+    spark: SparkSession, address: Mapping[str, str], definition: bytes, version: int, *, is_chosen: bool
+) -> DataFrame:
+    """The rows of a table at a version, read by the reader of the catalog; the session has the jar.
+
+    A version that somebody chose is a constant; the newest one is a read that counts for writes to the table.
+    """
     jvm: Any = spark._jvm
-    rows: Any = jvm.io.laketx.spark.TableFrames.of(_jsession(spark), address, bytearray(definition), version)
+    rows: Any = jvm.io.laketx.spark.TableFrames.of(_jsession(spark), address, bytearray(definition), version, is_chosen)
     return DataFrame(rows, spark)
+
+
+def reads_by_jar(rows: DataFrame, table_id: str) -> tuple[list[bytes], int]:
+    """What a DataFrame reads of a table, as messages of the wire, and the oldest version that it reads."""
+    jvm: Any = rows.sparkSession._jvm
+    found = jvm.io.laketx.spark.write.PlanReads.of(_jframe(rows), table_id)
+    return [bytes(one) for one in found.reads()], int(found.version())
+
+
+def plan_text(rows: DataFrame) -> str:
+    """The analysed plan of a DataFrame, subqueries and views included; over Spark Connect the server tells it."""
+    frame: Any = rows
+    if is_classic(rows.sparkSession):
+        return str(frame._jdf.queryExecution().analyzed().toString())
+    return str(frame._explain_string(extended=True))
 
 
 def files_by_jar(rows: DataFrame, definition: bytes, folder: str) -> list[str]:

@@ -16,6 +16,7 @@ from worker.base.errors import InputError
 from worker.base.pins import ReaderPins
 from worker.base.session import has_jar, is_classic, rows_by_jar
 from worker.base.table_view import TableView
+from worker.read.frame_names import named_rows
 from worker.read.frames import frame_of
 from worker.read.plans import entries_of
 from worker.read.versions import version_of
@@ -36,16 +37,19 @@ def read(
 
     `where` as text prunes files; a Column does so where the catalog's reader reads, and only filters rows elsewhere.
     """
-    return _read_where(table, _resolve(table, table.lake.pins, version, timestamp, commits_ago, tag), where)
+    is_chosen = any(asked is not None for asked in (version, timestamp, commits_ago, tag))
+    found = _resolve(table, table.lake.pins, version, timestamp, commits_ago, tag)
+    return _read_where(table, found, where, is_chosen=is_chosen)
 
 
-def _read_where(table: TableView, version: int, where: str | Column | None) -> DataFrame:
+def _read_where(table: TableView, version: int, where: str | Column | None, *, is_chosen: bool) -> DataFrame:
     """By the reader of the Spark catalog where the session has it, else by Spark's own of Parquet."""
     then = table.at(version)
     if is_read_by_jar(then):
-        rows = rows_by_jar(then.spark, then.lake.address, then.meta.SerializeToString(), version)
+        rows = rows_by_jar(then.spark, then.lake.address, then.meta.SerializeToString(), version, is_chosen=is_chosen)
     else:
         rows = frame_of(then, plan(then, version, where if isinstance(where, str) else None))
+        rows = rows if is_chosen else named_rows(rows, table.table_id, version)
     return rows if where is None else filtered(rows, where)
 
 
@@ -90,10 +94,11 @@ class Snapshot:
 
     table: TableView
     version: int
+    is_chosen: bool = False
 
     def read(self, *, where: str | Column | None = None) -> DataFrame:
         """Its rows; to be used inside the block."""
-        return _read_where(self.table, self.version, where)
+        return _read_where(self.table, self.version, where, is_chosen=self.is_chosen)
 
 
 @contextmanager
@@ -108,7 +113,8 @@ def snapshot(
     """One version for several reads."""
     pins = ReaderPins(table.client)
     try:
-        yield Snapshot(table, _resolve(table, pins, version, timestamp, commits_ago, tag))
+        is_chosen = any(asked is not None for asked in (version, timestamp, commits_ago, tag))
+        yield Snapshot(table, _resolve(table, pins, version, timestamp, commits_ago, tag), is_chosen)
     finally:
         pins.close()
 

@@ -21,6 +21,7 @@ from worker.base.table_view import TableView
 from worker.base.values import partition_key
 from worker.read.file_layouts import partition_literal
 from worker.write import casts
+from worker.write.plan_reads import plan_reads
 from worker.write.scopes import Partitions, scope_of
 from worker.write.stages import Stage, Staged
 from worker.write.staging import write_append, write_keyed
@@ -35,6 +36,7 @@ def upserts(rows: DataFrame) -> DataFrame:
 
 def plan_insert(table: TableView, df: DataFrame, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
+    found = plan_reads(table, df)
     df = with_defaults(df, meta)
     if meta.primary_key:
         rows = upserts(aligned(latest_of_each_key(df, meta, order_by), meta))
@@ -47,11 +49,12 @@ def plan_insert(table: TableView, df: DataFrame, order_by: OrderBy | None = None
             return write_keyed(stage, rows)
         return write_append(stage, rows, in_order=order_by is not None)
 
-    return Write(table, common_pb2.OPERATION_INSERT, stage)
+    return Write(table, common_pb2.OPERATION_INSERT, stage, rows_read=found.reads, rows_version=found.version)
 
 
 def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
+    found = plan_reads(table, df)
     scope = scope_of(table, where)
     named = {partition_key(one) for one in scope.named.partitions}
     if isinstance(where, Mapping):
@@ -74,7 +77,14 @@ def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by:
                     raise InputError("ROW_OUTSIDE_PARTITION", "rows belong to partitions that are not named")
         return staged
 
-    return Write(table, common_pb2.OPERATION_OVERWRITE, stage, scope=scope)
+    return Write(
+        table,
+        common_pb2.OPERATION_OVERWRITE,
+        stage,
+        scope=scope,
+        rows_read=found.reads,
+        rows_version=found.version,
+    )
 
 
 def with_fixed_partition(df: DataFrame, meta: catalog_pb2.Table, named: common_pb2.Partition) -> DataFrame:

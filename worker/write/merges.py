@@ -25,12 +25,14 @@ from worker.base.table_view import TableView
 from worker.write import casts, merge_reads
 from worker.write.blind_writes import fitted, upserts
 from worker.write.partition_moves import check_landing
+from worker.write.plan_reads import plan_reads
 from worker.write.row_changes import (
     Files,
     Settings,
     as_column,
     checked_settings,
     delta,
+    expressions_of,
     found_sets,
     hide,
     ids_of,
@@ -41,6 +43,7 @@ from worker.write.row_changes import (
     target_of,
     with_new_ids,
 )
+from worker.write.row_level import changes_all
 from worker.write.small_writes import few_of
 from worker.write.stages import Stage, Staged
 from worker.write.staging import write_append, write_keyed
@@ -78,6 +81,7 @@ class Merge:
 
 def plan_merge(table: TableView, merge: Merge) -> Write:
     meta = table.meta
+    found = plan_reads(table, merge.source)
     shape = table.empty()
     empty = shape if meta.primary_key else shape.selectExpr("*", f"cast(null as bigint) as {ROW_ID}", f"'' as {FILE}")
     rows = joined(meta, merge, empty)
@@ -87,7 +91,7 @@ def plan_merge(table: TableView, merge: Merge) -> Write:
 
     asked = common_pb2.Predicate(literal=True)
     names = on_columns(meta, merge.on)
-    reads_all = any(clause.when == "by_source" for clause in merge.clauses)
+    reads_all = any(clause.when == "by_source" for clause in merge.clauses) or not changes_all(*expressions(merge))
     if names is None and not reads_all:
         asked = merge_reads.of_condition(str(merge.on), meta, table.spark)
     shared = [] if reads_all else merge_reads.shared_partitions(meta, names or [], merge.source)
@@ -102,7 +106,16 @@ def plan_merge(table: TableView, merge: Merge) -> Write:
 
     # What is declared now can only doom it: where the source has yet to say more, nothing is.
     reads = [] if shared else [merge_reads.read_of([asked])]
-    return Write(table, common_pb2.OPERATION_MERGE, stage, reads=reads)
+    return Write(
+        table, common_pb2.OPERATION_MERGE, stage, reads=reads, rows_read=found.reads, rows_version=found.version
+    )
+
+
+def expressions(merge: Merge) -> list[str | Column]:
+    """Those that may have subqueries, which may read more of the table."""
+    texts = [merge.on if isinstance(merge.on, str) else None, *(clause.condition for clause in merge.clauses)]
+    values = [one for clause in merge.clauses for one in expressions_of(clause.settings or {})]
+    return [*(one for one in texts if one is not None), *values]
 
 
 # -- what is staged ----------------------------------------------------------------------------------------------------

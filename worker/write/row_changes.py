@@ -6,7 +6,7 @@ rows they replace. A primary-key table writes upserts and tombstones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Any
@@ -33,6 +33,7 @@ from worker.read.frames import frame_of
 from worker.write import casts
 from worker.write.blind_writes import fitted, unknown_fields, upserts
 from worker.write.partition_moves import check_landing, same
+from worker.write.plan_reads import plan_reads
 from worker.write.row_level import changes_all
 from worker.write.small_writes import few_of
 from worker.write.stages import Stage, Staged
@@ -52,7 +53,9 @@ def plan_delete(table: TableView, where: Condition) -> Write:
 
     def stage(stage: Stage) -> Staged:
         rows, files = target_of(table, stage, where)
-        return hide(stage, rows, files)
+        staged = hide(stage, rows, files)
+        staged.looked_at += read_beside(table, [where], rows)
+        return staged
 
     return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read])
 
@@ -66,6 +69,12 @@ def plan_update(table: TableView, settings: Settings, where: Condition | None) -
 
     def stage(stage: Stage) -> Staged:
         rows, files = target_of(table, stage, where)
+        beside = read_beside(table, [where, *expressions_of(settings)], rows, rows.withColumns(dict(values)))
+        staged = staged_update(stage, rows, files)
+        staged.looked_at += beside
+        return staged
+
+    def staged_update(stage: Stage, rows: DataFrame, files: Files) -> Staged:
         if meta.primary_key and not moves(meta, values):  # no row is hidden but by its image: none is looked at twice
             return write_keyed(
                 stage, upserts(fitting(meta, rows, values)), may_repeat=False, few=few_of(files.values())
@@ -81,6 +90,13 @@ def plan_update(table: TableView, settings: Settings, where: Condition | None) -
         return staged
 
     return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read])
+
+
+def read_beside(
+    table: TableView, expressions: Sequence[str | Column | None], *rows: DataFrame
+) -> list[common_pb2.Read]:
+    """What subqueries in these expressions, which made the rows, read of the table."""
+    return [] if changes_all(*expressions) else list(plan_reads(table, *rows).reads)
 
 
 def condition_read(table: TableView, where: Condition | None) -> common_pb2.Read:

@@ -73,9 +73,11 @@ class WriteOptions:
 class Write:
     """The change of one table. `stage` writes files and returns them.
 
-    `reads` are the reads of the change itself, if `stage` doesn't return more exact ones; `also_read` are earlier reads
-    of its transaction. It begins at the version that it was planned from, however much later the service hears of it,
-    so that nothing that committed in between is overlooked; `read_version` fixes another one.
+    `reads` are the reads of the change itself, if `stage` doesn't return more exact ones; `rows_read` are those of the
+    rows that it was given, the oldest of which saw `rows_version`; `also_read` are earlier reads of its transaction.
+
+    It begins at the version that it was planned from, however much later the service hears of it, so that nothing that
+    committed in between is overlooked; or at an older one that its rows saw. `read_version` fixes another one.
     """
 
     table: TableView
@@ -83,6 +85,8 @@ class Write:
     stage: Callable[[Stage], Staged] | None = None
     reads: Sequence[common_pb2.Read] = ()
     also_read: Sequence[common_pb2.Read] = ()
+    rows_read: Sequence[common_pb2.Read] = ()
+    rows_version: int | None = None
     scope: common_pb2.Scope | None = None
     restore_version: int = 0
     read_version: int | None = None
@@ -100,23 +104,30 @@ class Write:
         return replace(self, read_version=version)
 
     @property
+    def begins_at(self) -> int:
+        """The version after which all commits count."""
+        planned = self.meta.head_version if self.read_version is None else self.read_version
+        return planned if self.rows_version is None else min(planned, self.rows_version)
+
+    @property
     def is_blind_insert(self) -> bool:
-        return self.operation == common_pb2.OPERATION_INSERT and not self.reads and not self.also_read
+        has_read = self.reads or self.rows_read or self.also_read
+        return self.operation == common_pb2.OPERATION_INSERT and not has_read
 
     def intent(self) -> transaction_pb2.TableIntent:
         return transaction_pb2.TableIntent(
             table_id=self.meta.table_id,
             operation=self.operation,
             schema_version=self.meta.schema_version,
-            read_version=self.meta.head_version if self.read_version is None else self.read_version,
-            reads=[*self.reads, *self.also_read],
+            read_version=self.begins_at,
+            reads=[*self.reads, *self.rows_read, *self.also_read],
         )
 
     def change(self, staged: Staged) -> common_pb2.Change:
         own = self.reads if staged.reads is None else staged.reads
         return common_pb2.Change(
             table_id=self.meta.table_id,
-            reads=[*own, *staged.looked_at, *self.also_read],
+            reads=[*own, *staged.looked_at, *self.rows_read, *self.also_read],
             scope=self.scope,
             restore_version=self.restore_version,
             key_sets=staged.key_sets,
@@ -179,7 +190,8 @@ def _run_writes(
     cursors: Sequence[transaction_pb2.CursorMove],
     txn_id: str | None,
 ) -> list[Commit]:
-    lost: _Lost | None = None
+    lost: _Lost | None = None  # its files are to be committed again
+    race: _Lost | None = None
     policy: OnConflict = "fail"
     staged: dict[str, int] = {}
     writes: list[Write] = []
@@ -202,7 +214,8 @@ def _run_writes(
             else:
                 committed, txn_id = _resubmit(lake, writes, lost, message, cursors)
             return _commits(writes, committed, txn_id, staged, attempt)
-        except _Lost as race:
+        except _Lost as error:
+            race = error
             may_resubmit = policy == "resubmit" and race.adoptable
             name = _name(writes, race.conflict.table_id)
             tell("lost a race to", table=name, version=race.conflict.winner_version, txn_id=race.txn_id)
@@ -211,6 +224,13 @@ def _run_writes(
             lost = race if may_resubmit else None
             staged = staged or _staged_rows(race.stages)
     raise AssertionError("the last attempt raises")
+
+
+def _check_rows(writes: Sequence[Write], race: _Lost, attempt: int) -> None:
+    """Rows that were read before the winner stay as they are, however often the write runs again."""
+    for write in writes:
+        if write.meta.table_id == race.conflict.table_id and write.begins_at < race.conflict.winner_version:
+            raise lost_race(race.conflict, write.meta.name, attempt - 1) from None
 
 
 def _policy(writes: Sequence[Write], asked: OnConflict | None) -> OnConflict:

@@ -10,6 +10,12 @@ CATALOG = "worker/spark_catalog/src/main/java/io/laketx/spark/"
 
 BUGS: Final = (
     Bug(
+        "what the rows of an insert by Python read of its table is no read",
+        "worker/write/plan_reads.py",
+        (("found = [one for one in (_of_frame(table, frame) for frame in frames) if one.reads]", "found = []"),),
+        own_tests=("tests/spark/test_plan_reads.py", "-k", "next_number"),
+    ),
+    Bug(
         "an insert that read its table is resubmitted",
         "worker/write/transaction.py",
         (("is_blind = all(write.is_blind_insert for write in writes)", "is_blind = True"),),
@@ -18,12 +24,7 @@ BUGS: Final = (
     Bug(
         "a write of Python begins at the head, not at the version that it was planned from",
         "worker/write/transaction.py",
-        (
-            (
-                "read_version=self.meta.head_version if self.read_version is None else self.read_version,",
-                "read_version=self.read_version,",
-            ),
-        ),
+        (("            read_version=self.begins_at,\n", "            read_version=self.read_version,\n"),),
         own_tests=("tests/arrow/test_begins.py",),
     ),
     Bug(
