@@ -64,7 +64,7 @@ def is_conflict(error: Exception, earlier: Statement) -> bool:
     """Also a refusal of columns that the earlier statement has redefined."""
     if isinstance(error, ConflictError) or (earlier.defines and "SCHEMA_VERSION_MISMATCH" in str(error)):
         return True
-    return isinstance(error, PySparkException) and "LOST_RACE" in str(error)
+    return isinstance(error, PySparkException) and any(sign in str(error) for sign in ("LOST_RACE", "CONFLICT_"))
 
 
 # -- without Spark -----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 package io.laketx.spark.read;
 
+import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Pins;
 import io.laketx.spark.service.Service;
 import io.laketx.v1.Column;
@@ -15,6 +16,7 @@ import java.util.Map;
 
 /** A version of a table, under the schema of that version. Its files stay for as long as this can be reached. */
 public final class Snapshot {
+  private static final int LOOKS_MAX = 8;
   private final Service service;
   private final Table meta;
   private final long version;
@@ -33,9 +35,18 @@ public final class Snapshot {
     this.isChosen = isChosen;
   }
 
-  /** The newest version, as of a look at the table. */
+  /** The newest version, as of a look at the table; it is looked at again where that one is retired before it is pinned. */
   public static Snapshot newest(Service service, Table meta) {
-    return pinned(service, meta, meta.getHeadVersion());
+    Table seen = meta;
+    for (int look = 1; ; look++) {
+      try {
+        return pinned(service, seen, seen.getHeadVersion());
+      } catch (LakeException error) {
+        if (!error.reason().equals("VERSION_RETIRED") || look == LOOKS_MAX) throw error;
+        GetTableRequest request = GetTableRequest.newBuilder().setTableId(meta.getTableId()).build();
+        seen = service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
+      }
+    }
   }
 
   /** An older one, under the schema of then. */
