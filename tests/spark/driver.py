@@ -58,12 +58,12 @@ class StoppingTransaction(Transaction):
 
     __slots__ = ()
 
-    def commit(self, changes: Any, cursors: Any = ()) -> common_pb2.Committed:
+    def commit(self, changes: Any, cursors: Any = (), replacements: Any = ()) -> common_pb2.Committed:
         stop = getattr(_stops, "command", None)
         if stop is not None and stop["at"] == "before":
             say({"id": stop["id"], "at": "before", "txn_id": self.txn_id})
             stay()
-        answer = super().commit(changes, cursors)
+        answer = super().commit(changes, cursors, replacements)
         if stop is not None and stop["at"] == "after":
             say({"id": stop["id"], "at": "after", "txn_id": self.txn_id})
             stay()
