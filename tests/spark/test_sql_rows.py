@@ -177,8 +177,8 @@ def test_what_sql_refuses(lake: Lake, sql: SqlReads, spark: SparkSession, new_na
     for table in (keyed, loose):
         fill(table, spark, {1: (1, "mon"), 2: (2, "tue")})
     refused = [
-        ("KEY_SET: id is of the key", f"UPDATE {{lake}}.{keyed.name} SET id = id + 1"),
-        ("KEY_SET: id is of the key", f"UPDATE {{lake}}.{loose.name} SET day = 'wed', id = 7"),
+        ("KEY_SET: id is a key column", f"UPDATE {{lake}}.{keyed.name} SET id = id + 1"),
+        ("KEY_SET: id is a key column", f"UPDATE {{lake}}.{loose.name} SET day = 'wed', id = 7"),
         (
             "MERGE_CARDINALITY_VIOLATION",
             (

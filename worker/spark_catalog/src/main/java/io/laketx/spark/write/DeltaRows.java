@@ -106,8 +106,7 @@ final class DeltaRows implements DeltaWriter<InternalRow> {
     for (int at = 0; at < keyCount; at++) {
       int column = ofRowId[at];
       if (!WireValues.same(id.get(at, types[column]), row.get(column, types[column]))) {
-        String name = meta.getPrimaryKey(at);
-        files.refuse("KEY_SET", name + " is of the key: delete the row and insert another");
+        files.refuse(RowChanges.KEY_SET, RowChanges.keySet(meta.getPrimaryKey(at)));
         return;
       }
     }

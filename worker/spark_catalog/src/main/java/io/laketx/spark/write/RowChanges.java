@@ -4,6 +4,7 @@ import io.laketx.spark.read.LakeScan;
 import io.laketx.spark.read.LakeScanBuilder;
 import io.laketx.spark.read.MetadataColumns;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.service.LakeException;
 import io.laketx.v1.Column;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
@@ -21,6 +22,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * beside which come the other columns that take no NULL: a tombstone has them too.
  */
 public final class RowChanges implements SupportsDelta {
+  static final String KEY_SET = "KEY_SET";
+
   private final Snapshot snapshot;
   private final String table;
   private final StructType schema;
@@ -37,6 +40,10 @@ public final class RowChanges implements SupportsDelta {
   /** Whether a row's key doesn't tell its partition, by NOT NULL columns. */
   static boolean hasPartitionOfNull(Table meta) {
     return meta.getPartitionColumnsList().stream().anyMatch(name -> WireValues.column(meta, name).getNullable());
+  }
+
+  static String keySet(String column) {
+    return column + " is a key column: delete the row and insert another";
   }
 
   /** Whether the statement is an insert by key, for which the table isn't read. */
@@ -96,6 +103,8 @@ public final class RowChanges implements SupportsDelta {
     return new DeltaWriteBuilder() {
       @Override
       public LakeDelta build() {
+        String key = command == Command.UPDATE ? SparkPlans.firstSet(snapshot.meta().getPrimaryKeyList()) : null;
+        if (key != null) throw LakeException.invalid(KEY_SET, keySet(key));
         return new LakeDelta(snapshot, command, scans, info);
       }
     };

@@ -51,6 +51,7 @@ import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
@@ -152,6 +153,30 @@ final class SparkPlans {
   private static boolean isInsertOnlyMerge(LogicalPlan plan) {
     return plan instanceof InsertOnlyMerge
         || CollectionConverters.asJava(plan.children()).stream().anyMatch(SparkPlans::isInsertOnlyMerge);
+  }
+
+  /** The first of these columns that the UPDATE sets to anything but itself; null where it sets none, or can't be seen. */
+  static String firstSet(List<String> columns) {
+    QueryExecution execution = execution();
+    return execution == null || columns.isEmpty() ? null : firstSet(execution.analyzed(), columns);
+  }
+
+  private static String firstSet(LogicalPlan plan, List<String> columns) {
+    if (plan instanceof WriteDelta write) return write.query() instanceof Project rows ? firstSet(rows, columns) : null;
+    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
+      String found = firstSet(child, columns);
+      if (found != null) return found;
+    }
+    return null;
+  }
+
+  private static String firstSet(Project rows, List<String> columns) {
+    for (NamedExpression one : CollectionConverters.asJava(rows.projectList())) {
+      if (!(one instanceof Alias value) || !columns.contains(value.name())) continue;
+      Expression set = bare(value.child());
+      if (!isOf(rows.child(), set) || !nameOf(set).equals(value.name())) return value.name();
+    }
+    return null;
   }
 
   /** The text of a statement that changes rows; null where it isn't all that was asked, or has no text of its own. */
