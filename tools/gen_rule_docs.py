@@ -16,9 +16,10 @@ from metaservice.core.table.profiles import CLASS_OF, STANDS, OpClass
 from metaservice.core.table.properties import PROPERTIES, USER_PREFIX
 from tools.generated import BLOCK, fill, table, wants_check, write_or_check
 from tools.wire import ROOT
+from worker.api import foreign_calls as foreign
 
 FOREIGN_STATEMENTS = ROOT / "worker/spark_catalog/src/main/resources/io/laketx/spark/foreign_statements.tsv"
-DOCUMENTS = ("docs/semantics.md", "docs/catalog.md", "docs/spark-sql.md")
+DOCUMENTS = ("docs/semantics.md", "docs/catalog.md", "docs/spark-sql.md", "docs/python.md")
 
 
 def classes() -> str:
@@ -101,6 +102,16 @@ def foreign_statements() -> str:
     return table(("statement", "here"), rows)
 
 
+def foreign_calls() -> str:
+    """Calls of other systems' libraries, as the errors of tables and lakes have them."""
+    rows = [
+        (_code(names), here)
+        for calls in (foreign.OF_TABLES, foreign.OF_LAKES, foreign.OF_MERGES)
+        for here, names in calls.items()
+    ]
+    return table(("elsewhere", "here"), rows)
+
+
 def bounds() -> str:
     """Every limit."""
     found = {name: value for name, value in vars(limits).items() if name.isupper()}
@@ -116,6 +127,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "properties": properties,
     "foreign-properties": foreign_properties,
     "foreign-statements": foreign_statements,
+    "foreign-calls": foreign_calls,
     "bounds": bounds,
 }
 

@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 import click
 
 from metaservice.cli.failures import CommandError, did_you_mean, usage_failure
+from metaservice.cli.foreign_words import command_meant
 from metaservice.cli.kinds import FILE, OneOf, name_of, seconds, session_of, whole
 from metaservice.cli.settings import SERVER, TIMEOUT_S
 
@@ -230,7 +231,9 @@ def refusal_of(error: click.UsageError, context: click.Context) -> CommandError:
     match error:
         case click.NoSuchCommand(command_name=word):
             known = context.command.list_commands(context) if isinstance(context.command, Group) else []
-            return refuse(context, f"{path} has no command `{word}`", did_you_mean(word, known), usage=False)
+            meant = command_meant(word, path, known)
+            hint = f"did you mean `{meant}`?" if meant else did_you_mean(word, known)
+            return refuse(context, f"{path} has no command `{word}`", hint, usage=False)
         case click.NoSuchOption(option_name=word):
             return refuse(context, f"{path} takes no `{word}`", did_you_mean(word, option_names(context)))
         case click.MissingParameter():

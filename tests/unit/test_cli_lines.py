@@ -3,11 +3,15 @@
 import json
 from collections.abc import Callable
 
+import click
 import pytest
 
 from metaservice.cli import command_line
+from metaservice.cli.command import find_context
 from metaservice.cli.failures import Exit
+from metaservice.cli.foreign_words import COMMAND_OF
 from metaservice.cli.output import Session
+from metaservice.cli.registry import build_root
 from metaservice.cli.table import run_alter
 from tests.integration.terminal import Ended
 
@@ -31,6 +35,13 @@ def here(capfd: pytest.CaptureFixture[str]) -> Run:
     ("line", "says"),
     [
         ("tabel list", "laketx has no command `tabel`\n  next: did you mean `table`?"),
+        ("optimize shop.orders", "laketx has no command `optimize`\n  next: did you mean `laketx compaction run`?"),
+        ("vacuum shop.orders", "next: did you mean `laketx purge run`?"),
+        ("snapshots shop.orders", "next: did you mean `laketx versions`?"),
+        ("table history shop.orders", "next: did you mean `laketx versions`?"),
+        ("table describe shop.orders", "next: did you mean `laketx table show`?"),
+        ("view describe shop.totals", "next: did you mean `laketx view show`?"),
+        ("pins drop x", "pins has no command `drop`\n  next: laketx pins --help"),
         ("table list --namspace x", "table list takes no `--namspace`\n  next: did you mean `--namespace`?"),
         ("table list x", "table list takes no `x`\n  next: laketx table list --help"),
         ("table", "table needs a command\n  next: laketx table --help"),
@@ -90,3 +101,11 @@ def test_a_help_in_a_pipe_has_no_styles_and_says_the_shared_options_last(here: R
     assert "\x1b" not in text
     headings = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert headings == ["Positional arguments:", "Options:", "Options of every command:"]
+
+
+def test_words_of_other_tools_mean_commands_that_there_are() -> None:
+    group = build_root()
+    root = click.Context(group, info_name="laketx")
+    for word, meant in COMMAND_OF.items():
+        assert find_context(root, meant.split()).command.name == meant.split()[-1]
+        assert group.get_command(root, word) is None, f"{word} is a command"

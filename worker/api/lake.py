@@ -18,6 +18,7 @@ from metaservice.client import KEY_SCOPE, Credentials, KeyScope, MetaClient, Not
 from metaservice.client.credentials import is_address, with_scheme
 from metaservice.embedded import looks_like_address, open_folder
 from protos.laketx.v1 import catalog_pb2
+from worker.api.foreign_calls import OF_LAKES, KnowsForeignCalls, by_name
 from worker.api.multi_table import MultiTableTransaction
 from worker.api.schemas import Schema
 from worker.api.table import Table
@@ -49,7 +50,7 @@ CLIENT_NAME: Final = "laketx-worker"
 BUCKETS: Final = 8
 
 
-class Lake(Connection):
+class Lake(KnowsForeignCalls, Connection):
     """Tables of one service, made by `connect`. Threads may share it, as they share its Spark session.
 
     create_table, table, tables, rename_table, drop_table, undrop_table,       tables
@@ -58,6 +59,8 @@ class Lake(Connection):
     as_catalog                                                                 the tables in the session's SQL
     spark, close                                                               the session; the end, which `with` brings
     """
+
+    _foreign = by_name(OF_LAKES)
 
     # ------------------------------------------------------------------------------------------------------- tables
 

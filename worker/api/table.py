@@ -17,6 +17,7 @@ from metaservice.column_types import quoted as quoted_if_odd
 from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 from worker.api.arrow_reads import ArrowReads
 from worker.api.cursors import Cursor, cursor_of
+from worker.api.foreign_calls import OF_TABLES, KnowsForeignCalls, by_name
 from worker.api.pending_rows import Row
 from worker.api.schemas import Schema
 from worker.api.verbs import Verbs
@@ -72,7 +73,7 @@ class HistoryEntry:
     is_logical: bool
 
 
-class Table(ArrowReads, Verbs[Commit]):
+class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
     """A table, made by `lake.table` and `lake.create_table`.
 
     Reads are lazy DataFrames of one version. Every write is a transaction, done when the method returns, and answers
@@ -94,6 +95,8 @@ class Table(ArrowReads, Verbs[Commit]):
     An insert that lost a race commits its files again. Any other write raises ConflictError, unless `on_conflict` is
     "rerun".
     """
+
+    _foreign = by_name(OF_TABLES)
 
     def __init__(self, lake: Connection, meta: catalog_pb2.Table) -> None:
         self.lake = lake

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from protos.laketx.v1 import catalog_pb2
+from worker.api.foreign_calls import OF_MERGES, KnowsForeignCalls, by_name
 from worker.api.given_rows import AnyRows, Given, Rows, is_spark, is_stream, key_rows, may_need_defaults
 from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
@@ -282,11 +283,13 @@ def _begun_first(given: Given, write: Write) -> Write:
     return replace(write, is_one_call=write.is_one_call and not given.is_lazy)
 
 
-class MergeBuilder(Generic[Answer]):
+class MergeBuilder(KnowsForeignCalls, Generic[Answer]):
     """Clauses are tried in the given order; the first one whose condition is true applies.
 
     Conditions and values are SQL over `target.column` and `source.column`.
     """
+
+    _foreign = by_name(OF_MERGES)
 
     def __init__(self, merge: Merge, run: Callable[[Merge, WriteOptions], Answer]) -> None:
         self._merge = merge
