@@ -18,6 +18,7 @@ import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
 import io.laketx.spark.write.Buckets;
 import io.laketx.spark.write.Staying;
+import io.laketx.spark.write.TakenNames;
 import io.laketx.v1.ResolveVersionRequest;
 import io.laketx.v1.Table;
 import java.util.ArrayList;
@@ -57,6 +58,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** A lake's tables in Spark SQL. It asks MetaService for everything and decides nothing; see {@link LakeAddress}. */
 public final class LakeCatalog
     implements StagingTableCatalog, RelationCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
+  private static final int LOOKS_MAX = 3;
+
   private String catalog;
   private Service service;
   private Namespaces namespaces;
@@ -228,6 +231,8 @@ public final class LakeCatalog
     try {
       return StagedLakeTable.created(service, catalog + "." + ident, NewTables.of(name, info));
     } catch (LakeException error) {
+      // made since Spark looked: the commit finds out
+      if (TakenNames.stay(error)) return StagedLakeTable.late(service, catalog + "." + ident, NewTables.of(name, info));
       if (Views.isTaken(error)) throw new TableAlreadyExistsException(ident);
       if (error.reason().equals("NAMESPACE_UNKNOWN")) throw new NoSuchNamespaceException(ident.namespace());
       throw error;
@@ -244,11 +249,14 @@ public final class LakeCatalog
 
   @Override
   public StagedTable stageCreateOrReplace(Identifier ident, TableInfo info) throws NoSuchNamespaceException {
-    try {
-      return tableExists(ident) ? stageReplace(ident, info) : stageCreate(ident, info);
-    } catch (NoSuchTableException | TableAlreadyExistsException race) {
-      throw LakeException.invalid("TABLE_EXISTS", ident + " was created or dropped meanwhile: run the statement again");
+    for (int attempt = 1; attempt <= LOOKS_MAX; attempt++) {
+      try {
+        return tableExists(ident) ? stageReplace(ident, info) : stageCreate(ident, info);
+      } catch (NoSuchTableException | TableAlreadyExistsException race) {
+        // made or dropped between the two calls: look again
+      }
     }
+    throw LakeException.invalid("TABLE_EXISTS", ident + " was created or dropped meanwhile: run the statement again");
   }
 
   /** Columns, key and partitions of the other table, and its properties. */

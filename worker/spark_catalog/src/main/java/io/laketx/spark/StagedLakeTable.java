@@ -48,6 +48,11 @@ final class StagedLakeTable implements StagedTable, SupportsWrite {
     return new StagedLakeTable(service, shown, wanted.toBuilder().setName(name).build(), null);
   }
 
+  /** Another statement has made the table meanwhile: nothing is looked at before the commit. */
+  static StagedLakeTable late(Service service, String shown, Table wanted) {
+    return new StagedLakeTable(service, shown, wanted, null);
+  }
+
   static StagedLakeTable replaced(Service service, String shown, Table wanted, Table there) {
     return new StagedLakeTable(service, shown, wanted, there);
   }

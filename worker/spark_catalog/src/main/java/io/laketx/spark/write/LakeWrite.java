@@ -128,7 +128,8 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     try {
       reads.commit(txn, arrived.files(), List.of(), change, List.of());
     } catch (LakeException lost) {
-      Reruns.run(txn, lost);
+      if (definition == null) Reruns.run(txn, lost);
+      else TakenNames.settle(txn, lost);
     }
   }
 

@@ -8,17 +8,27 @@ final class Reruns {
 
   private Reruns() {}
 
+  /** Whether the statement that runs has attempts left. */
+  static boolean mayRun() {
+    return ATTEMPT.get() < ConflictPolicy.ATTEMPTS_MAX;
+  }
+
   /** Runs the statement of a transaction again; throws what it lost by where it may not, or Spark has no text of it. */
   static void run(WriteTransaction txn, LakeException lost) {
-    int attempt = ATTEMPT.get() + 1;
-    boolean mayRun = txn.reruns() && lost.reason().equals(Conflicts.REASON) && attempt <= ConflictPolicy.ATTEMPTS_MAX;
+    boolean mayRun = txn.reruns() && lost.reason().equals(Conflicts.REASON) && mayRun();
     String statement = mayRun ? SparkPlans.statement() : null;
     if (statement == null) throw lost;
+    run(txn, () -> ParquetOut.session().sql(statement));
+  }
+
+  /** Ends a transaction, and begins its statement again. */
+  static void run(WriteTransaction txn, Runnable statement) {
+    int attempt = ATTEMPT.get() + 1;
     txn.abort();
     WriteTransaction.pause(attempt);
     ATTEMPT.set(attempt);
     try {
-      ParquetOut.session().sql(statement);
+      statement.run();
     } finally {
       ATTEMPT.set(attempt - 1);
     }

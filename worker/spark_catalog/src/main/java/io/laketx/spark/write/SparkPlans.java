@@ -38,6 +38,7 @@ import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.Inner$;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData$;
+import org.apache.spark.sql.catalyst.plans.logical.CreateTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
@@ -49,6 +50,7 @@ import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
@@ -158,16 +160,8 @@ final class SparkPlans {
   /** The first of these columns that the UPDATE sets to anything but itself; null where it sets none, or can't be seen. */
   static String firstSet(List<String> columns) {
     QueryExecution execution = execution();
-    return execution == null || columns.isEmpty() ? null : firstSet(execution.analyzed(), columns);
-  }
-
-  private static String firstSet(LogicalPlan plan, List<String> columns) {
-    if (plan instanceof WriteDelta write) return write.query() instanceof Project rows ? firstSet(rows, columns) : null;
-    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
-      String found = firstSet(child, columns);
-      if (found != null) return found;
-    }
-    return null;
+    WriteDelta write = execution == null || columns.isEmpty() ? null : find(execution.analyzed(), WriteDelta.class);
+    return write != null && write.query() instanceof Project rows ? firstSet(rows, columns) : null;
   }
 
   private static String firstSet(Project rows, List<String> columns) {
@@ -195,6 +189,34 @@ final class SparkPlans {
     return changesRows ? text.get() : null;
   }
 
+  /** Whether rows are written for a CREATE TABLE IF NOT EXISTS … AS SELECT, by text or by DataFrame. */
+  static boolean isForNewTableAlone() {
+    QueryExecution whole = wholeExecution();
+    CreateTableAsSelect found = whole == null ? null : find(whole.analyzed(), CreateTableAsSelect.class);
+    return found != null && found.ignoreIfExists();
+  }
+
+  /** Whether rows are written for a CREATE OR REPLACE TABLE … AS SELECT, by text or by DataFrame. */
+  static boolean isForAnyTable() {
+    QueryExecution whole = wholeExecution();
+    ReplaceTableAsSelect found = whole == null ? null : find(whole.analyzed(), ReplaceTableAsSelect.class);
+    return found != null && found.orCreate();
+  }
+
+  /** Runs the statement that rows are written for once more; what its text names is looked up anew. */
+  static void runWhole() {
+    Dataset$.MODULE$.ofRows(ParquetOut.session(), wholeExecution().logical());
+  }
+
+  private static <T extends LogicalPlan> T find(LogicalPlan plan, Class<T> kind) {
+    if (kind.isInstance(plan)) return kind.cast(plan);
+    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
+      T found = find(child, kind);
+      if (found != null) return found;
+    }
+    return null;
+  }
+
   private static LogicalPlan parsed(String text) {
     try {
       return ParquetOut.session().sessionState().sqlParser().parsePlan(text);
@@ -205,7 +227,16 @@ final class SparkPlans {
 
   /** Null where it can't be seen. */
   private static QueryExecution execution() {
-    String id = ParquetOut.session().sparkContext().getLocalProperty("spark.sql.execution.id");
+    return execution("spark.sql.execution.id");
+  }
+
+  /** That of the statement within which Spark runs another one; null where it can't be seen. */
+  private static QueryExecution wholeExecution() {
+    return execution("spark.sql.execution.root.id");
+  }
+
+  private static QueryExecution execution(String property) {
+    String id = ParquetOut.session().sparkContext().getLocalProperty(property);
     return id == null ? null : SQLExecution.getQueryExecution(Long.parseLong(id));
   }
 
@@ -307,7 +338,7 @@ final class SparkPlans {
 
   private static Join upsert(Table meta) {
     QueryExecution execution = execution();
-    MergeRows merge = execution == null ? null : mergeOf(execution.analyzed());
+    MergeRows merge = execution == null ? null : find(execution.analyzed(), MergeRows.class);
     if (merge == null || !(merge.child() instanceof Join join) || join.condition().isEmpty()) return null;
     List<Expression> matched = written(merge.matchedInstructions(), meta);
     List<Expression> others = written(merge.notMatchedInstructions(), meta);
@@ -331,15 +362,6 @@ final class SparkPlans {
     LogicalPlan rows = target instanceof Project project ? project.child() : target;
     if (rows instanceof Filter filter && filter.condition().equals(Literal$.MODULE$.TrueLiteral())) rows = filter.child();
     return rows.children().isEmpty();
-  }
-
-  private static MergeRows mergeOf(LogicalPlan plan) {
-    if (plan instanceof MergeRows merge) return merge;
-    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
-      MergeRows found = mergeOf(child);
-      if (found != null) return found;
-    }
-    return null;
   }
 
   /** What the only instruction writes into the table's columns; null where there are others, or it has a condition. */
