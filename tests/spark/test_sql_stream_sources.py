@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import time
 import urllib.request
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from laketx import Lake, connect
 from tests.integration.service import free_address, service
@@ -138,6 +143,95 @@ def test_a_checkpoint_belongs_to_one_table(streams: Streams) -> None:
     assert streams.batches(streams.read(source)) == [[(1, "a")]]
     with pytest.raises(PySparkException, match="CHECKPOINT_INVALID"):
         streams.batches(streams.read(other))
+
+
+def twin(streams: Streams) -> None:
+    """A checkpoint `twin` as a second process has it that shares `c`, with another id: Spark lets one id run once."""
+    folder = streams.folder / "twin"
+    shutil.copytree(streams.folder / "c", folder)
+    (folder / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+    (folder / ".metadata.crc").unlink()
+
+
+@contextmanager
+def running(rows: DataFrame, checkpoint: Path, found: list[int]) -> Iterator[StreamingQuery]:
+    def keep(batch: DataFrame, _: int) -> None:
+        found.extend(row["id"] for row in batch.collect())
+
+    query = rows.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(keep).start()
+    try:
+        query.processAllAvailable()
+        yield query
+    finally:
+        query.stop()
+
+
+def wait(query: StreamingQuery, found: list[int], row: int) -> None:
+    """Until a row is delivered, and its batch is done; the query asks for the newest version a few times a second."""
+    end = time.monotonic() + WAIT_S
+    while row not in found:
+        assert time.monotonic() < end
+        query.processAllAvailable()
+    query.processAllAvailable()
+
+
+def test_a_query_ends_where_another_took_its_checkpoint(streams: Streams) -> None:
+    """It ends before it plans a batch, so that the other one has no rival in Spark's log either."""
+    source = streams.table()
+    rows = streams.read(source)
+    source.insert(streams.rows((1, "a")))
+    assert streams.batches(rows) == [[(1, "a")]]
+    offsets = streams.folder / "c" / "offsets"
+    old: list[int] = []
+    new: list[int] = []
+    with running(rows, streams.folder / "c", old) as first:
+        source.insert(streams.rows((2, "b")))
+        wait(first, old, 2)
+        planned = sorted(offsets.iterdir())
+        twin(streams)
+        with running(rows, streams.folder / "twin", new) as second:
+            source.insert(streams.rows((3, "c")))
+            with pytest.raises(PySparkException, match=r"CHECKPOINT_SHARED: .* another query has the same checkpoint"):
+                wait(first, old, 3)
+            wait(second, new, 3)
+            source.insert(streams.rows((4, "d")))
+            wait(second, new, 4)
+    assert (old, new) == ([2], [3, 4])
+    assert sorted(offsets.iterdir()) == planned
+    streams.forget_last_batch("twin")
+    assert streams.batches(rows, "twin") == [[(4, "d")]]  # a batch that is repeated after a crash fails nowhere
+
+
+def test_one_of_two_queries_at_one_place_ends(streams: Streams) -> None:
+    """Both have delivered the same when they begin to move the cursor: the second to move it ends."""
+    source = streams.table()
+    rows = streams.read(source)
+    source.insert(streams.rows((1, "a")))
+    assert streams.batches(rows) == [[(1, "a")]]
+    twin(streams)
+    found: dict[str, list[int]] = {"c": [], "twin": []}
+    with ExitStack() as stack:
+        queries = {
+            name: stack.enter_context(running(rows, streams.folder / name, some)) for name, some in found.items()
+        }
+        source.insert(streams.rows((2, "b")))
+        for name, query in queries.items():
+            wait(query, found[name], 2)
+        source.insert(streams.rows((3, "c")))
+        failures: dict[str, str] = {}
+        for name, query in queries.items():
+            try:
+                wait(query, found[name], 3)
+            except PySparkException as error:
+                failures[name] = str(error)
+        assert len(failures) == 1
+        (ended,) = failures
+        assert "CHECKPOINT_SHARED" in failures[ended]
+        assert found.pop(ended) == [2]
+        ((name, some),) = found.items()
+        source.insert(streams.rows((4, "d")))
+        wait(queries[name], some, 4)
+        assert some == [2, 3, 4]
 
 
 def test_a_checkpoint_that_nobody_asked_for_leaves_no_cursor(streams: Streams) -> None:

@@ -20,6 +20,9 @@ import org.slf4j.LoggerFactory;
  * What a stream leaves behind for its next start: a file in the checkpoint, which says where it began, and a cursor of the
  * table, which keeps what it has not read. The cursor bears a name of its own, so that a checkpoint that is made anew
  * begins anew.
+ *
+ * <p>A start takes the cursor where it is, as a crash may have left it behind the checkpoint. From then on nobody else moves
+ * it; where it is elsewhere, another query has the same checkpoint.
  */
 final class StreamMark {
   private static final Logger LOG = LoggerFactory.getLogger(StreamMark.class);
@@ -69,16 +72,33 @@ final class StreamMark {
 
   /** Lets everything after a version be kept; the cursor is made anew where it is gone. */
   void keep(long version) {
-    CreateCursorRequest request =
-        CreateCursorRequest.newBuilder()
-            .setTableId(look.tableId())
-            .setName(cursor)
-            .setVersion(version)
-            .setKeepMs(keepMs)
-            .setPrincipal(look.service().principal())
-            .build();
-    kept = look.service().ask(stubs -> stubs.reads().createCursor(request)).getCursor().getVersion();
+    kept = place(asked().setVersion(version).setKeepMs(keepMs));
     advance(Math.max(version, kept));
+  }
+
+  /** Before a batch that Spark has not planned yet: nobody else has moved the cursor. */
+  void check() {
+    if (kept < 0) return;
+    long version;
+    try {
+      version = place(asked().setMustExist(true));
+    } catch (LakeException error) {
+      passOrThrow(error);
+      return;
+    }
+    if (version != kept) throw shared();
+  }
+
+  private CreateCursorRequest.Builder asked() {
+    return CreateCursorRequest.newBuilder()
+        .setTableId(look.tableId())
+        .setName(cursor)
+        .setPrincipal(look.service().principal());
+  }
+
+  private long place(CreateCursorRequest.Builder asked) {
+    CreateCursorRequest request = asked.build();
+    return look.service().ask(stubs -> stubs.reads().createCursor(request)).getCursor().getVersion();
   }
 
   /** All up to the version was delivered. */
@@ -104,10 +124,23 @@ final class StreamMark {
       look.service().ask(stubs -> stubs.reads().advanceCursor(request));
       kept = version;
     } catch (LakeException error) {
-      if (error.kind() == RefusalKind.UNAVAILABLE || error.kind() == RefusalKind.EXHAUSTED) throw error;
-      LOG.warn("the cursor {}, which keeps what the stream has not read, can't be moved: {}", cursor, error.getMessage());
+      passOrThrow(error);
     }
     touchedNs = System.nanoTime();
+  }
+
+  /** Without its cursor a stream goes on; beside another one with the same cursor it does not. */
+  private void passOrThrow(LakeException error) {
+    if (error.reason().equals("CURSOR_MOVED")) throw shared();
+    if (error.kind() == RefusalKind.UNAVAILABLE || error.kind() == RefusalKind.EXHAUSTED) throw error;
+    LOG.warn("the cursor {}, which keeps what the stream has not read, can't be moved: {}", cursor, error.getMessage());
+  }
+
+  private LakeException shared() {
+    return LakeException.invalid(
+        "CHECKPOINT_SHARED",
+        "the cursor " + cursor + " is no longer at version " + kept + ", where this query left it: another query has the"
+            + " same checkpoint; stop one of them, or give each a checkpoint of its own, and start this one again");
   }
 
   /** Nothing comes back to a checkpoint that goes with its query. */

@@ -131,7 +131,9 @@ public final class TableStream implements MicroBatchStream, SupportsTriggerAvail
     Position from = checked(start);
     long to = Math.min(head(), target);
     mark.touch();
-    return next(from, to, options.new Budget(limit.equals(ReadLimit.allAvailable())));
+    Position until = next(from, to, options.new Budget(limit.equals(ReadLimit.allAvailable())));
+    if (!until.equals(from)) mark.check();
+    return until;
   }
 
   @Override
