@@ -93,6 +93,7 @@ def _meant(meaning: Meaning) -> str:
 def foreign_statements() -> str:
     """Statements of other systems, from the table that the Spark catalog reads."""
     words = {"{table}": "shop.orders", "{system}": "lake.system", "{whole}": "lake.shop.orders"}
+    words |= {"{columns}": "'a', 'b'", "{version}": "12", "{time}": "'2026-11-01'"}
     rows = []
     for line in FOREIGN_STATEMENTS.read_text(encoding="utf-8").splitlines():
         example, _, here = line.split("\t")

@@ -12,19 +12,22 @@ import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.plans.logical.DescribeColumn;
 import scala.runtime.AbstractFunction2;
 
 /**
  * Spark's parser, which says of another system's statement how it is said here. It is asked only where Spark can't parse
  * a statement; a parser of that other system, if the session has one, comes first or is the one that fails.
  *
- * <p>The table of statements, one a line: an example, a pattern, and what to write.
+ * <p>The table of statements, one a line: an example, a pattern, and what to write, with the statement's own table,
+ * columns, version and time.
  */
 final class ForeignStatements extends AbstractFunction2<SparkSession, ParserInterface, ParserInterface> {
   private static final String TABLE = "foreign_statements.tsv";
-  private static final String NAME = "(?<name>(?:`[^`]+`|\\w+)(?:\\.(?:`[^`]+`|\\w+))*)";
+  private static final String NAME = "(?<name>(?>(?:`[^`]+`|\\w+)(?:\\.(?:`[^`]+`|\\w+))*))";
   private static final List<Statement> STATEMENTS = read();
 
   private record Statement(String example, Pattern pattern, String here) {}
@@ -37,7 +40,12 @@ final class ForeignStatements extends AbstractFunction2<SparkSession, ParserInte
             new Class<?>[] {ParserInterface.class},
             (proxy, method, arguments) -> {
               try {
-                return method.invoke(parser, arguments);
+                Object plan = method.invoke(parser, arguments);
+                if (plan instanceof DescribeColumn && isOfHistory((DescribeColumn) plan) && !hasHistory(session)) {
+                  LakeException said = refusal((String) arguments[0]);
+                  if (said != null) throw said;
+                }
+                return plan;
               } catch (InvocationTargetException failed) {
                 Throwable cause = failed.getCause();
                 boolean isPlan = method.getName().startsWith("parsePlan") && arguments[0] instanceof String;
@@ -45,6 +53,20 @@ final class ForeignStatements extends AbstractFunction2<SparkSession, ParserInte
                 throw said == null ? cause : said;
               }
             });
+  }
+
+  /** `DESCRIBE HISTORY t` is Spark's statement too: a column `t` of a table `history`. */
+  private static boolean isOfHistory(DescribeColumn plan) {
+    return plan.relation() instanceof UnresolvedTableOrView
+        && ((UnresolvedTableOrView) plan.relation()).multipartIdentifier().mkString(".").equalsIgnoreCase("history");
+  }
+
+  private static boolean hasHistory(SparkSession session) {
+    try {
+      return session.catalog().tableExists("history");
+    } catch (Exception error) { // Spark says what is wrong when it looks for the table itself
+      return true;
+    }
   }
 
   /** Null where the statement is none of another system. */
@@ -66,7 +88,18 @@ final class ForeignStatements extends AbstractFunction2<SparkSession, ParserInte
     boolean hasCatalog = parts.length > 2;
     String table = String.join(".", Arrays.copyOfRange(parts, hasCatalog ? 1 : 0, parts.length));
     String system = hasCatalog ? parts[0] + ".system" : "system";
-    return statement.here.replace("{whole}", whole).replace("{table}", table).replace("{system}", system);
+    String here = statement.here.replace("{whole}", whole).replace("{table}", table).replace("{system}", system);
+    if (here.contains("{columns}")) here = here.replace("{columns}", quoted(found.group("columns")));
+    for (String value : List.of("version", "time")) {
+      String place = "{" + value + "}";
+      if (here.contains(place)) here = here.replace(place, found.group(value));
+    }
+    return here;
+  }
+
+  private static String quoted(String columns) {
+    String[] names = columns.strip().replace("`", "").split("\\s*,\\s*");
+    return "'" + String.join("', '", names) + "'";
   }
 
   private static List<Statement> read() {
