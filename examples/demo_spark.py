@@ -40,7 +40,7 @@ Job = Callable[[Table, DataFrame, date], Commit]
 
 
 def insert(table: Table, rows: DataFrame, day: date) -> Commit:  # noqa: ARG001 - all jobs are called alike
-    return table.insert(rows)
+    return table.insert(rows, on_conflict="fail")  # by default a lost insert is committed again
 
 
 def overwrite(table: Table, rows: DataFrame, day: date) -> Commit:
@@ -299,8 +299,8 @@ def show_policies(story: Story) -> None:
     chapter("Four jobs at once, and none is lost")
     day = story.next_day()
     say(
-        "Four threads upsert the same day. on_conflict='resubmit' commits the files of a lost insert again, as they "
-        "are; 'rerun' computes anew. Either way a lost race costs an attempt, and is no error:"
+        "Four threads upsert the same day. on_conflict='resubmit', the default of inserts, commits the files of a lost "
+        "one again, as they are; 'rerun' computes anew. Either way a lost race costs an attempt, and is no error:"
     )
     policies: list[OnConflict] = ["resubmit", "rerun", "resubmit", "rerun"]
 

@@ -168,9 +168,13 @@ def conflicts(lake: Lake, folder: Path) -> None:
         with lake.transaction() as txn:
             mine = txn.table("sales.stock")
             table.insert(frame(lake, "item bigint, left int", (1, 1)))
-            mine.insert(frame(lake, "item bigint, left int", (1, 2)))
+            mine.delete("item = 1")
 
-    refused(lose, ConflictError, "on_conflict='resubmit'")
+    refused(lose, ConflictError, "on_conflict='rerun'")
+    stale = table.read().withColumn("left", sf.col("left") + 1)
+    table.update({"left": 7}, where="item = 1")
+    refused(lambda: table.insert(stale), ConflictError, "lost a race")
+    table.update({"left": 1}, where="item = 1")
     writers = [threading.Thread(target=add, args=[lake, item]) for item in (2, 3)]
     for writer in writers:
         writer.start()
