@@ -19,7 +19,7 @@ BUGS: Final = (
         "an insert that read its table is resubmitted",
         "worker/write/transaction.py",
         (("is_blind = all(write.is_blind_insert for write in writes)", "is_blind = True"),),
-        own_tests=("tests/arrow/test_resubmits.py", "-k", "read"),
+        own_tests=("tests/spark/test_plan_reads.py", "-k", "next_number"),
     ),
     Bug(
         "a write of Python begins at the head, not at the version that it was planned from",
