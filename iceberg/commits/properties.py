@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from iceberg.commits.requests import refused
+from iceberg.commits.requests import FORMAT_MIN, refused
 
 PREFIX: Final = "user.iceberg."
 APPEND_REBASE: Final = "iceberg.append_rebase"
@@ -28,9 +28,12 @@ OURS: Final = frozenset(  # what a loadTable says itself
 
 
 def check_format(given: Mapping[str, str], form: int) -> None:
-    """Refuses another version of Iceberg's format than the one that the table is shown in."""
+    """Refuses a newer version of Iceberg's format than the one that tables are shown in, or none that there is.
+
+    An older one is what DuckDB asks for whatever the catalog has; the table is shown in it by another warehouse.
+    """
     asked = given.get(FORMAT_VERSION, str(form))
-    if asked != str(form):
+    if asked not in map(str, range(FORMAT_MIN, form + 1)):
         raise refused(
             f"{FORMAT_VERSION} is {asked}, and this warehouse shows tables in format {form}: leave it out, or use the "
             f"warehouse v{asked if asked in ('2', '3') else form}, which shows the same tables in its format"

@@ -13,7 +13,7 @@ from iceberg.metadata.facts import ShownFile
 from iceberg.rest.listing import Listings
 from iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, NO_VIEW, RestError, problem_of
 from iceberg.rest.tables import Loaded, Tables
-from metaservice.client import GoneError, MetaServiceError, NotFoundError
+from metaservice.client import GoneError, MetaServiceError, NotFoundError, UnavailableError
 from protos.laketx.v1 import access_pb2, catalog_pb2
 from worker.base.connection import Connection
 from worker.base.table_view import TableView
@@ -162,6 +162,8 @@ def first_of(look_up: Callable[[str], T], namespace: str, name: str, missing: st
             return look_up(f"{namespace}.{name}")
     try:
         return look_up(name if namespace == NO_NAMESPACE_NAME else f"{namespace}.{name}")
+    except UnavailableError:
+        raise  # in a commit this says that its outcome is not known
     except MetaServiceError as error:
         raise absent(error, missing, said) from error
 

@@ -22,6 +22,7 @@ from metaservice.client import ConflictError, add_column
 from tests.arrow.tables import texts
 from tests.iceberg.servers import Server, catalog_of, served_folder
 from tests.iceberg.writers import (
+    REBASED,
     SCHEMA,
     Request,
     appended,
@@ -34,7 +35,6 @@ from tests.iceberg.writers import (
     numbers,
 )
 
-REBASED = {"iceberg.append_rebase": "true"}
 pyiceberg_types = pytest.importorskip("pyiceberg.types", reason="pyiceberg is not installed")
 
 # -- rows and tables ---------------------------------------------------------------------------------------------------

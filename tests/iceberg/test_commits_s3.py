@@ -21,7 +21,7 @@ from laketx import Lake
 from metaservice.client import add_column
 from tests.arrow.tables import texts
 from tests.iceberg.servers import Server, catalog_of, served
-from tests.iceberg.writers import NO_TOKEN, SCHEMA, appended, attached, created, ids, numbers
+from tests.iceberg.writers import NO_TOKEN, REBASED, SCHEMA, appended, attached, created, ids, numbers
 from tests.integration.bucket import REGION, SECRET, USER, bucket
 from tests.integration.service import TIMEOUT_S, service
 
@@ -144,7 +144,7 @@ def test_paths_of_hadoop_are_the_same_files(place: OnS3) -> None:
 
 
 def test_commits_that_share_a_folder_get_copies(place: OnS3) -> None:
-    theirs = place.pyiceberg().create_table("shop.shared", SCHEMA)
+    theirs = place.pyiceberg().create_table("shop.shared", SCHEMA, properties=REBASED)
     requests = [appended(theirs, numbers([number])) for number in range(3)]
     for request in [*requests, *requests]:
         assert request.send(place.servers[0]).status_code == 200
@@ -154,7 +154,7 @@ def test_commits_that_share_a_folder_get_copies(place: OnS3) -> None:
 def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path) -> None:
     with on_s3(tmp_path, "s3://lake/files") as place:
         first, doomed = place.servers
-        place.pyiceberg().create_table("shop.killed", SCHEMA)
+        place.pyiceberg().create_table("shop.killed", SCHEMA, properties=REBASED)
         written: Counter[int] = Counter()
         half = threading.Barrier(5)
 

@@ -59,6 +59,7 @@ def numbers(ids: list[int], **columns: list[Any]) -> Any:
 
 NO_TOKEN: Final = "AUTHORIZATION_TYPE 'none'"
 SCHEMA: Final = numbers([0]).schema
+REBASED: Final = {"iceberg.append_rebase": "true"}  # properties of a table whose appends never try again
 
 
 def attached(server: Server, form: int = 3, *before: str, options: str = NO_TOKEN) -> duckdb.DuckDBPyConnection:
