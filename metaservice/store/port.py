@@ -28,6 +28,7 @@ FORMAT_TOO_NEW = "FORMAT_TOO_NEW"  # written by a later release
 MEANING = {
     STORE_LOCKED: "another process has this store open; end it, or name another folder",
     STORE_DAMAGED: "the store is damaged; put back what is missing, or restore a backup",
+    STORE_OPTIONS_OTHER: "SlateDB would run with other options; install the release that LakeTX names",
     STORE_FOREIGN: "this is a database of another program; name another folder",
     STORE_NO_ROOM: "the disk has too little room to open the store",
     STORE_UNREACHABLE: "the store can't be opened",

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metaservice.store import port
 from metaservice.store.formats import COPYING_KEY, FORMAT_KEY
 from metaservice.store.memory import MemoryStore
 from metaservice.store.object_place import ObjectPlace
@@ -687,3 +688,8 @@ def test_the_log_in_a_bucket_is_written_out_after_so_many_syncs(tmp_path: Path) 
         assert time.monotonic() < until_s, "nothing was written out"
         time.sleep(0.02)
     store.close()
+
+
+def test_every_reason_of_a_store_that_can_not_be_used_has_a_sentence() -> None:
+    reasons = {name for name, value in vars(port).items() if value == name}
+    assert reasons == port.MEANING.keys()
