@@ -91,12 +91,13 @@ class BucketObjects(Objects):
         try:
             import botocore.session  # noqa: PLC0415 - an optional package
             from botocore.config import Config  # noqa: PLC0415
-            from botocore.exceptions import ClientError  # noqa: PLC0415
+            from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
         except ImportError as error:
             said = "a repository in a bucket needs more packages: pip install 'laketx[s3]'"
             raise invalid("BACKUP_REPOSITORY_INVALID", said, repository=place) from error
         self._bucket, self._path = place.bucket, place.path
         self._refused = ClientError
+        self._unanswered = BotoCoreError  # some of them are errors of the system, too
 
         def client(timeout_s: float, attempts_max: int) -> Any:
             config = Config(
@@ -161,6 +162,8 @@ class BucketObjects(Objects):
         except self._refused as error:
             if str(error.response.get("Error", {}).get("Code", "")) in _MISSING:
                 raise FileNotFoundError(name) from error
+            raise RepositoryUnreachable(f"{name}: {error}") from error
+        except self._unanswered as error:
             raise RepositoryUnreachable(f"{name}: {error}") from error
         except OSError:
             raise

@@ -218,6 +218,8 @@ def test_definitions_and_namespaces(client: Plain) -> None:
     count = 5
     for number in range(count):
         client.create_namespace(f"n{number}", properties=properties)
+        altered = client.alter_namespace(f"n{number}", set_properties=properties, remove_properties=["user.absent"])
+        assert dict(altered.namespace.properties) == properties
         assert dict(client.get_namespace(f"n{number}").properties) == properties
     assert [one.name for one in client.list_namespaces()] == [f"n{number}" for number in range(count)]
     comment = TEXT[: limits.TEXT_CHARS_MAX]
