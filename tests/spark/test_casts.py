@@ -152,7 +152,7 @@ TYPES: list[tuple[str, str, str]] = [
     ("struct<a:variant>", "struct(parse_json('1') as a)", "to_json"),
     ("geography(4326)", "st_geogfromwkb(X'0101000000000000000000F03F0000000000000040')", "binary"),
     ("geometry(4326)", "", "binary"),
-    ("void", "", "cast the column"),
+    ("void", "", "NULL alone has no type"),
     ("string collate utf8_lcase", "'a' collate utf8_lcase", "by bytes"),
     ("map<string collate unicode_ci, int>", "map('a' collate unicode_ci, 1)", "by bytes"),
 ]
