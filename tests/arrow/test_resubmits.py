@@ -69,6 +69,7 @@ def test_fail_shows_the_outcome_and_so_does_the_property(lake: Lake) -> None:
     with pytest.raises(ConflictError):
         overtaken(lake, made(lake, "says_fail", properties={"write.on_conflict": "fail"}))
     assert overtaken(lake, made(lake, "says_rerun", properties={"write.on_conflict": "rerun"})).attempts == 2
+    assert overtaken(lake, made(lake, "says_auto", properties={"write.on_conflict": "auto"})).attempts == 2
 
 
 def test_a_transaction_of_blind_inserts_is_committed_again_but_not_one_that_read(lake: Lake) -> None:

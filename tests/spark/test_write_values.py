@@ -156,6 +156,8 @@ def test_policies() -> None:
     silent, says = catalog_pb2.Table(), catalog_pb2.Table(properties={"write.on_conflict": "resubmit"})
     assert [policy_for(None, silent, is_blind=one) for one in (True, False)] == ["resubmit", "fail"]
     assert [policy_for(None, says, is_blind=one) for one in (True, False)] == ["resubmit", "fail"]
+    auto = catalog_pb2.Table(properties={"write.on_conflict": "auto"})
+    assert [policy_for(None, auto, is_blind=one) for one in (True, False)] == ["resubmit", "fail"]
     assert [policy_for(None, None, is_blind=one) for one in (True, False)] == ["resubmit", "fail"]
     for policy in ("fail", "rerun"):
         assert {policy_for(policy, meta, is_blind=one) for meta in (silent, says) for one in (True, False)} == {policy}

@@ -17,6 +17,7 @@ from worker.base.errors import InputError
 OnConflict = Literal["fail", "resubmit", "rerun"]
 POLICIES: Final[tuple[OnConflict, ...]] = get_args(OnConflict)
 PROPERTY: Final = "write.on_conflict"
+AUTO: Final = "auto"  # with this value the table leaves it to the kind of the write
 
 
 def check_policy(asked: str | None, *, is_insert: bool) -> None:
@@ -29,8 +30,8 @@ def check_policy(asked: str | None, *, is_insert: bool) -> None:
 
 def said_policy(asked: str | None, meta: catalog_pb2.Table) -> OnConflict | None:
     """What the caller or the table says; None: neither says anything."""
-    said = asked or meta.properties.get(PROPERTY)
-    return None if said is None else _known(said)
+    said = asked or meta.properties.get(PROPERTY, AUTO)
+    return None if said == AUTO and not asked else _known(said)
 
 
 def policy_for(asked: str | None, meta: catalog_pb2.Table | None, *, is_blind: bool) -> OnConflict:

@@ -251,9 +251,10 @@ PROPERTIES: Final = (
     ),
     Property(
         "write.on_conflict",
-        "fail",
-        "What a client does after a conflict, unless it chooses otherwise. Without it blind INSERTs are resubmitted.",
-        choices=("fail", "resubmit", "rerun"),
+        "auto",
+        "What a client does after a conflict, unless it chooses otherwise. `auto` resubmits blind INSERTs and fails "
+        "everything else.",
+        choices=("auto", "fail", "resubmit", "rerun"),
         binds_writers=True,
     ),
     Property(

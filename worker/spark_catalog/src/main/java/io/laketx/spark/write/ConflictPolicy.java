@@ -21,6 +21,7 @@ enum ConflictPolicy {
   private static final String OPTION = "on_conflict";
   private static final String SETTING = "spark.laketx.on_conflict";
   private static final String PROPERTY = "write.on_conflict";
+  private static final String AUTO = "auto";
   private static final Set<ConflictRule> OF_METADATA =
       Set.of(ConflictRule.CONFLICT_RULE_METADATA_CHANGED, ConflictRule.CONFLICT_RULE_PROTOCOL_CHANGED);
 
@@ -32,8 +33,8 @@ enum ConflictPolicy {
    * `fail`.
    */
   static ConflictPolicy of(CaseInsensitiveStringMap options, Table meta, boolean isBlind) {
-    String unsaid = (isBlind ? RESUBMIT : FAIL).word();
-    String asTable = meta.getPropertiesOrDefault(PROPERTY, unsaid);
+    String asTable = meta.getPropertiesOrDefault(PROPERTY, AUTO);
+    if (asTable.equals(AUTO)) asTable = (isBlind ? RESUBMIT : FAIL).word();
     ConflictPolicy said = named(options.getOrDefault(OPTION, ParquetOut.setting(SETTING, asTable)));
     if (said != RESUBMIT || isBlind) return said;
     if (!options.containsKey(OPTION)) return FAIL;
