@@ -63,3 +63,11 @@ def test_a_quiet_bucket_has_no_plan(world: tuple[Policy, Ages, list[Bucket]], ho
 def test_what_reaches_a_threshold_is_looked_at(live: str, *, is_quiet: bool) -> None:
     counts = count_entries([stored(file, "") for file in files_of(live)], TARGET, "", 2**62)
     assert (quiet_waits(make_policy(), Ages(), counts) is not None) is is_quiet
+
+
+def test_a_single_delta_of_a_keyed_table_waits_for_its_major_compaction() -> None:
+    counts = count_entries([stored(file, "") for file in files_of("d5:0.01")], TARGET, "", 2**62)
+    policy = make_policy(keyed=True)
+    assert quiet_waits(policy, Ages(major=4), counts) == ((policy.first_age, 5),)
+    assert quiet_waits(policy, Ages(major=5), counts) is None
+    assert quiet_waits(make_policy(keyed=False), Ages(major=5), counts) == ()

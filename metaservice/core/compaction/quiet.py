@@ -36,9 +36,10 @@ def quiet_waits(policy: Policy, ages: Ages, counts: Counts) -> tuple[Wait, ...] 
     if not is_plain or inlined_oldest <= ages.inlined:
         return None
     inlined: tuple[Wait, ...] = () if inlined_oldest == NEVER else ((Age.INLINED, inlined_oldest),)
-    if files < 2 or (small < 2 and not has_deltas):
+    turns_base = policy.keyed and has_deltas  # a major compaction makes even a single delta a base file
+    if not turns_base and (files < 2 or (small < 2 and not has_deltas)):
         return inlined
-    settles = small > SETTLE_FILES or (policy.keyed and has_deltas and is_worth_settling(files, small_bytes))
+    settles = small > SETTLE_FILES or (turns_base and is_worth_settling(files, small_bytes))
     if (
         small >= policy.minor_files
         or small >= policy.cluster_files
