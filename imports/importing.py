@@ -41,6 +41,7 @@ from worker.base.external_paths import check_outside
 from worker.base.footers import STATS_COLUMNS
 from worker.base.table_view import TableView
 from worker.base.values import FLOATS
+from worker.base.write_rules import write_rules
 from worker.write.stages import Stage
 
 PROFILE: Final = "delta_write_serializable"  # its changes add and remove files in one commit
@@ -75,7 +76,7 @@ def import_table(
     except NotFoundError:
         return _created(lake, source, name, said, dry_run=dry_run)
     check_table(table.meta, source)
-    if not table.meta.profile.startswith("delta_"):
+    if not write_rules(table.meta).takes_custom:
         raise InputError(
             "IMPORT_CHANGED", f"{table.name} has the profile {table.meta.profile}: an import needs {PROFILE}"
         )

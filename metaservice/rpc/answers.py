@@ -11,7 +11,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from metaservice.core import limits
 from metaservice.core.commit.transaction import Txn, TxnState
 from metaservice.core.errors import ErrorKind, MetaError
-from metaservice.core.table.meta import TableMeta
+from metaservice.core.table.meta import Profile, TableMeta
 from metaservice.core.table.model import CommitSummary, Conflict, Live, Principal, Rule, TableCommit
 from metaservice.rpc.wire_schema import column_messages
 from metaservice.service.decider.views import TableView
@@ -222,6 +222,17 @@ def table(view: TableView, meta: TableMeta | None = None, *, has_imports: bool =
         head_commit_time_us=view.time_us,
         create_time_us=meta.create_time_us,
         has_imports=has_imports,
+        rules=write_rules(meta),
+    )
+
+
+def write_rules(meta: TableMeta) -> catalog_pb2.WriteRules:
+    """What the table's profile asks of writers."""
+    return catalog_pb2.WriteRules(
+        counts_reads=meta.profile.counts_reads,
+        counts_key_lookups=meta.profile.is_delta,
+        wants_keys=meta.profile is Profile.ROW_LEVEL and meta.keyed,
+        takes_custom=meta.profile.is_delta,
     )
 
 

@@ -495,3 +495,28 @@ def read_all(client: MetaClient, table_id: str) -> list[object]:
         list(client.list_schemas(table_id)),
         client.get_table(table_id=table_id, schema_version=1),
     ]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_the_table_says_what_its_profile_asks_of_writers(client: MetaClient, keyed: bool) -> None:
+    found = {}
+    for profile in ("maxcompute", "delta_serializable", "delta_write_serializable", "row_level"):
+        named = catalog_pb2.Column(name="id", type="bigint", nullable=False)
+        wanted = catalog_pb2.Table(name=f"asks_{keyed}_{profile}", columns=[named], profile=profile)
+        if keyed:
+            wanted.primary_key.append("id")
+            wanted.buckets = 1
+        made = client.create_table(wanted)
+        rules = client.get_table(table_id=made.table_id).rules
+        assert made.rules == rules
+        found[profile] = {field.name for field, value in rules.ListFields() if value}
+    by_files = {"counts_reads", "counts_key_lookups", "takes_custom"}
+    assert found == {
+        "maxcompute": set(),
+        "delta_serializable": by_files,
+        "delta_write_serializable": by_files,
+        "row_level": {"counts_reads", "wants_keys"} if keyed else {"counts_reads"},
+    }
+    change = common_pb2.Alteration(profile="row_level")
+    altered = client.alter_table(client.get_table(f"asks_{keyed}_maxcompute").table_id, change)
+    assert altered.table.rules == catalog_pb2.WriteRules(counts_reads=True, wants_keys=keyed)

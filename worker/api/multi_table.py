@@ -18,6 +18,7 @@ from worker.base.connection import Connection
 from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
+from worker.base.write_rules import write_rules
 from worker.write.transaction import Commit, Write, WriteOptions, run_writes
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class TableInTransaction(Verbs[None]):
     @property
     def counts_reads(self) -> bool:
         """Whether its profile checks what a transaction read that doesn't change it."""
-        return self._table.meta.profile != "maxcompute"
+        return write_rules(self._table.meta).counts_reads
 
     @property
     def name(self) -> str:

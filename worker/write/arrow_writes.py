@@ -18,13 +18,14 @@ from worker.base.schema import OP, PART, ROW_ID, TOMBSTONE, UPSERT
 from worker.base.spark_hash import row_buckets
 from worker.base.table_view import TableView
 from worker.base.values import partition_key, python_value, wire_value
+from worker.base.write_rules import write_rules
 from worker.read.arrow_conditions import parsed
 from worker.read.plans import entries_of
 from worker.read.version_rows import FileToRead, VersionRows
 from worker.write.arrow_parts import write_parts
 from worker.write.arrow_rows import fitted
 from worker.write.inlined_files import are_few
-from worker.write.row_level import PROFILE, key_sets
+from worker.write.row_level import key_sets
 from worker.write.scopes import Partitions, scope_of
 from worker.write.stages import Stage, Staged
 from worker.write.transaction import Write
@@ -62,7 +63,8 @@ def plan_upsert(table: TableView, rows: pa.Table) -> Write:
         common_pb2.OPERATION_INSERT,
         lambda stage: _keyed(stage, delta, is_base=False),
         needs_spark=False,
-        is_one_call=meta.profile != PROFILE and are_few(meta, delta),  # one call can't say which keys it writes
+        is_one_call=not write_rules(meta).wants_keys
+        and are_few(meta, delta),  # one call can't say which keys it writes
         has_all_columns=rows.num_columns == len(meta.columns),
     )
 

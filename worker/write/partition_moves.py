@@ -17,13 +17,13 @@ from worker.base.errors import InputError
 from worker.base.schema import quoted
 from worker.base.table_view import TableView
 from worker.base.values import wire_value
+from worker.base.write_rules import write_rules
 from worker.read import scan
 from worker.read.frames import frame_of
 from worker.write.stages import Stage
 
 PARTITIONS_MAX: Final = 1_000  # where rows land; with more of them the whole table is looked at
 EVERYTHING: Final = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
-READS_COUNT: Final = "delta_"  # profiles that judge by what was read
 
 
 def check_landing(table: TableView, stage: Stage, before: DataFrame, after: DataFrame) -> list[common_pb2.Read]:
@@ -49,8 +49,8 @@ def check_landing(table: TableView, stage: Stage, before: DataFrame, after: Data
     taken = both.selectExpr(*texts(names)).head(1)
     if taken:
         raise key_exists(meta, list(taken[0]), "another row has that key")
-    if not meta.profile.startswith(READS_COUNT):
-        return []  # those judge by partitions written and by keys
+    if not write_rules(meta).counts_key_lookups:
+        return []
     return [common_pb2.Read(partitions=near) if near else EVERYTHING]
 
 

@@ -14,11 +14,11 @@ from worker.base.inlined import rows_in
 from worker.base.spark_hash import row_hashes
 from worker.base.storage import storage
 from worker.base.values import PartitionKey, partition_key
+from worker.base.write_rules import write_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-PROFILE: Final = "row_level"
 KEYS_MAX: Final = 10_000  # more are judged by bucket
 _SUBQUERY = re.compile(r"\b(select|exists|scalar\w*|\w*subquery)\b", re.IGNORECASE)
 
@@ -31,8 +31,8 @@ def changes_all(*expressions: str | Column | None) -> bool:
 def key_sets(
     meta: catalog_pb2.Table, table_folder: str, files: Sequence[common_pb2.DataFile]
 ) -> list[common_pb2.KeySet]:
-    """The keys in files that were just written; empty if the profile does not use them, or if there are too many."""
-    if meta.profile != PROFILE or not files or sum(file.rows for file in files) > KEYS_MAX:
+    """The keys in files that were just written; empty if the table wants none, or if there are too many."""
+    if not write_rules(meta).wants_keys or not files or sum(file.rows for file in files) > KEYS_MAX:
         return []
     kinds = {column.name: column_field(column).type for column in meta.columns}
     found: dict[tuple[PartitionKey, int], common_pb2.KeySet] = {}

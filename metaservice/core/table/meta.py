@@ -26,6 +26,11 @@ class Profile(StrEnum):
     def is_delta(self) -> bool:
         return self in (Profile.DELTA_SERIALIZABLE, Profile.DELTA_WRITE_SERIALIZABLE)
 
+    @property
+    def counts_reads(self) -> bool:
+        """Whether a transaction can lose by what it read of a table that it does not change."""
+        return self is not Profile.MAXCOMPUTE
+
 
 @dataclass(frozen=True, slots=True)
 class Alteration:

@@ -167,6 +167,7 @@ class Table(_message.Message):
     DROP_TIME_US_FIELD_NUMBER: _builtins.int
     UNDROP_UNTIL_US_FIELD_NUMBER: _builtins.int
     HAS_IMPORTS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """Set by the server."""
     name: _builtins.str
@@ -211,6 +212,10 @@ class Table(_message.Message):
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Features that readers and writers must support."""
 
+    @_builtins.property
+    def rules(self) -> Global___WriteRules:
+        """Set by the server: what the profile asks of writers, which need not know profiles."""
+
     def __init__(
         self,
         *,
@@ -231,10 +236,11 @@ class Table(_message.Message):
         drop_time_us: _builtins.int | None = ...,
         undrop_until_us: _builtins.int | None = ...,
         has_imports: _builtins.bool = ...,
+        rules: Global___WriteRules | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "drop_time_us", b"drop_time_us", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "drop_time_us", b"drop_time_us", "rules", b"rules", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "drop_time_us", b"drop_time_us", "features", b"features", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us", "_undrop_until_us", b"_undrop_until_us", "buckets", b"buckets", "columns", b"columns", "comment", b"comment", "create_time_us", b"create_time_us", "drop_time_us", b"drop_time_us", "features", b"features", "has_imports", b"has_imports", "head_commit_time_us", b"head_commit_time_us", "head_version", b"head_version", "name", b"name", "partition_columns", b"partition_columns", "primary_key", b"primary_key", "profile", b"profile", "properties", b"properties", "rules", b"rules", "schema_version", b"schema_version", "table_id", b"table_id", "undrop_until_us", b"undrop_until_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drop_time_us: _TypeAlias = _typing.Literal["drop_time_us"]  # noqa: Y015
     _WhichOneofArgType__drop_time_us: _TypeAlias = _typing.Literal["_drop_time_us", b"_drop_time_us"]  # noqa: Y015
@@ -246,6 +252,46 @@ class Table(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__undrop_until_us) -> _WhichOneofReturnType__undrop_until_us | None: ...
 
 Global___Table: _TypeAlias = Table  # noqa: Y015
+
+@_typing.final
+class WriteRules(_message.Message):
+    """What the profile of a table asks of its writers. A service of the release before sends none: then a writer declares
+    every read and no keys, which is right under each profile, at the price of more conflicts.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNTS_READS_FIELD_NUMBER: _builtins.int
+    COUNTS_KEY_LOOKUPS_FIELD_NUMBER: _builtins.int
+    WANTS_KEYS_FIELD_NUMBER: _builtins.int
+    TAKES_CUSTOM_FIELD_NUMBER: _builtins.int
+    counts_reads: _builtins.bool
+    """What a transaction reads of this table counts although it changes other tables only: the table joins the
+    transaction, with an UPDATE that changes nothing. False: it is left out.
+    """
+    counts_key_lookups: _builtins.bool
+    """Reads count that only looked whether a key is taken, such as in the partition that a row moves to. False: keys and
+    partitions written decide that.
+    """
+    wants_keys: _builtins.bool
+    """Changes are judged by rows: they carry the keys that they write, as key_sets."""
+    takes_custom: _builtins.bool
+    """Takes changes with the operation CUSTOM."""
+    def __init__(
+        self,
+        *,
+        counts_reads: _builtins.bool = ...,
+        counts_key_lookups: _builtins.bool = ...,
+        wants_keys: _builtins.bool = ...,
+        takes_custom: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts_key_lookups", b"counts_key_lookups", "counts_reads", b"counts_reads", "takes_custom", b"takes_custom", "wants_keys", b"wants_keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteRules: _TypeAlias = WriteRules  # noqa: Y015
 
 @_typing.final
 class CreateTableRequest(_message.Message):

@@ -25,7 +25,6 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public final class SqlTransaction {
   private static final String PROPERTY = "laketx.transaction";
-  private static final String READS_DO_NOT_COUNT = "maxcompute"; // a profile; of tables that aren't changed
   private static final Map<String, SqlTransaction> OPEN = new ConcurrentHashMap<>();
 
   private final String id;
@@ -100,7 +99,7 @@ public final class SqlTransaction {
 
   private void add(List<byte[]> parts, Snapshot table) {
     Held held = changes.get(table.tableId());
-    boolean doCount = held != null || !table.meta().getProfile().equals(READS_DO_NOT_COUNT);
+    boolean doCount = held != null || table.meta().getRules().getCountsReads();
     List<Read> reads = doCount ? reads(table) : List.of();
     if (held == null && reads.isEmpty()) return;
     Operation operation = held == null ? Operation.OPERATION_UPDATE : held.operation;

@@ -20,7 +20,6 @@ record Arrived(
     List<long[]> hashes,
     Map<String, Roaring64NavigableMap> hidden,
     List<Moves.Landed> landed) {
-  private static final String ROW_LEVEL = "row_level";
   private static final long KEYS_MAX = 10_000; // more are judged by bucket
 
   static Arrived of(WriterCommitMessage[] messages) {
@@ -48,8 +47,7 @@ record Arrived(
 
   /** The keys written to each bucket, where the service judges by rows and they are few; else none. */
   List<KeySet> keySets(Table meta) {
-    boolean areWanted = meta.getProfile().equals(ROW_LEVEL) && meta.getPrimaryKeyCount() > 0;
-    if (!areWanted || files.stream().mapToLong(DataFile::getRows).sum() > KEYS_MAX) return List.of();
+    if (!meta.getRules().getWantsKeys() || files.stream().mapToLong(DataFile::getRows).sum() > KEYS_MAX) return List.of();
     Map<Object, KeySet.Builder> found = new HashMap<>();
     for (int at = 0; at < files.size(); at++) {
       if (hashes.get(at).length != files.get(at).getRows()) return List.of();

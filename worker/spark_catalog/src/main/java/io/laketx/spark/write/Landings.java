@@ -48,7 +48,6 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  */
 final class Landings {
   private static final int PARTITIONS_MAX = 1_000; // of more of them, all partitions are looked at
-  private static final String READS_COUNT = "delta_"; // profiles that judge by what was read
 
   private Landings() {}
 
@@ -65,7 +64,7 @@ final class Landings {
     boolean areFew = near.size() <= PARTITIONS_MAX;
     List<Partition> partitions = areFew ? List.copyOf(near.values()) : List.of();
     look(snapshot, landed, Plan.of(snapshot, snapshot.version(), partitions));
-    if (!snapshot.meta().getProfile().startsWith(READS_COUNT)) return List.of(); // those judge by keys and places written
+    if (!snapshot.meta().getRules().getCountsKeyLookups()) return List.of();
     if (areFew) return List.of(Read.newBuilder().addAllPartitions(partitions).build());
     return List.of(Read.newBuilder().setPredicate(Predicate.newBuilder().setLiteral(true)).build());
   }

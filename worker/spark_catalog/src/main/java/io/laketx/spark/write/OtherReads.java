@@ -24,7 +24,6 @@ record OtherReads(Snapshot table, long version, Set<Read> reads) {
   private static final String PROPERTY = "isolation.reads";
   private static final String ALL = "all";
   private static final String OF_TABLE = "table";
-  private static final String PROMISES_NOTHING = "maxcompute"; // across tables; a profile
 
   /** Whether they are declared: the session's setting counts first, then the property of the table that is changed. */
   static boolean areDeclared(Table changed) {
@@ -39,7 +38,7 @@ record OtherReads(Snapshot table, long version, Set<Read> reads) {
     return reads.stream()
         .filter(one -> !one.snapshot().tableId().equals(changed.tableId()))
         .filter(one -> one.snapshot().service().address().warehouse().equals(lake))
-        .filter(one -> !one.snapshot().meta().getProfile().equals(PROMISES_NOTHING))
+        .filter(one -> one.snapshot().meta().getRules().getCountsReads())
         .toList();
   }
 

@@ -14,7 +14,6 @@ import org.apache.spark.sql.types.StructType;
 /** What a task must know to stage rows of a table: the columns, where they go, and how files are written. */
 final class Staging implements Serializable {
   private static final long serialVersionUID = 1;
-  private static final String ROW_LEVEL = "row_level";
 
   private final byte[] table;
   private final String folder;
@@ -71,7 +70,7 @@ final class Staging implements Serializable {
 
   /** Whether the service judges by rows, and asks for the keys that are written. */
   boolean tellsKeys() {
-    return kind == FileKind.FILE_KIND_DELTA && meta().getProfile().equals(ROW_LEVEL);
+    return kind == FileKind.FILE_KIND_DELTA && meta().getRules().getWantsKeys();
   }
 
   DataType[] types() {
