@@ -78,7 +78,7 @@ class Transaction:
     ) -> None:
         self.txn_id = begin.txn_id
         self.lease_s = self.renew_at_s = 0.0
-        # Set by the heartbeat: what makes a commit pointless; why the transaction is no more.
+        # Set by the begin or the heartbeat: what makes a commit pointless; why the transaction is no more.
         self.doomed: common_pb2.Conflict | None = None
         self.lost: MetaServiceError | None = None
         self._begin: wire.BeginTransactionRequest | None = begin  # until it was answered
@@ -100,6 +100,7 @@ class Transaction:
         self._begin = None
         self._tables = {table.table_id: table for table in begun.tables}
         self.lease_s = begun.lease_ms / 1_000
+        self._note_doomed(begun)
         self._heartbeat.add(self)
 
     @property
@@ -199,6 +200,9 @@ class Transaction:
         """Called by the client after each heartbeat."""
         if answer.lease_ms:
             self.lease_s = answer.lease_ms / 1_000
+        self._note_doomed(answer)
+
+    def _note_doomed(self, answer: wire.BeginTransactionResponse | wire.RenewTransactionResponse) -> None:
         if answer.HasField("doomed"):
             self.doomed = answer.doomed
 

@@ -128,7 +128,7 @@ def would_commit(commits: list[TableCommit]) -> common_pb2.Committed:
     )
 
 
-def begun(txn: Txn, lease_ms: int) -> transaction_pb2.BeginTransactionResponse:
+def begun(txn: Txn, lease_ms: int, doomed: Conflict | None = None) -> transaction_pb2.BeginTransactionResponse:
     return transaction_pb2.BeginTransactionResponse(
         tables=[
             transaction_pb2.BegunTable(
@@ -141,6 +141,7 @@ def begun(txn: Txn, lease_ms: int) -> transaction_pb2.BeginTransactionResponse:
             for one in txn.tables.values()
         ],
         lease_ms=lease_ms,
+        doomed=conflict(doomed) if doomed is not None else None,
     )
 
 

@@ -99,7 +99,7 @@ class Calls:
             txn = self.maintenance.begin(parsed, task_id, fence)
         else:
             txn = self.transactions.begin(parsed)
-        return answers.begun(txn, self.transactions.lease_ms)
+        return answers.begun(txn, self.transactions.lease_ms, self.transactions.doomed(txn))
 
     def register(self, request: transaction_pb2.RegisterFilesRequest) -> transaction_pb2.RegisterFilesResponse:
         return self.register_entries(request.txn_id, request.table_id, self.entries(request))

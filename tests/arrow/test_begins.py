@@ -113,3 +113,22 @@ def test_a_version_that_is_retired_before_the_begin_makes_a_new_plan(lake: Lake)
     with before_begin(lake, retire):
         table.delete("id = 1")
     assert set(table.to_arrow().column("id").to_pylist()) == {2, 3}
+
+
+def test_a_write_that_its_begin_finds_doomed_stages_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(lake, "doomed", keyed=True)
+    rival = lake.table(table.name)
+    commits: list[str] = []
+    commit = lake.client.commit
+
+    def counted(txn_id: str, *args: Any, **named: Any) -> Any:
+        commits.append(txn_id)
+        return commit(txn_id, *args, **named)
+
+    monkeypatch.setattr(lake.client, "commit", counted)
+    with before_begin(lake, lambda: rival.overwrite(ROWS)), pytest.raises(ConflictError) as lost:
+        table.delete("id = 1", on_conflict="fail")
+    assert len(commits) == 1, "only the rival came to its commit"
+    assert lost.value.conflict.winner_txn_id == commits[0]
+    with before_begin(lake, lambda: rival.overwrite(ROWS)):
+        assert table.delete("id = 1", on_conflict="rerun").attempts == 2

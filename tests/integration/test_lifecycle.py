@@ -150,6 +150,30 @@ def test_renewing_tells_a_transaction_that_is_doomed(stubs: Stubs) -> None:
     assert stubs.commit(txn, files(table_id)).conflict == doomed
 
 
+@pytest.mark.parametrize("profile", ["maxcompute", "delta_write_serializable", "row_level"])
+def test_the_begin_says_that_a_transaction_at_an_older_version_is_doomed(stubs: Stubs, profile: str) -> None:
+    table_id = stubs.create(f"doomed_{profile}", profile=profile)
+    everything = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
+
+    def begun(at: int) -> tuple[str, transaction_pb2.BeginTransactionResponse]:
+        intent = transaction_pb2.TableIntent(
+            table_id=table_id, operation=common_pb2.OPERATION_DELETE, read_version=at, reads=[everything]
+        )
+        request = transaction_pb2.BeginTransactionRequest(txn_id=new_uuid7(), tables=[intent])
+        answer = stubs.txns.BeginTransaction(request, timeout=TIMEOUT_S)
+        assert stubs.txns.BeginTransaction(request, timeout=TIMEOUT_S) == answer
+        return request.txn_id, answer
+
+    assert not begun(0)[1].HasField("doomed")
+    stubs.append(table_id)
+    assert begun(0)[1].HasField("doomed") is (profile == "maxcompute"), "others may follow a blind append"
+    stubs.alter(table_id, "zstd")
+    late, answer = begun(1)
+    assert answer.doomed.winner_version == 2
+    assert stubs.commit(late, common_pb2.Change(table_id=table_id, reads=[everything])).conflict == answer.doomed
+    assert not begun(2)[1].HasField("doomed")
+
+
 def test_an_id_names_one_content(stubs: Stubs) -> None:
     table_id = stubs.create("reused")
     txn = new_uuid7()

@@ -313,14 +313,16 @@ def _attempt(
         for write in writes
     ]
     keeps_files = False
-    resubmits = policy == "resubmit"
+    stops = policy != "resubmit" and all(one.app is None for one in writes)  # applied before, it commits though it lost
     applied: set[str] = set()
     try:
         with txn:
             for write, stage in zip(writes, stages, strict=True):
                 _tell(write, "begins", stage.read_version, txn.txn_id)
+            if stops and txn.doomed is not None:
+                raise ConflictError(txn.doomed)
             by_spark = [f"{_operation(one)} {one.meta.name}" for one in writes if one.stage and one.needs_spark]
-            watched = spark_work.watched(lake, txn, by_spark, stops=not resubmits) if by_spark else nullcontext()
+            watched = spark_work.watched(lake, txn, by_spark, stops=stops) if by_spark else nullcontext()
             with watched:
                 for write, stage in zip(writes, stages, strict=True):
                     if write.stage is not None:

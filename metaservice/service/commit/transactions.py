@@ -139,6 +139,14 @@ class Transactions:
             check_cost(table, intent.reads, read)
         return TxnTable(intent.table_id, intent.operation, read, current, intent.reads)
 
+    def doomed(self, txn: Txn) -> Conflict | None:
+        """A conflict that a transaction has since its begin, which read older versions; None if none is known."""
+        state = self._state
+        is_open = txn.state is TxnState.OPEN
+        if not is_open or all(state.get_table(one.table_id).head == one.read_version for one in txn.tables.values()):
+            return None
+        return look(state, txn)
+
     # -- register ------------------------------------------------------------------------------------------------
 
     def register(self, txn_id: str, table_id: str, entries: Sequence[Entry]) -> tuple[int, int]:

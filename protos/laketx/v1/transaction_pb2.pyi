@@ -227,21 +227,29 @@ class BeginTransactionResponse(_message.Message):
 
     TABLES_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
+    DOOMED_FIELD_NUMBER: _builtins.int
     lease_ms: _builtins.int
     """The lease: renew the transaction before it ends."""
     @_builtins.property
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___BegunTable]:
         """The tables, in the order of the request."""
 
+    @_builtins.property
+    def doomed(self) -> _common_pb2.Conflict:
+        """Set if the transaction can no longer commit: commits after its read versions conflict with its operations or with the
+        reads that it declares. Absent: no conflict is known yet.
+        """
+
     def __init__(
         self,
         *,
         tables: _abc.Iterable[Global___BegunTable] | None = ...,
         lease_ms: _builtins.int = ...,
+        doomed: _common_pb2.Conflict | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["doomed", b"doomed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "tables", b"tables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["doomed", b"doomed", "lease_ms", b"lease_ms", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
