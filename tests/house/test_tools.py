@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import gen_api_docs, gen_protos, gen_session
+from tools import gen_api_docs, gen_protos, gen_session, what_works
 
 SMALL = """\
 syntax = "proto3";
@@ -164,3 +164,16 @@ def test_a_session_is_written_where_more_than_ids_and_times_changed(tmp_path: Pa
     assert readme.read_text(encoding="utf-8") == before
     gen_session.update(tmp_path, "$ y\\1\n")
     assert readme.read_text(encoding="utf-8") == "a\n```console\n$ y\\1\n```\nb\n"
+
+
+def test_setup_says_what_works_without_java(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(what_works, "find_jar", lambda: None)
+    assert what_works.main() == 0
+    said = {line.split()[0]: line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()}
+    assert "tables without Spark" in said["LakeTX"]
+    assert said["Spark"].endswith("does not start: it needs Java 17 or later, and there is no Java here")
+    assert said["jar"].startswith("not built, so no `spark.sql`: ")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import laketx
+from metaservice.cli.command_line import run_words
 
 COLUMNS = "id bigint, region string, amount double"
 
@@ -41,8 +46,55 @@ def play(lake: laketx.Lake, folder: Path) -> list[object]:
         txn.table("shop.visits").truncate()
         txn.advance(moved(cursor.refresh()))
     said += [(one.version, one.operation, one.files_added, one.files_removed) for one in visits.history()]
-    said += [rows_of(orders.to_arrow()), cursor.version, imported(lake, folder), defined(lake)]
+    said += [rows_of(orders.to_arrow()), cursor.version, *looks(orders, times[3]), differing(lake)]
+    said += [imported(lake, folder), defined(lake)]
     return said
+
+
+def looks(orders: laketx.Table, time: datetime) -> list[object]:
+    """Versions that stay, and increments in every mode, by numbers and by times."""
+    said: list[object] = []
+    for point in ({}, {"version": 2}, {"timestamp": time}, {"timestamp": time.isoformat()}, {"commits_ago": 1}):
+        with orders.snapshot(**point) as held:
+            orders.upsert([{"id": 9}])
+            rows = [
+                held.to_arrow(),
+                held.to_arrow(columns=["id"], where="id > 1", limit=5),
+                held.to_batches().read_all(),
+            ]
+            said += [held.version, held.count(), *map(rows_of, rows)]
+    for mode in ("latest", "changes", "log"):
+        said += [rows_of(orders.to_arrow(since=0, mode=mode)), rows_of(orders.to_arrow(since=time, until=4, mode=mode))]
+    return said
+
+
+def differing(lake: laketx.Lake) -> list[str]:
+    """`laketx diff` at every pair of versions, as the command line shows it, and `describe`."""
+    compared = lake.create_table("compared", "id bigint not null comment 'which', day date", comment="of a story")
+    for day in (1, 2):
+        compared.append([{"id": 1, "day": date(2026, 11, day)}])
+    compared.truncate()
+    found: list[str] = []
+    for older in range(4):
+        for newer in range(4):
+            shown = io.StringIO()
+            words = [
+                "--folder",
+                lake.warehouse,
+                "diff",
+                "compared",
+                "--from",
+                str(older),
+                "--to",
+                str(newer),
+                "-o",
+                "json",
+            ]
+            with redirect_stdout(shown):
+                assert run_words(words, {}) == 0
+            answer = json.loads(shown.getvalue())
+            found += [f"{side} {entry['file']['rows']}" for side in ("added", "removed") for entry in answer[side]]
+    return [*found, str(compared.describe().to_pylist()), str(compared.describe().schema)]
 
 
 def defined(lake: laketx.Lake) -> list[object]:
@@ -93,6 +145,10 @@ def refusals(lake: laketx.Lake) -> list[str]:
         cursor.advance,
         lambda: cursor.to_arrow(since=0),
         lambda: cursor.to_arrow(mode="all"),
+        lambda: snapshot_rows(table, version=0),
+        lambda: snapshot_rows(table, since=0),
+        lambda: table.snapshot(version=0, tag="x").__enter__(),
+        lambda: table.snapshot(version=9).__enter__(),
         lambda: lake.import_parquet("/no/such/folder", "x"),
         lambda: lake.create_table("wrong", "id text"),
         lambda: lake.create_table("wrong", "id varchar(3)"),
@@ -103,6 +159,11 @@ def refusals(lake: laketx.Lake) -> list[str]:
         lambda: table.widen_column("id", "number"),
     ]
     return [reason_of(one) for one in wrong]
+
+
+def snapshot_rows(table: laketx.Table, **asked: Any) -> object:
+    with table.snapshot() as held:
+        return held.to_arrow(**asked)
 
 
 def reason_of(work: Callable[[], object]) -> str:

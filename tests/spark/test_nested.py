@@ -89,7 +89,7 @@ def test_comments_are_seen(lake: Lake, new_name: Names) -> None:
     words = "id int comment 'who', `a b` string comment 'it''s'"
     table = lake.create_table(new_name(), words, primary_key=["id"], comment="all of them")
     assert [column.comment for column in table.schema] == ["who", "it's"]
-    assert [row["comment"] for row in table.describe().collect()] == ["who", "it's", "all of them"]
+    assert table.describe()["comment"].to_pylist() == ["who", "it's", "all of them"]
     assert table.ddl() == (
         f"CREATE TABLE {table.name} (\n  id int NOT NULL COMMENT 'who',\n  `a b` string COMMENT 'it\\'s',\n"
         "  PRIMARY KEY (id)\n)\nCOMMENT 'all of them'"

@@ -15,6 +15,7 @@ from protos.laketx.v1 import catalog_pb2
 from tests.spark.histories import grow
 from tests.spark.lab_tables import COLUMNS, WIDE, row
 from tests.spark.reading import LabLake, LabTable, Row, by_parquet, expected, open_lab, shown, union
+from worker.api.snapshots import snapshot_of
 from worker.base.errors import InputError
 from worker.read import merge_on_read, scan
 
@@ -222,7 +223,7 @@ def test_what_is_read_is_pinned(lake: LabLake) -> None:
     def held() -> list[int]:
         return sorted(pin.version for pin in lake.client.list_pins() if pin.table_id == table.table_id)
 
-    with scan.snapshot(table.view) as snapshot:
+    with snapshot_of(table.view) as snapshot:
         assert snapshot.version == 1
         assert held() == [1]
         table.insert([row(2)])

@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
 import laketx
@@ -21,6 +22,7 @@ from worker.base.spark_types import wire_columns
 HERE = """
 import json, sys
 from pathlib import Path
+from typing import Any
 for name in ("pyspark", "py4j"):
     sys.modules[name] = None  # as if it weren't installed
 import laketx
@@ -41,8 +43,16 @@ def test_calls_without_spark_answer_as_with_it(spark: SparkSession, tmp_path: Pa
         assert without == json.loads(json.dumps(found))
         assert "none" not in without[1]
         table = lake.table("shop.orders")
-        rows = [row.asDict() for row in table.changes(since=1, mode="log").drop("_commit_time").collect()]
-        assert sorted(map(repr, rows)) == story_without_spark.rows_of(table.to_arrow(since=1, mode="log"))
+        for mode in ("latest", "changes", "log"):
+            asked: dict[str, Any] = {"since": 2, "until": 5, "mode": mode}
+            changed = table.changes(**asked).drop("_commit_time").collect()
+            assert sorted_rows(changed) == story_without_spark.rows_of(table.to_arrow(**asked))
+        with table.snapshot(version=2) as held:
+            assert sorted_rows(held.read().collect()) == story_without_spark.rows_of(held.to_arrow())
+
+
+def sorted_rows(rows: list[Row]) -> list[str]:
+    return sorted(repr(row.asDict()) for row in rows)
 
 
 WORDS = [

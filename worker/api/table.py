@@ -20,6 +20,7 @@ from worker.api.cursors import Cursor, cursor_of
 from worker.api.foreign_calls import OF_TABLES, KnowsForeignCalls, by_name
 from worker.api.pending_rows import Row
 from worker.api.schemas import Schema
+from worker.api.snapshots import Snapshot, snapshot_of
 from worker.api.verbs import Verbs
 from worker.api.writer import FLUSH_MS, FLUSH_ROWS, ROWS_MAX, TableWriter, latest_rows
 from worker.base.connection import Connection
@@ -51,6 +52,9 @@ else:
     export = LazyModule("worker.write.export")
 
 
+DESCRIBED: Final = pa.schema(
+    [("col_name", pa.string()), ("data_type", pa.string()), ("nullable", pa.bool_()), ("comment", pa.string())]
+)
 RECENT_S: Final = 1.0  # small writes without Spark don't ask anew for a table that they saw so recently
 
 
@@ -81,7 +85,7 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
 
     read, snapshot, changes, resolve, history, export            reads
     insert, overwrite, update, delete, merge                     rows
-    to_arrow, to_pandas, to_polars, to_duckdb, scanner, count    reads without Spark
+    to_arrow, to_pandas, to_polars, to_duckdb, scanner, count    reads without Spark; `snapshot` has them, too
     append, upsert, writer                                       rows without Spark
     truncate, restore                                            whole partitions, or all
     add_columns, rename_column, drop_column, widen_column        columns
@@ -131,14 +135,12 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         """Its columns, as of the last refresh: `print(table.schema)`, `.names`, `.to_arrow()`, `.to_spark()`."""
         return Schema(self.meta)
 
-    def describe(self) -> DataFrame:
+    def describe(self) -> pa.Table:
         """Its columns as rows: name, type, nullable, comment. The last row is the table's own comment."""
         rows: list[tuple[Any, ...]] = [(one.name, one.type, one.nullable, one.comment) for one in self.meta.columns]
         if self.meta.comment:
             rows.append(("# table", None, None, self.meta.comment))
-        return self.lake.spark.createDataFrame(
-            rows, "col_name string, data_type string, nullable boolean, comment string"
-        )
+        return pa.Table.from_pylist([dict(zip(DESCRIBED.names, row, strict=True)) for row in rows], DESCRIBED)
 
     def ddl(self) -> str:
         """The SQL statement that would create it, with its comments and properties."""
@@ -174,9 +176,9 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
         timestamp: str | datetime | None = None,
         commits_ago: int | None = None,
         tag: str | None = None,
-    ) -> AbstractContextManager[scan.Snapshot]:
-        """One version, kept readable for several queries: `with table.snapshot() as s: s.read()`."""
-        return scan.snapshot(self.view, version=version, timestamp=timestamp, commits_ago=commits_ago, tag=tag)
+    ) -> AbstractContextManager[Snapshot]:
+        """One version, kept readable for several queries: `with table.snapshot() as s: s.read()`, or `s.to_arrow()`."""
+        return snapshot_of(self.view, version, timestamp, commits_ago, tag)
 
     def changes(
         self, *, since: int | str | datetime, until: int | str | datetime | None = None, mode: str = "latest"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime
 
 from pyspark.errors import PySparkException
@@ -13,13 +11,12 @@ from pyspark.sql import Column, DataFrame
 from protos.laketx.v1 import common_pb2
 from worker.base.conditions import to_wire
 from worker.base.errors import InputError
-from worker.base.pins import ReaderPins
 from worker.base.session import has_jar, is_classic, rows_by_jar
 from worker.base.table_view import TableView
 from worker.read.frame_names import named_rows
 from worker.read.frames import frame_of
 from worker.read.plans import entries_of
-from worker.read.versions import version_of
+from worker.read.versions import pinned_version
 
 # -- the front ---------------------------------------------------------------------------------------------------------
 
@@ -38,11 +35,11 @@ def read(
     `where` as text prunes files; a Column does so where the catalog's reader reads, and only filters rows elsewhere.
     """
     is_chosen = any(asked is not None for asked in (version, timestamp, commits_ago, tag))
-    found = _resolve(table, table.lake.pins, version, timestamp, commits_ago, tag)
-    return _read_where(table, found, where, is_chosen=is_chosen)
+    found = pinned_version(table, table.lake.pins, version, timestamp, commits_ago, tag)
+    return read_where(table, found, where, is_chosen=is_chosen)
 
 
-def _read_where(table: TableView, version: int, where: str | Column | None, *, is_chosen: bool) -> DataFrame:
+def read_where(table: TableView, version: int, where: str | Column | None, *, is_chosen: bool) -> DataFrame:
     """By the reader of the Spark catalog where the session has it, else by Spark's own of Parquet."""
     then = table.at(version)
     if is_read_by_jar(then):
@@ -67,56 +64,6 @@ def filtered(rows: DataFrame, where: str | Column) -> DataFrame:
     except PySparkException as error:
         raise InputError("CONDITION_INVALID", f"{where!r}: {error.getMessage()}") from error
     return found
-
-
-def _resolve(
-    table: TableView,
-    pins: ReaderPins,
-    version: int | None,
-    timestamp: str | datetime | None,
-    commits_ago: int | None,
-    tag: str | None,
-) -> int:
-    """The version asked for, pinned; default the newest."""
-    if sum(asked is not None for asked in (version, timestamp, commits_ago, tag)) > 1:
-        raise InputError("VERSION_AMBIGUOUS", "give one of version, timestamp, commits_ago and tag")
-    if timestamp is not None or commits_ago is not None or tag is not None:
-        version = version_of(table, None, timestamp, commits_ago, tag)
-    if version is None:
-        return pins.hold_head(table.table_id)
-    pins.hold(table.table_id, [version])
-    return version
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A version that stays pinned until the block ends."""
-
-    table: TableView
-    version: int
-    is_chosen: bool = False
-
-    def read(self, *, where: str | Column | None = None) -> DataFrame:
-        """Its rows; to be used inside the block."""
-        return _read_where(self.table, self.version, where, is_chosen=self.is_chosen)
-
-
-@contextmanager
-def snapshot(
-    table: TableView,
-    *,
-    version: int | None = None,
-    timestamp: str | datetime | None = None,
-    commits_ago: int | None = None,
-    tag: str | None = None,
-) -> Iterator[Snapshot]:
-    """One version for several reads."""
-    pins = ReaderPins(table.client)
-    try:
-        is_chosen = any(asked is not None for asked in (version, timestamp, commits_ago, tag))
-        yield Snapshot(table, _resolve(table, pins, version, timestamp, commits_ago, tag), is_chosen)
-    finally:
-        pins.close()
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 
 from worker.base.errors import InputError
+from worker.base.pins import ReaderPins
 from worker.base.table_view import TableView
 from worker.base.values import EPOCH, MICROSECOND
 from worker.base.zones import zone_of
@@ -35,6 +37,41 @@ def version_of(
         table.table_id, version=version, time_us=time_us, commits_ago=commits_ago, tag=tag
     )
     return found.version
+
+
+def pinned_version(
+    table: TableView,
+    pins: ReaderPins,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    commits_ago: int | None = None,
+    tag: str | None = None,
+) -> int:
+    """The version that a read uses, which the pins hold from now on."""
+    if sum(asked is not None for asked in (version, timestamp, commits_ago, tag)) > 1:
+        raise InputError("VERSION_AMBIGUOUS", "give one of version, timestamp, commits_ago and tag")
+    if timestamp is not None or commits_ago is not None or tag is not None:
+        version = version_of(table, None, timestamp, commits_ago, tag)
+    if version is None:
+        return pins.hold_head(table.table_id)
+    pins.hold(table.table_id, [version])
+    return version
+
+
+@contextmanager
+def held_version(
+    table: TableView,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    commits_ago: int | None = None,
+    tag: str | None = None,
+) -> Iterator[int]:
+    """A version for several reads, pinned until the block ends."""
+    pins = ReaderPins(table.client)
+    try:
+        yield pinned_version(table, pins, version, timestamp, commits_ago, tag)
+    finally:
+        pins.close()
 
 
 def version_at(table: TableView, point: Point, zone: Zone) -> int:

@@ -27,6 +27,7 @@ from worker.base.storage import make_folder, storage
 from worker.base.table_view import TableView
 from worker.read import scan
 from worker.read.file_layouts import as_clock
+from worker.read.versions import held_version
 from worker.write.spark_failures import explain
 from worker.write.staging import MICROSECONDS, SPARK_CODECS
 
@@ -50,21 +51,21 @@ def export(
     if meet(path, table.lake.warehouse):
         raise InputError("PATH_INVALID", f"{path} overlaps with the lake's own files in {table.lake.warehouse}")
     target = find_target(path, overwrite=overwrite)
-    with scan.snapshot(table, version=version, timestamp=timestamp, commits_ago=commits_ago) as snapshot:
-        then = table.at(snapshot.version)
-        meta, entries = then.meta, scan.plan(then, snapshot.version)
+    with held_version(table, version, timestamp, commits_ago) as held:
+        then = table.at(held)
+        meta, entries = then.meta, scan.plan(then, held)
         refuse_read_files(target, entries)
         names = list(meta.partition_columns) if partitioned else []
         check_partitions(meta, names, entries)
-        rows = snapshot.read(where=where)
-        tell("export begins", table=meta.name, version=snapshot.version)
+        rows = scan.read_where(table, held, where, is_chosen=True)
+        tell("export begins", table=meta.name, version=held)
         with target.filled() as folder, progress(rows.sparkSession, f"export {meta.name}"):
             try:
                 write(named_in_utc(rows, names), folder, names, codec_of(meta, SPARK_CODECS))
             except PySparkException as error:
                 raise explain(error, meta) or error from error
-        tell("export is complete", table=meta.name, version=snapshot.version)
-        return snapshot.version
+        tell("export is complete", table=meta.name, version=held)
+        return held
 
 
 def named_in_utc(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
