@@ -150,9 +150,17 @@ class Group(Command, click.Group):
             raise refusal_of(error, ctx) from error
         return name, found or click.Command(None, add_help_option=False), rest
 
+    def title_of(self, name: str) -> str:
+        """The heading under which the help shows a command."""
+        return "Commands"
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str()) for name, each in self.list_visible(ctx)])
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, each in self.list_visible(ctx):
+            sections.setdefault(self.title_of(name), []).append((name, each.get_short_help_str()))
+        for title, listed in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(listed)
         super().format_options(ctx, formatter)
 
 
@@ -233,7 +241,8 @@ def refusal_of(error: click.UsageError, context: click.Context) -> CommandError:
             known = context.command.list_commands(context) if isinstance(context.command, Group) else []
             meant = command_meant(word, path, known)
             hint = f"did you mean `{meant}`?" if meant else did_you_mean(word, known)
-            return refuse(context, f"{path} has no command `{word}`", hint, usage=False)
+            said = f"{path} has no command `{word}`" if context.parent else f"there is no command `{word}`"
+            return refuse(context, said, hint, usage=False)
         case click.NoSuchOption(option_name=word):
             return refuse(context, f"{path} takes no `{word}`", did_you_mean(word, option_names(context)))
         case click.MissingParameter():

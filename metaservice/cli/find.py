@@ -98,7 +98,8 @@ def suggest_name(session: Session, failure: CommandError) -> CommandError:
             case "TABLE_UNKNOWN" if name := failure.facts.get("name", ""):
                 hint = did_you_mean(name, [table.name for table in session.client.list_tables()])
             case "NAMESPACE_UNKNOWN" if name := failure.facts.get("namespace", ""):
-                hint = did_you_mean(name, list_namespaces(session.client))
+                near = did_you_mean(name, list_namespaces(session.client))
+                hint = near or f"`laketx namespace create {name}` makes it"
             case _:
                 return failure
     except LakeTXError:

@@ -166,6 +166,8 @@ class Session:
         texts = list(map(shorten, texts))
         widths = _widths(columns, texts)
         kept = fit(columns, widths, self._console.width)
+        if not first and self.is_terminal:
+            self.note("there are none")
         if len(kept) < len(columns) and self.is_terminal:
             gone = ", ".join(column.name for number, column in enumerate(columns) if number not in kept)
             self.note(f"too narrow for: {gone} (-o json has all)")

@@ -11,13 +11,19 @@ from metaservice.cli.command import Group, group
 from metaservice.cli.plugins import added_commands, merge
 from metaservice.cli.settings import version
 
-# Each is a module of this package, which declares it as `run` or, where it has commands of its own, as `GROUP`.
-NAMES: Final = (
-    "serve", "ping", "health", "status", "namespace", "table", "view", "versions", "show", "files", "changes", "diff",
-    "watch", "events", "txn", "why", "explain", "pins", "tag", "cursor", "compaction", "worker", "purge", "clock",
-    "backup", "restore", "check", "store", "step-down", "whoami", "can", "grant", "revoke", "grants", "token",
-    "storage-key", "bench", "completion", "help",
-)  # fmt: skip
+# Each is a module of this package, which declares it as `run` or, where it has commands of its own, as `GROUP`; or it
+# is of another package.
+SECTIONS: Final = {
+    "Tables and rows": "namespace table view head count load export import sql",
+    "Versions": "versions show files changes diff watch tag cursor pins",
+    "Commits and conflicts": "txn why explain",
+    "Compaction, and what is deleted": "compaction worker purge fsck warehouse",
+    "The service": "serve ping health status clock backup restore check store step-down events bench",
+    "Who may do what": "whoami can grant revoke grants token storage-key",
+    "Other programs": "iceberg spark-jar completion help",
+}
+TITLE_OF: Final = {name: title for title, names in SECTIONS.items() for name in names.split()}
+BY_OTHERS: Final = ("head", "count", "load", "export", "import", "sql", "fsck", "warehouse", "iceberg", "spark-jar")
 IN_ACCESS: Final = ("whoami", "can", "grant", "revoke", "grants")  # one module has them all
 COMPLETE: Final = "__complete"
 
@@ -26,7 +32,12 @@ class Root(Group):
     """Commands of this package and those that other packages add."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(dict.fromkeys((*NAMES, *(each.name or "" for each in added_commands()))))
+        """Those that there are, in the order of the sections; any other comes last."""
+        added = [each.name or "" for each in added_commands()]
+        return [name for name in dict.fromkeys((*TITLE_OF, *added)) if name in added or is_own(name)]
+
+    def title_of(self, name: str) -> str:
+        return TITLE_OF.get(name, "More")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands:
@@ -38,8 +49,13 @@ class Root(Group):
         return self.commands.get(cmd_name)
 
 
+def is_own(name: str) -> bool:
+    """Whether it is of this package."""
+    return name in TITLE_OF and name not in BY_OTHERS
+
+
 def own_command(name: str) -> click.Command | None:
-    if name not in NAMES and name != COMPLETE:
+    if not is_own(name) and name != COMPLETE:
         return None
     if name in IN_ACCESS:
         one: click.Command = getattr(import_module("metaservice.cli.access"), name)

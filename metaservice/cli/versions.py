@@ -18,11 +18,11 @@ from protos.laketx.v1 import common_pb2, read_pb2
 OPERATIONS = [name.removeprefix("OPERATION_").lower() for name in common_pb2.Operation.keys()[1:]]
 COLUMNS = (
     Column("version", right=True),
-    Column("time version (UTC)", rank=2),
+    Column("time version (UTC)"),
     Column("operation"),
     Column("who", rank=1),
-    Column("+files", right=True),
-    Column("-files", right=True),
+    Column("+files", rank=2, right=True),
+    Column("-files", rank=2, right=True),
     Column("+rows", right=True),
     Column("-rows", right=True),
     Column("rebased", rank=3, right=True),

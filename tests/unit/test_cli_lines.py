@@ -34,8 +34,8 @@ def here(capfd: pytest.CaptureFixture[str]) -> Run:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("tabel list", "laketx has no command `tabel`\n  next: did you mean `table`?"),
-        ("optimize shop.orders", "laketx has no command `optimize`\n  next: did you mean `laketx compaction run`?"),
+        ("tabel list", "there is no command `tabel`\n  next: did you mean `table`?"),
+        ("optimize shop.orders", "there is no command `optimize`\n  next: did you mean `laketx compaction run`?"),
         ("vacuum shop.orders", "next: did you mean `laketx purge run`?"),
         ("snapshots shop.orders", "next: did you mean `laketx versions`?"),
         ("table history shop.orders", "next: did you mean `laketx versions`?"),
@@ -94,6 +94,13 @@ def test_help_goes_before_what_is_wrong(here: Run) -> None:
     assert (done.code, done.err) == (Exit.DONE, "")
     assert done.out.startswith("Usage: laketx diff [OPTIONS] TABLE --from N\n")
     assert here("--version").out.startswith("laketx ")
+
+
+def test_the_help_shows_every_command_under_a_heading_of_its_own(here: Run) -> None:
+    text = here("--help").out
+    assert "Tables and rows:" in text
+    assert "The service:" in text
+    assert "More:" not in text
 
 
 def test_a_help_in_a_pipe_has_no_styles_and_says_the_shared_options_last(here: Run) -> None:

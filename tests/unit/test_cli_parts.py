@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metaservice.cli import bench
+from metaservice.cli import bench, versions
 from metaservice.cli.columns import read_columns
 from metaservice.cli.command import find_context, paragraphs
 from metaservice.cli.failures import NEXT_OF_REASON, CommandError, nearest
@@ -43,6 +43,12 @@ def test_columns_fit_or_are_the_last_that_may_go(asked: list[tuple[int, int, boo
     assert {i for i, column in enumerate(wanted) if column.rank == 0} <= set(kept)
     lost = [wanted[i].rank for i in range(len(wanted)) if i not in kept]
     assert not lost or min(lost) >= max((wanted[i].rank for i in kept if wanted[i].rank), default=0)
+
+
+def test_versions_keep_their_time_at_80_columns() -> None:
+    widths = [7, 26, 9, 3, 6, 6, 6, 5, 7, 36, 16, 20]  # of a table's first commits
+    shown = [versions.COLUMNS[number].name for number in fit(versions.COLUMNS, widths, 80)]
+    assert shown == ["version", "time version (UTC)", "operation", "who", "+files", "+rows", "-rows"]
 
 
 @given(st.lists(st.uuids().map(str), min_size=1, max_size=20, unique=True))

@@ -54,7 +54,7 @@ class Bars:
                 self._bars = Progress(*columns, console=console, transient=True)
                 self._bars.start()
             if line is None:
-                line = self._bars.add_task(escape(printable(title)))
+                line = self._bars.add_task(escape(printable(title)), total=None)
                 self._lines += 1
             self._bars.update(line, completed=counts[0], total=counts[1] or None)
             return line

@@ -28,7 +28,8 @@ JARS: Final = "spark.jars"
 EXTENSIONS: Final = "spark.sql.extensions"
 NO_JAR: Final = (
     "the Spark session was started without the jar of LakeTX: `laketx spark-jar` says where it lies and with which "
-    "settings to start a session; one that `connect` starts itself has it, where the jar is installed"
+    "settings to start a session; one that `connect` starts itself has it, where the jar is installed "
+    f"(pip install laketx-spark-{SPARK_MINOR}, or in a clone make spark-jar)"
 )
 
 

@@ -90,7 +90,7 @@ def bar(session: Session, load: Load) -> Iterator[None]:
     if session.settings.quiet or not bars.is_wanted():
         yield
         return
-    with bars.line(f"load {load.table.name}, MB", lambda: (load.meter.done >> 20, load.meter.total >> 20)):
+    with bars.line(f"load {load.table.name}, MB", lambda: (load.meter.done >> 20, -(-load.meter.total >> 20))):
         yield
 
 
