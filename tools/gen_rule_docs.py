@@ -4,22 +4,20 @@
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from metaservice.core import limits
 from metaservice.core.commit.row_level import CHECKS, MEETINGS
 from metaservice.core.table import profiles
-from metaservice.core.table.foreign_properties import FOREIGN_PROPERTIES, Meaning
 from metaservice.core.table.model import Operation
 from metaservice.core.table.profiles import CLASS_OF, STANDS, OpClass
 from metaservice.core.table.properties import PROPERTIES, USER_PREFIX
+from tools import coming_from
 from tools.generated import BLOCK, fill, table, wants_check, write_or_check
 from tools.wire import ROOT
-from worker.api import foreign_calls as foreign
 
-FOREIGN_STATEMENTS = ROOT / "worker/spark_catalog/src/main/resources/io/laketx/spark/foreign_statements.tsv"
-DOCUMENTS = ("docs/semantics.md", "docs/catalog.md", "docs/spark-sql.md", "docs/python.md")
+DOCUMENTS = ("docs/semantics.md", "docs/catalog.md", "docs/coming-from.md")
 
 
 def classes() -> str:
@@ -67,50 +65,12 @@ def properties() -> str:
     fixed = sorted(one.name for one in PROPERTIES if one.is_fixed)
     quiet = sorted(one.name for one in PROPERTIES if not (one.binds_writers or one.is_fixed))
     rows = [
-        ("writer properties", _code(writers), "conflicts with every change"),
-        ("quiet properties", _code([*quiet, f"{USER_PREFIX}*"]), "conflicts with nothing"),
-        ("fixed properties", _code(fixed), "is refused (`PROPERTY_FIXED`)"),
-        ("features", _code(sorted(profiles.FEATURES)), "conflicts with every change"),
+        ("writer properties", coming_from.code(writers), "conflicts with every change"),
+        ("quiet properties", coming_from.code([*quiet, f"{USER_PREFIX}*"]), "conflicts with nothing"),
+        ("fixed properties", coming_from.code(fixed), "is refused (`PROPERTY_FIXED`)"),
+        ("features", coming_from.code(sorted(profiles.FEATURES)), "conflicts with every change"),
     ]
     return table(("what", "names", "changing it"), rows)
-
-
-def foreign_properties() -> str:
-    """Properties of other systems by what they mean."""
-    rows = []
-    for one in FOREIGN_PROPERTIES:
-        meant = [f"`{value}`: {_meant(meaning)}" for value, meaning in one.meanings.items()]
-        rows.append((f"`{one.name}`", "; ".join(meant), one.advice))
-    return table(("property", "accepted", "other values are refused: what to do"), rows)
-
-
-def _meant(meaning: Meaning) -> str:
-    if meaning.profile is not None:
-        return f"the profile `{meaning.profile}`"
-    return f"turns on the feature `{meaning.feature}`" if meaning.feature else "changes nothing"
-
-
-def foreign_statements() -> str:
-    """Statements of other systems, from the table that the Spark catalog reads."""
-    words = {"{table}": "shop.orders", "{system}": "lake.system", "{whole}": "lake.shop.orders"}
-    words |= {"{columns}": "'a', 'b'", "{version}": "12", "{time}": "'2026-11-01'"}
-    rows = []
-    for line in FOREIGN_STATEMENTS.read_text(encoding="utf-8").splitlines():
-        example, _, here = line.split("\t")
-        for name, word in words.items():
-            here = here.replace(name, word)
-        rows.append((f"`{example}`", f"`{here}`" if here.startswith("CALL") and ";" not in here else here))
-    return table(("statement", "here"), rows)
-
-
-def foreign_calls() -> str:
-    """Calls of other systems' libraries, as the errors of tables and lakes have them."""
-    rows = [
-        (_code(names), here)
-        for calls in (foreign.OF_TABLES, foreign.OF_LAKES, foreign.OF_MERGES)
-        for here, names in calls.items()
-    ]
-    return table(("elsewhere", "here"), rows)
 
 
 def bounds() -> str:
@@ -126,10 +86,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "row-meetings": row_meetings,
     "row-checks": row_checks,
     "properties": properties,
-    "foreign-properties": foreign_properties,
-    "foreign-statements": foreign_statements,
-    "foreign-calls": foreign_calls,
     "bounds": bounds,
+    **coming_from.BLOCKS,
 }
 
 
@@ -147,10 +105,6 @@ def _number(value: int) -> str:
     if power > 40:
         return f"2^{power}" if value == 1 << power else f"2^{power + 1} - 1"
     return f"{value:,}"
-
-
-def _code(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ OURS = {"table": Table, "lake": Lake}
         (TABLE, "vacuum", "`laketx purge run` in a terminal"),
         (TABLE, "restoreToVersion", "`table.restore(version=12)`"),
         (TABLE, "toDF", "`table.read()`"),
+        (Table, "forPath", 'Table has no forPath, a word of another system; here: `lake.table("shop.orders")`'),
+        (Lake, "forName", 'Lake has no forName, a word of another system; here: `lake.table("shop.orders")`'),
+        (Table, "isDeltaTable", '`"shop.orders" in lake.tables()`'),
         (LAKE, "forPath", 'Lake has no forPath, a word of another system; here: `lake.table("shop.orders")`'),
     ],
 )
@@ -34,11 +37,11 @@ def test_a_call_of_another_library_says_what_to_write_here(owner: object, name: 
 @pytest.mark.parametrize(("owner", "calls"), [(Table, OF_TABLES), (Lake, OF_LAKES), (MergeBuilder, OF_MERGES)])
 def test_foreign_calls_hide_nothing_of_ours_and_point_at_what_there_is(owner: type, calls: Calls) -> None:
     names = by_name(calls)
-    assert len(names) == sum(map(len, calls.values())), "a name stands twice"
+    assert len(names) == sum(len(one.names) for one in calls), "a name stands twice"
     assert [name for name in names if name in dir(owner)] == []
-    assert all(hasattr(MergeBuilder, word) for here in OF_MERGES for word in re.findall(r"`(\w+)\(", here))
+    assert all(hasattr(MergeBuilder, word) for one in OF_MERGES for word in re.findall(r"`(\w+)\(", one.here))
     meta = catalog_pb2.Table(name="shop.orders")
-    for here in calls:
+    for here in (one.here for one in calls):
         for word, member in re.findall(r"\b(table|lake)\.([a-z_]+)", here):
             assert hasattr(OURS[word], member), here
         for field in re.findall(r"table\.meta\.([a-z_]+)", here):
@@ -50,3 +53,5 @@ def test_other_attributes_fail_as_anywhere() -> None:
         getattr(TABLE, "optimise")  # noqa: B009 - mypy knows none
     with pytest.raises(AttributeError, match="'Table' object has no attribute 'view'"):  # of the property, not `meta`
         _ = TABLE.meta
+    with pytest.raises(AttributeError, match="type object 'Table' has no attribute 'optimise'"):
+        getattr(Table, "optimise")  # noqa: B009 - likewise

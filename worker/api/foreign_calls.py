@@ -1,103 +1,145 @@
 """Calls of other systems' libraries (delta-spark, deltalake, pyiceberg), and what to write here instead.
 
     table.optimize()  ->  AttributeError: Table has no optimize, a word of another system; here: `table.compact()` …
+    Table.forPath(…)  ->  AttributeError: Table has no forPath, …; here: `lake.table("shop.orders")`
 
 `hasattr` is false of them, and mypy refuses them, as if nothing were known of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABCMeta
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-Calls = Mapping[str, tuple[str, ...]]  # the names elsewhere, by what to write here
 
-OF_TABLES: Final[Calls] = {
-    '`table.compact()`, or `table.compact("cluster", zorder_by=["day"])`': ("optimize", "rewrite_data_files"),
-    "`laketx purge run` in a terminal; the property `data.retain.hours` says how long files stay": (
-        "vacuum",
-        "expire_snapshots",
-        "maintenance",
-    ),
-    "`table.restore(version=12)`": ("restoreToVersion", "rollback", "rollback_to_snapshot"),
-    '`table.restore(timestamp="2026-11-01 08:00")`': ("restoreToTimestamp",),
-    "`table.read()`": ("toDF",),
-    "`table.to_arrow()`": ("to_pyarrow_table",),
-    '`table.scanner(where="id > 7")`': ("scan", "to_pyarrow_dataset"),
-    "`table.read(version=12)`": ("load_as_version",),
-    '`table.read(timestamp="2026-11-01 08:00")`': ("load_with_datetime",),
-    "`table.changes(since=12)`": ("load_cdf",),
-    "`table.history()`": ("snapshots", "inspect", "current_snapshot", "snapshot_by_id"),
-    "`table.resolve()`": ("version",),
-    "`table.meta`, `table.describe()` or `table.ddl()`": ("detail", "metadata"),
-    "`table.meta.properties`": ("properties",),
-    "`table.folder`": ("location",),
-    "`laketx files` in a terminal": ("files", "file_uris", "get_add_actions"),
-    "`table.add_columns(…)`, `table.rename_column(…)` and their like": ("alter", "update_schema"),
-    "`laketx table alter` in a terminal, with `--add-feature` or `--remove-feature`": (
-        "addFeatureSupport",
-        "dropFeatureSupport",
-    ),
-    '`table.tag("month-end", version=12)`; there are no branches': ("manage_snapshots", "refs"),
-    '`table.merge(df, on="id")`, whose sides are named `target` and `source`': ("alias",),
-    "`table.export(path)`, or the Iceberg catalog for other engines": ("generate",),
-    "`lake.import_parquet(path, name)`": ("add_files",),
-    "`lake.create_table(name, table.schema)`, then `insert(table.read())` there": (
-        "clone",
-        "cloneAtVersion",
-        "cloneAtTimestamp",
-    ),
-}
-OF_LAKES: Final[Calls] = {
-    '`lake.table("shop.orders")`': ("forName", "forPath", "load_table", "get_table", "open_table"),
-    '`lake.table("shop.orders").read()`': ("read", "read_table"),
-    '`lake.tables("shop")`': ("list_tables",),
-    '`"shop.orders" in lake.tables()`': ("table_exists", "isDeltaTable"),
-    "`lake.create_table(name, schema, if_not_exists=True)`": (
-        "create",
-        "createIfNotExists",
-        "create_table_if_not_exists",
-    ),
-    "`CREATE OR REPLACE TABLE` in SQL": ("createOrReplace", "replace"),
-    '`lake.as_catalog()`, then `lake.spark.sql("…")`': ("sql",),
-    "`lake.import_parquet(path, name)`, or `laketx import` in a terminal": ("convertToDelta", "register_table"),
-    "`lake.create_table(…)`, which makes a missing namespace": ("create_namespace",),
-    "`laketx namespace list` in a terminal": ("list_namespaces",),
-    "`lake.drop_table(name)`, then `laketx purge run` in a terminal": ("purge_table",),
-}
+@dataclass(frozen=True, slots=True)
+class ForeignCall:
+    """What to write here, and the names of its like: of Delta's libraries and of pyiceberg, parted by spaces."""
 
-OF_MERGES: Final[Calls] = {
-    "`when_matched_update(values)`, or without values all columns": (
-        "whenMatchedUpdate",
-        "whenMatchedUpdateAll",
-        "when_matched_update_all",
-    ),
-    "`when_matched_delete(condition=…)`": ("whenMatchedDelete",),
-    "`when_not_matched_insert(values)`, or without values all columns": (
-        "whenNotMatchedInsert",
-        "whenNotMatchedInsertAll",
-        "when_not_matched_insert_all",
-    ),
-    "`when_not_matched_by_source_update(values)`": ("whenNotMatchedBySourceUpdate",),
-    "`when_not_matched_by_source_delete(condition=…)`": ("whenNotMatchedBySourceDelete",),
-}
+    here: str
+    delta: str = ""
+    iceberg: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, each once."""
+        return list(dict.fromkeys([*self.delta.split(), *self.iceberg.split()]))
 
 
-def by_name(calls: Calls) -> dict[str, str]:
+Calls = tuple[ForeignCall, ...]
+
+OF_TABLES: Final[Calls] = (
+    ForeignCall(
+        '`table.compact()`, or `table.compact("cluster", zorder_by=["day"])`',
+        delta="optimize",
+        iceberg="rewrite_data_files",
+    ),
+    ForeignCall(
+        "`laketx purge run` in a terminal; the property `data.retain.hours` says how long files stay",
+        delta="vacuum",
+        iceberg="expire_snapshots maintenance",
+    ),
+    ForeignCall("`table.restore(version=12)`", delta="restoreToVersion", iceberg="rollback rollback_to_snapshot"),
+    ForeignCall('`table.restore(timestamp="2026-11-01 08:00")`', delta="restoreToTimestamp"),
+    ForeignCall("`table.read()`", delta="toDF"),
+    ForeignCall("`table.to_arrow()`", delta="to_pyarrow_table"),
+    ForeignCall('`table.scanner(where="id > 7")`', delta="to_pyarrow_dataset", iceberg="scan"),
+    ForeignCall("`table.read(version=12)`", delta="load_as_version"),
+    ForeignCall('`table.read(timestamp="2026-11-01 08:00")`', delta="load_with_datetime"),
+    ForeignCall("`table.changes(since=12)`", delta="load_cdf"),
+    ForeignCall("`table.history()`", iceberg="snapshots inspect current_snapshot snapshot_by_id"),
+    ForeignCall("`table.resolve()`", delta="version"),
+    ForeignCall("`table.meta`, `table.describe()` or `table.ddl()`", delta="detail metadata", iceberg="metadata"),
+    ForeignCall("`table.meta.properties`", iceberg="properties"),
+    ForeignCall("`table.folder`", iceberg="location"),
+    ForeignCall("`laketx files` in a terminal", delta="files file_uris get_add_actions"),
+    ForeignCall(
+        "`table.add_columns(…)`, `table.rename_column(…)` and their like", delta="alter", iceberg="update_schema"
+    ),
+    ForeignCall(
+        "`laketx table alter` in a terminal, with `--add-feature` or `--remove-feature`",
+        delta="addFeatureSupport dropFeatureSupport",
+    ),
+    ForeignCall('`table.tag("month-end", version=12)`; there are no branches', iceberg="manage_snapshots refs"),
+    ForeignCall('`table.merge(df, on="id")`, whose sides are named `target` and `source`', delta="alias"),
+    ForeignCall("`table.export(path)`, or the Iceberg catalog for other engines", delta="generate"),
+    ForeignCall("`lake.import_parquet(path, name)`", iceberg="add_files"),
+    ForeignCall(
+        "`lake.create_table(name, table.schema)`, then `insert(table.read())` there",
+        delta="clone cloneAtVersion cloneAtTimestamp",
+    ),
+)
+OF_LAKES: Final[Calls] = (
+    ForeignCall('`lake.table("shop.orders")`', delta="forName forPath", iceberg="load_table get_table open_table"),
+    ForeignCall('`lake.table("shop.orders").read()`', delta="read read_table"),
+    ForeignCall('`lake.tables("shop")`', iceberg="list_tables"),
+    ForeignCall('`"shop.orders" in lake.tables()`', delta="isDeltaTable is_deltatable", iceberg="table_exists"),
+    ForeignCall(
+        "`lake.create_table(name, schema, if_not_exists=True)`",
+        delta="create createIfNotExists",
+        iceberg="create_table_if_not_exists",
+    ),
+    ForeignCall("`CREATE OR REPLACE TABLE` in SQL", delta="createOrReplace replace"),
+    ForeignCall('`lake.as_catalog()`, then `lake.spark.sql("…")`', delta="sql"),
+    ForeignCall(
+        "`lake.import_parquet(path, name)`, or `laketx import` in a terminal",
+        delta="convertToDelta",
+        iceberg="register_table",
+    ),
+    ForeignCall("`lake.create_table(…)`, which makes a missing namespace", iceberg="create_namespace"),
+    ForeignCall("`laketx namespace list` in a terminal", iceberg="list_namespaces"),
+    ForeignCall("`lake.drop_table(name)`, then `laketx purge run` in a terminal", iceberg="purge_table"),
+)
+OF_MERGES: Final[Calls] = (
+    ForeignCall(
+        "`when_matched_update(values)`, or without values all columns",
+        delta="whenMatchedUpdate whenMatchedUpdateAll when_matched_update_all",
+    ),
+    ForeignCall("`when_matched_delete(condition=…)`", delta="whenMatchedDelete"),
+    ForeignCall(
+        "`when_not_matched_insert(values)`, or without values all columns",
+        delta="whenNotMatchedInsert whenNotMatchedInsertAll when_not_matched_insert_all",
+    ),
+    ForeignCall("`when_not_matched_by_source_update(values)`", delta="whenNotMatchedBySourceUpdate"),
+    ForeignCall("`when_not_matched_by_source_delete(condition=…)`", delta="whenNotMatchedBySourceDelete"),
+)
+
+
+def by_name(calls: Iterable[ForeignCall]) -> dict[str, str]:
     """What to write here, by the name elsewhere."""
-    return {name: here for here, names in calls.items() for name in names}
+    return {name: one.here for one in calls for name in one.names}
 
 
-class KnowsForeignCalls:
+EVERYWHERE: Final = by_name((*OF_MERGES, *OF_TABLES, *OF_LAKES))  # of classes, where `DeltaTable.forPath` is called
+
+
+def _refusal(owner: type, name: str, here: str) -> AttributeError:
+    return AttributeError(f"{owner.__name__} has no {name}, a word of another system; here: {here}")
+
+
+class ForeignWordsOfClass(ABCMeta):
+    """Likewise of a call of the class itself."""
+
+    if not TYPE_CHECKING:  # otherwise mypy would take any name
+
+        def __getattr__(cls, name: str) -> Any:
+            if (here := EVERYWHERE.get(name)) is not None:
+                raise _refusal(cls, name, here)
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+
+
+class KnowsForeignCalls(metaclass=ForeignWordsOfClass):
     """Its AttributeError says of another system's call how it is written here."""
 
     _foreign: ClassVar[Mapping[str, str]]
 
-    if not TYPE_CHECKING:  # otherwise mypy would take any name
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """Only for what wasn't found. The second look raises the error of a property that failed by one."""
             here = type(self)._foreign.get(name)  # noqa: SLF001 - a subclass's own
             if here is None:
                 return super().__getattribute__(name)
-            raise AttributeError(f"{type(self).__name__} has no {name}, a word of another system; here: {here}")
+            raise _refusal(type(self), name, here)

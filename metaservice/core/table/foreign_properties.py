@@ -10,6 +10,7 @@ from metaservice.core.errors import invalid
 from metaservice.core.table.meta import Profile
 
 DELETE_SETS: Final = "delete_sets"
+DELTA: Final = "delta."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class ForeignProperty:
     name: str
     advice: str
     meanings: Mapping[str, Meaning]
+
+    @property
+    def system(self) -> str:
+        """Whose it is."""
+        return "Delta Lake" if self.name.startswith(DELTA) else "MaxCompute"
 
 
 ANYWAY: Final = Meaning()
@@ -81,7 +87,6 @@ FOREIGN_PROPERTIES: Final = (
     ),
 )
 _BY_NAME: Final = {one.name.lower(): one for one in FOREIGN_PROPERTIES}
-_DELTA: Final = "delta."
 
 
 def translated(properties: Mapping[str, str]) -> Translated:
@@ -112,7 +117,7 @@ def check_removable(names: Iterable[str]) -> None:
 
 def _foreign(name: str) -> ForeignProperty | None:
     known = _BY_NAME.get(name.lower())
-    if known is None and name.lower().startswith(_DELTA):
+    if known is None and name.lower().startswith(DELTA):
         return ForeignProperty(name, "a property of Delta Lake that means nothing here: leave it out", {})
     return known
 

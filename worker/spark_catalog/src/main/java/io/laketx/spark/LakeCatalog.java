@@ -2,10 +2,10 @@ package io.laketx.spark;
 
 import io.laketx.spark.changes.ChangesTable;
 import io.laketx.spark.changes.LakeChangelog;
-import io.laketx.spark.define.AlterRefused;
 import io.laketx.spark.define.Alterations;
 import io.laketx.spark.define.Namespaces;
 import io.laketx.spark.define.NewTables;
+import io.laketx.spark.define.ShownRefusal;
 import io.laketx.spark.define.Tables;
 import io.laketx.spark.define.Views;
 import io.laketx.spark.metadata.MetadataKind;
@@ -13,6 +13,7 @@ import io.laketx.spark.metadata.MetadataTable;
 import io.laketx.spark.procedures.Procedures;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.read.SqlTransaction;
+import io.laketx.spark.service.ForeignWords;
 import io.laketx.spark.service.LakeAddress;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
@@ -178,8 +179,11 @@ public final class LakeCatalog
     if (newest != null) return new LakeTable(catalog + "." + ident, snapshot(newest, at));
     MetadataKind kind = MetadataKind.find(ident.name());
     boolean isChanges = ident.name().equalsIgnoreCase(ChangesTable.NAME);
-    Table parent = kind == null && !isChanges ? null : Tables.find(service, TableNames.ofParent(ident));
+    String foreign = ForeignWords.table(catalog + "." + String.join(".", ident.namespace()), ident.name());
+    boolean isOfTable = kind != null || isChanges || !foreign.isEmpty();
+    Table parent = isOfTable ? Tables.find(service, TableNames.ofParent(ident)) : null;
     if (parent == null) throw new NoSuchTableException(ident);
+    if (!foreign.isEmpty()) throw LakeException.invalid("TABLE_UNKNOWN", foreign);
     if (isChanges) return ChangesTable.of(catalog + "." + ident, snapshot(parent, at));
     return new MetadataTable(catalog + "." + ident, kind, snapshot(parent, at));
   }
@@ -277,7 +281,7 @@ public final class LakeCatalog
       Table altered = changes.length == 0 ? found : Tables.alter(service, found, Alterations.of(changes)).getTable();
       return new LakeTable(catalog + "." + ident, Snapshot.newest(service, altered));
     } catch (LakeException refusal) {
-      throw AlterRefused.of(refusal);
+      throw ShownRefusal.of(refusal);
     }
   }
 
@@ -416,7 +420,11 @@ public final class LakeCatalog
 
   @Override
   public UnboundProcedure loadProcedure(Identifier ident) {
-    return procedures.get(ident);
+    try {
+      return procedures.get(ident);
+    } catch (LakeException refusal) {
+      throw ShownRefusal.of(refusal);
+    }
   }
 
   @Override

@@ -1,5 +1,6 @@
 package io.laketx.spark.procedures;
 
+import io.laketx.spark.service.ForeignWords;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.Service;
 import java.util.List;
@@ -34,9 +35,10 @@ public final class Procedures {
   public UnboundProcedure get(Identifier ident) {
     LakeProcedure found = isHere(ident.namespace()) ? known.get(ident.name().toLowerCase(Locale.ROOT)) : null;
     if (found != null) return found;
+    String here = ForeignWords.procedure(catalog, ident.name());
+    String instead = "SHOW PROCEDURES IN " + catalog + ".system lists those that there are";
     throw LakeException.invalid(
-        "PROCEDURE_UNKNOWN",
-        "there is no procedure " + ident + ": SHOW PROCEDURES IN " + catalog + ".system lists those that there are");
+        "PROCEDURE_UNKNOWN", "there is no procedure " + ident + ": " + (here.isEmpty() ? instead : here));
   }
 
   /** Of the namespace `system`, or of the catalog. */

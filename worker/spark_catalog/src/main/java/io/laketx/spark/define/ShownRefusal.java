@@ -6,11 +6,11 @@ import org.apache.spark.sql.AnalysisException;
 import scala.Option;
 import scala.collection.immutable.Map$;
 
-/** A refusal that Spark's ALTER TABLE passes on: it wraps every IllegalArgumentException, which then comes as a page of Java. */
-public final class AlterRefused extends AnalysisException {
+/** A refusal that Spark passes on where it wraps every other exception: in ALTER TABLE, and where CALL finds a procedure. */
+public final class ShownRefusal extends AnalysisException {
   private static final long serialVersionUID = 1;
 
-  private AlterRefused(LakeException refusal) {
+  private ShownRefusal(LakeException refusal) {
     super(
         refusal.getMessage(),
         Option.empty(),
@@ -23,7 +23,7 @@ public final class AlterRefused extends AnalysisException {
 
   /** Throws it. Spark's errors are checked ones in Java, and the catalog's method declares another. */
   public static RuntimeException of(LakeException refusal) {
-    throw AlterRefused.<RuntimeException>unchecked(new AlterRefused(refusal));
+    throw ShownRefusal.<RuntimeException>unchecked(new ShownRefusal(refusal));
   }
 
   @SuppressWarnings("unchecked")
