@@ -99,6 +99,12 @@ def test_a_session_without_the_jar(lab: LabLake, monkeypatch: pytest.MonkeyPatch
     assert lab.spark.conf.get("spark.sql.catalog.jarless", None) is None
 
 
+def test_a_session_without_the_extension_says_what_it_lacks(lab: LabLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "EXTENSIONS_CLASS", "io.laketx.NotThere")
+    with pytest.warns(UserWarning, match="started without spark.sql.extensions=.* such as OPTIMIZE"):
+        lab.as_catalog(f"plain{os.getpid()}")
+
+
 def test_a_name_means_one_lake(lab: LabLake, lake: Lake) -> None:
     name = catalog_of(lab)
     assert lab.as_catalog(name) == name

@@ -18,6 +18,7 @@ import re
 import shutil
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from metaservice.client import uuid7
 from worker.base.errors import InputError
-from worker.base.spark_jar import CATALOG_CLASS, NO_JAR
+from worker.base.spark_jar import CATALOG_CLASS, EXTENSIONS, EXTENSIONS_CLASS, NO_EXTENSIONS, NO_JAR
 
 JAVA_MIN: Final = 17
 OWN_BAR: Final = "spark.ui.showConsoleProgress"
@@ -89,6 +90,8 @@ def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> 
         raise InputError("CATALOG_NAME_TAKEN", f"the session knows another catalog as {name}: give another name")
     for key, value in settings.items():
         spark.conf.set(key, value)
+    if EXTENSIONS_CLASS not in (spark.conf.get(EXTENSIONS, None) or ""):
+        warnings.warn(NO_EXTENSIONS, stacklevel=3)
 
 
 def require_jar(spark: SparkSession) -> None:

@@ -31,8 +31,10 @@ NO_JAR: Final = (
     "settings to start a session; one that `connect` starts itself has it, where the jar is installed "
     f"(pip install laketx-spark-{SPARK_MINOR}, or in a clone make spark-jar)"
 )
-
-
+NO_EXTENSIONS: Final = (
+    f"the Spark session was started without {EXTENSIONS}={EXTENSIONS_CLASS}: it knows neither table_changes(…) nor "
+    "statements such as OPTIMIZE; `laketx spark-jar` prints all settings"
+)
 WITHOUT_JAR: Final = {  # of a session without the jar: where a statement names the catalog, Spark shows this text
     f"spark.sql.catalog.{CATALOG}": f"{CATALOG_CLASS}, which is in the jar of LakeTX (pip install "
     f"laketx-spark-{SPARK_MINOR}, or in a clone make spark-jar; then start a new session)"
