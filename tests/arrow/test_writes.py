@@ -280,10 +280,12 @@ def test_a_write_that_failed_in_between_leaves_no_file(lake: Lake) -> None:
     assert not list(Path(table.folder).rglob("*.parquet"))
 
 
-def stream(rows: pa.Table, before: Callable[[], Any]) -> pa.RecordBatchReader:
-    """Somebody else does something before the first rows come."""
+def stream(rows: pa.Table, before: Callable[[], Any], *, begins_first: bool = False) -> pa.RecordBatchReader:
+    """Somebody else does something before the first rows come. `begins_first`: after a first batch."""
 
     def batches() -> Iterator[pa.RecordBatch]:
+        if begins_first:
+            yield from rows.slice(0, 0).to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
         before()
         yield from rows.to_batches()
 
@@ -298,7 +300,7 @@ def test_a_stream_that_lost_a_race_is_not_committed_without_its_rows(lake: Lake,
     with pytest.raises(ConflictError):
         table.append(stream(rows, lambda: other.overwrite([{"id": 7}])), on_conflict=policy)
     with pytest.raises(ConflictError):
-        table.overwrite(stream(rows, lambda: altered(table, "v")), on_conflict=policy)
+        table.overwrite(stream(rows, lambda: altered(table, "v"), begins_first=True), on_conflict=policy)
     assert table.refresh().to_arrow(columns=["id"]).to_pylist() == [{"id": 7}]
     table.append(stream(rows, lambda: other.overwrite([{"id": 8}])), on_conflict="resubmit")
     assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 8]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.races.pairs import Pair, Result
-from tests.races.statements import Kind
 
 ENOUGH: Final = 10  # so many pairs of a reason, all right, say that it is gone
 
@@ -20,20 +19,7 @@ class Known:
     holds: Callable[[Pair], bool]
 
 
-def _copies_by_arrow(pair: Pair) -> bool:
-    return pair.door == "Python, Arrow" and bool(pair.later.copies or pair.earlier.copies)
-
-
-def _frames_by_verbs(pair: Pair) -> bool:
-    brings = pair.later.kind in (Kind.INSERT, Kind.OVERWRITE) or "own rows" in pair.later.name
-    asks = "subquery" in pair.later.name
-    return pair.door == "Python, Spark" and bool(pair.later.reads) and (brings or asks)
-
-
-KNOWN: Final[Sequence[Known]] = (
-    Known("a DataFrame of the table that is given to a verb of Python declares no read", _frames_by_verbs),
-    Known("without Spark, a scan of the table that is given as its new rows declares no read", _copies_by_arrow),
-)
+KNOWN: Final[Sequence[Known]] = ()
 
 
 def unknown(results: Sequence[Result]) -> list[Result]:

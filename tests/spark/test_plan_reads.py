@@ -70,6 +70,16 @@ def test_rows_that_changed_since_they_were_read_are_not_written(
     FROM_ITSELF[verb](table, doubled(table))
 
 
+@pytest.mark.parametrize("verb", FROM_ITSELF)
+def test_a_scan_without_spark_is_a_read_too(lake: Lake, new_name: Names, verb: str) -> None:
+    table = made(lake, new_name)
+    rows: Any = table.scanner()
+    lake.table(table.name).append([{"id": 4, "n": 4}])
+    with pytest.raises(ConflictError):
+        FROM_ITSELF[verb](table, rows)
+    assert table.count() == 4
+
+
 def test_a_subquery_of_a_view_is_a_read_and_a_named_version_is_none(lake: Lake, new_name: Names) -> None:
     table = made(lake, new_name)
     rows, old = in_a_view(table), table.read(version=1)

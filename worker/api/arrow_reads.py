@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 
-from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 from worker.base.pins import PinnedVersion
 from worker.base.table_view import TableView
 from worker.read.arrow_conditions import parsed
 from worker.read.arrow_scan import ArrowScan, Asked, Rows, named_columns
 from worker.read.commits import check_mode, check_range
+from worker.read.noted_reads import ReadSource
 from worker.read.version_rows import VersionRows
 from worker.read.versions import no_zone, time_us_of, version_at
 
@@ -76,7 +77,7 @@ class ArrowReads(ArrowMethods):
         return scan_of(self.view, asked)
 
 
-Found = tuple[tuple[PinnedVersion, ...], Rows, catalog_pb2.Table]
+Found = tuple[tuple[PinnedVersion, ...], Rows, TableView]  # as of the last version
 
 
 def scan_of(table: TableView, asked: Asked) -> ArrowScan:
@@ -87,10 +88,21 @@ def scan_of(table: TableView, asked: Asked) -> ArrowScan:
     limit = asked.get("limit")
     if limit is not None and limit < 0:
         raise InputError("LIMIT_INVALID", f"limit is a number of rows, not {limit}")
-    pinned, rows, meta = _changes(table, asked) if asked.get("since") is not None else _snapshot(table, asked)
+    are_changes = asked.get("since") is not None
+    pinned, rows, then = _changes(table, asked) if are_changes else _snapshot(table, asked)
     where = asked.get("where")
-    condition = None if where is None else parsed(where, meta)
-    return ArrowScan(rows, pinned, named_columns(asked.get("columns"), rows.schema), condition, limit)
+    condition = None if where is None else parsed(where, then.meta)
+    columns = named_columns(asked.get("columns"), rows.schema)
+    if names_version(asked):
+        return ArrowScan(rows, pinned, columns, condition, limit)
+    source = ReadSource(then, pinned[-1].version, is_filtered=not are_changes)
+    return ArrowScan(rows, pinned, columns, condition, limit, source, partial(scan_of, table, asked))
+
+
+def names_version(asked: Asked) -> bool:
+    """Whether it says which version is read, so that the rows are the same whatever comes later."""
+    names = ("version", "timestamp", "commits_ago", "tag", "until")
+    return any(asked.get(name) is not None for name in names)
 
 
 def _snapshot(table: TableView, asked: Asked) -> Found:
@@ -98,7 +110,7 @@ def _snapshot(table: TableView, asked: Asked) -> Found:
         raise InputError("RANGE_INVALID", "until and mode belong to a range of changes: say since, too")
     pinned = table.lake.pins.own(table.table_id, _version(table, asked))
     then = table.at(pinned.version)
-    return (pinned,), VersionRows(then, pinned.version), then.meta
+    return (pinned,), VersionRows(then, pinned.version), then
 
 
 def _changes(table: TableView, asked: Asked) -> Found:
@@ -113,7 +125,7 @@ def _changes(table: TableView, asked: Asked) -> Found:
     end = table.lake.pins.own(table.table_id, None if until is None else version_at(table, until, no_zone))
     check_range(begin.version, end.version)
     then = table.at(end.version)
-    return (begin, end), ChangeRows(then, begin.version, end.version, mode), then.meta
+    return (begin, end), ChangeRows(then, begin.version, end.version, mode), then
 
 
 def _version(table: TableView, asked: Asked) -> int | None:

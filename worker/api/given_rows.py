@@ -5,7 +5,8 @@ They become Spark's in `spark_rows`, or Arrow's here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -13,9 +14,14 @@ import pyarrow as pa
 
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
+from worker.read.arrow_scan import ArrowScan
+from worker.read.noted_reads import Notes
 from worker.write.python_rows import of_dicts
+from worker.write.rows_read import with_reads
+from worker.write.transaction import Write
 
 if TYPE_CHECKING:
+    from polars import LazyFrame
     from pyspark.sql import DataFrame
 
 
@@ -28,14 +34,16 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
-Rows: TypeAlias = "DataFrame | ArrowStream"
-AnyRows: TypeAlias = "DataFrame | ArrowStream | Sequence[Mapping[str, Any]]"
+Rows: TypeAlias = "DataFrame | ArrowStream | LazyFrame"
+AnyRows: TypeAlias = "DataFrame | ArrowStream | LazyFrame | Sequence[Mapping[str, Any]]"
 
 
 def arrow_table(rows: Any) -> pa.Table:
     """Rows that are not a Spark DataFrame, as Arrow; refused if they don't support it. A NaN of pandas becomes NULL."""
     if isinstance(rows, pa.Table):
         return rows
+    if _is_lazy_frame(rows):
+        rows = rows.collect()
     if not hasattr(rows, "__arrow_c_stream__"):
         raise InputError(
             "ROWS_INVALID",
@@ -88,33 +96,69 @@ def may_need_defaults(rows: Any) -> bool:
 class Given:
     """The rows of a write, which may be planned several times: what can be read once is read once.
 
-    Nothing is read before the first plan, which knows the version that the write begins at: a query may take long.
+    Nothing is read before the first plan, which knows the version that the write begins at: a query may take long. What
+    is read of tables meanwhile is noted.
     """
 
     def __init__(self, rows: Any, *, is_streamed: bool = False) -> None:
-        """`is_streamed`: a stream stays one, and is not held in memory."""
+        """`is_streamed`: a stream stays one, and is not held in memory, but for its first batch."""
         self._rows = rows
         self._is_streamed = is_streamed and is_stream(rows)
         self._held: Any = None
+        self._ahead: list[pa.RecordBatch] | None = None
+        self._notes = Notes()
 
     @property
     def is_lazy(self) -> bool:
         """Whether reading them may take long: a stream, a scan, a relation of DuckDB."""
         kind = type(self._rows)
         is_table = isinstance(self._rows, (pa.Table, pa.RecordBatch)) or kind.__module__.startswith(IN_MEMORY)
-        return hasattr(self._rows, "__arrow_c_stream__") and not is_table
+        return _is_lazy_frame(self._rows) or (hasattr(self._rows, "__arrow_c_stream__") and not is_table)
 
     def arrow(self, meta: catalog_pb2.Table) -> Any:
-        """A table of Arrow, or the stream."""
-        return self._rows if self._is_streamed else arrow_rows(self.held, meta)
+        """A table of Arrow, or batches: their first one is read, since it says what the rows are read from."""
+        if not self._is_streamed:
+            return arrow_rows(self.held, meta)
+        if self._ahead is None:
+            self._ahead = self._next()
+        return self._batches()
 
     @property
     def held(self) -> Any:
         """A stream becomes a table. A list stays, since the table's columns type it."""
         if self._held is None:  # no cached_property: that of Python 3.11 lets one object at a time be read
-            is_foreign = hasattr(self._rows, "__arrow_c_stream__") and not is_spark(self._rows)
-            self._held = arrow_table(self._rows) if is_foreign else self._rows
+            is_foreign = hasattr(self._rows, "__arrow_c_stream__") or _is_lazy_frame(self._rows)
+            if not is_foreign or is_spark(self._rows):
+                return self._rows
+            with self._notes.taken():
+                self._held = arrow_table(self._rows)
         return self._held
+
+    def noted(self, write: Write, *, can_rerun: bool = True) -> Write:
+        """The write of these rows, with what they read of its table. `can_rerun`: each plan asks for them."""
+        if is_spark(self._rows) or not self.is_lazy:
+            return write
+        can_rerun = can_rerun and isinstance(self._rows, ArrowScan) and self._rows.anew is not None
+        found = replace(write, are_rows_once=self._is_streamed, rows_anew=self._read_anew if can_rerun else None)
+        return with_reads(found, self._notes)
+
+    def _read_anew(self) -> None:
+        self._rows = self._rows.anew()
+        self._held = None
+        self._notes.clear()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        while self._ahead:
+            yield self._ahead.pop()
+            self._ahead = self._next()
+
+    def _next(self) -> list[pa.RecordBatch]:
+        with self._notes.taken():
+            return [batch] if (batch := next(self._rows, None)) is not None else []
+
+
+def _is_lazy_frame(rows: Any) -> bool:
+    return type(rows).__module__.startswith("polars.lazyframe")
 
 
 def _is_dict(row: Any) -> bool:

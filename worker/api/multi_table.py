@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from metaservice.client import CommitOutcomeUnknownError
 from protos.laketx.v1 import catalog_pb2, common_pb2
+from worker.api.arrow_reads import ArrowMethods, names_version, scan_of
 from worker.api.cursors import Cursor
 from worker.api.sql_statements import SqlStatements
 from worker.api.table import Table
@@ -19,6 +20,8 @@ from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
 from worker.base.write_rules import write_rules
+from worker.read.arrow_scan import ArrowScan, Asked
+from worker.read.noted_reads import EVERYTHING
 from worker.write.transaction import Commit, Write, WriteOptions, run_writes
 
 if TYPE_CHECKING:
@@ -148,8 +151,8 @@ class MultiTableTransaction:
         return changed, read
 
 
-class TableInTransaction(Verbs[None]):
-    """One table of a transaction, at a fixed version; takes one change."""
+class TableInTransaction(ArrowMethods, Verbs[None]):
+    """One table of a transaction, at a fixed version; takes one change. What is read of it counts."""
 
     def __init__(self, txn: MultiTableTransaction, table: Table, version: int | None) -> None:
         self.plan: Callable[[TableView], Write] | None = None
@@ -168,6 +171,20 @@ class TableInTransaction(Verbs[None]):
         condition.changes_all = False
         self.reads.append(condition)
         return self._table.read(version=self.version, where=where)
+
+    def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
+        """The rows without Spark, of the version that the transaction is judged against; they count as `read` has it.
+
+        Takes what the table's own `scanner` takes. A version that you name is a constant, and doesn't count.
+        """
+        if names_version(asked):
+            return scan_of(self._table.view, asked)
+        are_changes = asked.get("since") is not None
+        fixed: Asked = {**asked, "until": self.version} if are_changes else {**asked, "version": self.version}
+        found = scan_of(self._table.view, fixed)
+        condition = None if are_changes else found.where
+        self.reads.append(common_pb2.Read(predicate=EVERYTHING if condition is None else condition))
+        return found
 
     @property
     def counts_reads(self) -> bool:

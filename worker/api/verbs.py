@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from protos.laketx.v1 import catalog_pb2
 from worker.api.foreign_calls import OF_MERGES, KnowsForeignCalls, by_name
-from worker.api.given_rows import AnyRows, Given, Rows, is_spark, is_stream, key_rows, may_need_defaults
+from worker.api.given_rows import AnyRows, Given, Rows, is_spark, key_rows, may_need_defaults
 from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
 from worker.read.arrow_conditions import is_plain
 from worker.read.versions import version_of
 from worker.write import whole_partitions
-from worker.write.conflict_policies import OnConflict, said_policy
+from worker.write.conflict_policies import OnConflict
 from worker.write.scopes import Partitions
 from worker.write.transaction import Write, WriteOptions, app_version_of
 
@@ -98,12 +98,13 @@ class Verbs(ABC, Generic[Answer]):
         """
 
         options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
-        df = spark_rows.of_rows(self._spark, rows)
+        given = Given(rows)
+        df = spark_rows.of_rows(self._spark, given.held)
 
         def plan(table: TableView) -> Write:
             if merge_schema:
                 table = blind_writes.with_missing_columns(table, df)
-            return blind_writes.plan_insert(table, df, order_by)
+            return given.noted(blind_writes.plan_insert(table, df, order_by), can_rerun=False)
 
         return self._do(plan, options, is_insert=True)
 
@@ -121,8 +122,7 @@ class Verbs(ABC, Generic[Answer]):
         Columns are matched by name. A value that would change in its column's type is refused. A stream is read once,
         some 256 MB at a time.
         """
-        policy = self._policy_of(rows, on_conflict)
-        options = WriteOptions(policy, message, app_version_of(app_id, app_version))
+        options = WriteOptions(on_conflict, message, app_version_of(app_id, app_version))
         given = Given(rows, is_streamed=True)
         return self._do(
             lambda table: _begun_first(given, arrow_writes.plan_append(table, given.arrow(table.meta))),
@@ -169,16 +169,18 @@ class Verbs(ABC, Generic[Answer]):
         """
         app = app_version_of(app_id, app_version)
         if not is_spark(rows) and order_by is None:
-            is_held = bool(self._meta.primary_key)
-            given = Given(rows, is_streamed=not is_held)
-            policy = on_conflict if is_held else self._policy_of(rows, on_conflict)
+            given = Given(rows, is_streamed=not self._meta.primary_key)
             return self._do(
-                lambda table: arrow_writes.plan_overwrite(table, given.arrow(table.meta), partition),
-                WriteOptions(policy, message, app),
+                lambda table: given.noted(arrow_writes.plan_overwrite(table, given.arrow(table.meta), partition)),
+                WriteOptions(on_conflict, message, app),
             )
         options = WriteOptions(on_conflict, message, app)
-        df = spark_rows.of_rows(self._spark, rows)
-        return self._do(lambda table: blind_writes.plan_overwrite(table, df, partition, order_by), options)
+        given = Given(rows)
+        df = spark_rows.of_rows(self._spark, given.held)
+        return self._do(
+            lambda table: given.noted(blind_writes.plan_overwrite(table, df, partition, order_by), can_rerun=False),
+            options,
+        )
 
     def truncate(
         self,
@@ -253,7 +255,8 @@ class Verbs(ABC, Generic[Answer]):
         if keys is not None and where is None:
             given = Given(keys)
             return self._do(
-                lambda table: arrow_writes.plan_delete_keys(table, key_rows(given.held, table.meta)), options
+                lambda table: given.noted(arrow_writes.plan_delete_keys(table, key_rows(given.held, table.meta))),
+                options,
             )
         if where is None or keys is not None:
             raise InputError(
@@ -266,21 +269,17 @@ class Verbs(ABC, Generic[Answer]):
     def merge(self, source: Rows, on: str | list[str]) -> MergeBuilder[Answer]:
         """Begins a MERGE. `on` is one or more columns of both sides, or a condition on `target` and `source`."""
 
+        given = Given(source)
+
         def run(merge: Merge, options: WriteOptions) -> Answer:
-            return self._do(lambda table: merges.plan_merge(table, merge), options)
+            return self._do(lambda table: given.noted(merges.plan_merge(table, merge), can_rerun=False), options)
 
-        return MergeBuilder(merges.Merge(spark_rows.of_rows(self._spark, source), on), run)
-
-    def _policy_of(self, rows: AnyRows, policy: OnConflict | None) -> OnConflict | None:
-        """A stream can't be read again, so its write can't run again."""
-        if is_stream(rows) and said_policy(policy, self._meta) == "rerun":
-            return "fail"
-        return policy
+        return MergeBuilder(merges.Merge(spark_rows.of_rows(self._spark, given.held), on), run)
 
 
 def _begun_first(given: Given, write: Write) -> Write:
     """The write; it begins before its rows are read if that may take long, and so not in the call that commits it."""
-    return replace(write, is_one_call=write.is_one_call and not given.is_lazy)
+    return given.noted(replace(write, is_one_call=write.is_one_call and not given.is_lazy))
 
 
 class MergeBuilder(KnowsForeignCalls, Generic[Answer]):

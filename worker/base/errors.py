@@ -25,9 +25,10 @@ class InputError(LakeTXError, ValueError):
         self.reason = reason
 
 
-def lost_race(conflict: common_pb2.Conflict, table: str, attempts: int = 1) -> ConflictError:
-    """The error of a write that lost a race. Its text names the winner, the rule and the advice."""
-    return ConflictError(conflict, conflict_text(conflict, table, attempts), table=table, attempts=attempts)
+def lost_race(conflict: common_pb2.Conflict, table: str, attempts: int = 1, advice: str = "") -> ConflictError:
+    """The error of a write that lost a race. Its text names the winner, the rule and the advice: this, or the usual."""
+    steps = {conflict.advice: advice} if advice else NEXT_STEP
+    return ConflictError(conflict, conflict_text(conflict, table, attempts, steps), table=table, attempts=attempts)
 
 
 def conflict_text(conflict: common_pb2.Conflict, table: str, attempts: int, next_step: NextSteps = NEXT_STEP) -> str:

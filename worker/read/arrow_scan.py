@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from worker.base.errors import InputError
 from worker.base.pins import PinnedVersion
 from worker.read.arrow_conditions import Predicate
+from worker.read.noted_reads import ReadSource, note
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,6 +62,8 @@ class ArrowScan:
     columns: tuple[str, ...]
     where: Predicate | None = None
     limit: int | None = None
+    source: ReadSource | None = None  # None: a version that somebody named, whose rows stay what they are
+    anew: Callable[[], ArrowScan] | None = None  # the same of the newest version
 
     @property
     def version(self) -> int:
@@ -116,11 +119,14 @@ class ArrowScan:
         """The number of rows, without reading more than that takes."""
         if self.limit is not None:
             return sum(len(one) for one in self._tables(self.columns[:1], self.where, self.limit, BATCH_BYTES))
+        note(self.source, self.where)
         return self.rows.count(self.where)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for rows in self._tables(self.columns, self.where, self.limit, BATCH_BYTES):
-            yield from rows.to_batches()
+            for batch in rows.to_batches():
+                yield batch
+                note(self.source, self.where)  # the rest may be a write's
 
     def _pushed(self, columns: Sequence[str], where: Predicate | None, limit: int | None) -> Iterator[pa.Table]:
         both = [one for one in (self.where, where) if one is not None]
@@ -130,6 +136,7 @@ class ArrowScan:
     def _tables(
         self, columns: Sequence[str], where: Predicate | None, limit: int | None, memory_bytes: float
     ) -> Iterator[pa.Table]:
+        note(self.source, where)
         left = limit
         for found in self.rows.tables(columns, where, memory_bytes):
             rows = found if left is None else found.slice(0, left)
@@ -137,6 +144,7 @@ class ArrowScan:
                 left -= len(rows)
             if len(rows):
                 yield rows
+                note(self.source, where)
             if left == 0:
                 return
 

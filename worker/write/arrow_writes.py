@@ -34,7 +34,7 @@ FILE_BYTES: Final = 256 << 20  # in memory; a file is a part of it
 KEYS_NAMED: Final = 1_000  # more keys are a read of the whole table
 GROUP: Final = "_laketx_group"
 
-Given: TypeAlias = Any  # a Table or a RecordBatchReader of Arrow
+Given: TypeAlias = Any  # a Table of Arrow, or batches
 
 
 def plan_append(table: TableView, rows: Given) -> Write:

@@ -87,6 +87,8 @@ class Write:
     also_read: Sequence[common_pb2.Read] = ()
     rows_read: Sequence[common_pb2.Read] = ()
     rows_version: int | None = None
+    rows_anew: Callable[[], None] | None = None  # has the rows read again, at the newest version
+    are_rows_once: bool = False  # a stream, which nobody can read again
     scope: common_pb2.Scope | None = None
     restore_version: int = 0
     read_version: int | None = None
@@ -147,7 +149,8 @@ class _Lost(Exception):  # noqa: N818 - never leaves this module
     @property
     def adoptable(self) -> bool:
         metadata = (common_pb2.CONFLICT_RULE_METADATA_CHANGED, common_pb2.CONFLICT_RULE_PROTOCOL_CHANGED)
-        return self.conflict.rule not in metadata and not self.are_refused
+        has_read = any(stage.staged.looked_at for stage in self.stages)  # as its rows said while it was staged
+        return self.conflict.rule not in metadata and not self.are_refused and not has_read
 
 
 def app_version_of(app_id: str | None, app_version: int | None) -> common_pb2.AppVersion | None:
@@ -203,7 +206,7 @@ def _run_writes(
                 writes = plan()
                 spans.note_plan([(_operation(write), write.meta.name) for write in writes])
                 may_be_one = attempt == 1 and txn_id is None and not cursors and len(writes) == 1
-                if may_be_one and writes[0].is_one_call:
+                if may_be_one and writes[0].is_one_call and writes[0].is_blind_insert:
                     done = _in_one_call(lake, writes[0], message) if lake.client.offers(INLINED_ROWS) else None
                     if done is not None:
                         return [done]
@@ -219,18 +222,37 @@ def _run_writes(
             may_resubmit = policy == "resubmit" and race.adoptable
             name = _name(writes, race.conflict.table_id)
             tell("lost a race to", table=name, version=race.conflict.winner_version, txn_id=race.txn_id)
-            if policy == "fail" or attempt == ATTEMPTS_MAX or (policy == "resubmit" and not may_resubmit):
-                raise lost_race(race.conflict, name, attempt) from None
+            stays = _why_rows_stay(writes, race)
+            is_over = policy == "fail" or attempt == ATTEMPTS_MAX or (policy == "resubmit" and not may_resubmit)
+            if is_over or (policy == "rerun" and stays):
+                raise lost_race(race.conflict, name, attempt, stays) from None
+            if policy == "rerun":
+                _read_anew(writes)
             lost = race if may_resubmit else None
             staged = staged or _staged_rows(race.stages)
     raise AssertionError("the last attempt raises")
 
 
-def _check_rows(writes: Sequence[Write], race: _Lost, attempt: int) -> None:
-    """Rows that were read before the winner stay as they are, however often the write runs again."""
+def _why_rows_stay(writes: Sequence[Write], race: _Lost) -> str:
+    """Why its rows would be the same, however often the write runs again; nothing: they would not."""
+    if any(write.rows_anew for write in writes):
+        return ""
     for write in writes:
-        if write.meta.table_id == race.conflict.table_id and write.begins_at < race.conflict.winner_version:
-            raise lost_race(race.conflict, write.meta.name, attempt - 1) from None
+        if write.are_rows_once:
+            return "its rows came as a stream, which can be read once: make it again, and write again"
+        is_loser = write.meta.table_id == race.conflict.table_id
+        if is_loser and write.rows_version is not None and write.rows_version < race.conflict.winner_version:
+            return (
+                f"its rows were read at version {write.rows_version} and stay as they are: "
+                "read them again, and write again"
+            )
+    return ""
+
+
+def _read_anew(writes: Sequence[Write]) -> None:
+    for write in writes:
+        if write.rows_anew is not None:
+            write.rows_anew()
 
 
 def _policy(writes: Sequence[Write], asked: OnConflict | None) -> OnConflict:
