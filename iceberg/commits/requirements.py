@@ -11,6 +11,7 @@ from metaservice.client import MetaServiceError
 from worker.base.errors import InputError
 
 FIRST: Final = 1  # of a table's snapshots
+CHANGED: Final = "the snapshot of {} has changed"
 
 
 @dataclass(eq=False)
@@ -51,26 +52,26 @@ def check_requirements(
     for one in requirements:
         match one:
             case {"type": "assert-table-uuid", "uuid": uuid}:
-                _same(table, "id", table.table_id, str(uuid).lower())
+                _same(table, "UUID does not match", table.table_id, str(uuid).lower())
             case {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": int(number)} if ref == MAIN:
                 if not FIRST <= number <= table.head:
-                    _same(table, f"snapshot of {MAIN}", table.head, number, moved=True)
+                    _same(table, CHANGED.format(MAIN), table.head, number, moved=True)
                 since = None if rebases else number
             case {"type": "assert-ref-snapshot-id", "ref": ref}:
                 found = table.head if ref == MAIN else table.refs.get(ref)
-                _same(table, f"snapshot of {ref}", found, one.get("snapshot-id"))
+                _same(table, CHANGED.format(ref), found, one.get("snapshot-id"))
             case {"type": "assert-current-schema-id", "current-schema-id": number}:
-                _same(table, "schema", table.schema_id, number)
+                _same(table, "current schema changed", table.schema_id, number)
             case {"type": "assert-last-assigned-field-id", "last-assigned-field-id": number}:
-                _same(table, "last column id", table.last_column_id, number)
+                _same(table, "last assigned field id changed", table.last_column_id, number)
             case {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": number}:
-                _same(table, "last partition id", table.last_partition_id, number)
+                _same(table, "last assigned partition id changed", table.last_partition_id, number)
             case {"type": "assert-default-spec-id", "default-spec-id": number}:
-                _same(table, "partition spec", 0, number)
+                _same(table, "default partition spec changed", 0, number)
             case {"type": "assert-default-sort-order-id", "default-sort-order-id": number}:
-                _same(table, "sort order", 0, number)
+                _same(table, "default sort order changed", 0, number)
             case {"type": "assert-create"}:
-                raise UnmetError(f"{table.name} exists already")
+                raise UnmetError(f"Requirement failed: table already exists: {table.name}")
             case _:
                 raise InputError("ICEBERG_REQUEST", f"a requirement of the type {one.get('type')} is not known")
     return since
@@ -83,11 +84,11 @@ def is_moved(error: Exception) -> bool:
 
 def check_base(table: TableState, parent_id: int | None) -> None:
     """A snapshot that takes rows away follows the newest one, which its client has read."""
-    _same(table, f"snapshot of {MAIN}", table.head, parent_id, moved=True)
+    _same(table, CHANGED.format(MAIN), table.head, parent_id, moved=True)
 
 
 def _same(table: TableState, what: str, found: object, wanted: object, *, moved: bool = False) -> None:
+    """In the words of Iceberg's Java."""
     if found != wanted:
-        raise UnmetError(
-            f"{table.name} changed: its {what} is {found}, and the commit requires {wanted}; load it again", moved
-        )
+        asked, has = ("none" if one is None else one for one in (wanted, found))
+        raise UnmetError(f"Requirement failed: {what}: expected {asked} != {has}; load {table.name} again", moved)

@@ -39,7 +39,7 @@ from iceberg.rest.problems import NO_TABLE, NO_VIEW, RestError, problem_of
 from iceberg.rest.shapes import METRICS
 from iceberg.rest.tables import Tables
 from iceberg.rest.view_routes import OF_VIEWS
-from iceberg.rest.write_routes import REFUSED, WRITES
+from iceberg.rest.write_routes import WRITES
 from worker.base.connection import Connection
 
 DEFAULT: Final = "v3"
@@ -87,9 +87,7 @@ def build_app(
         (TABLE + "/credentials", load_credentials),
     ):
         routes.append(Route(path, answered(answer), methods=["GET"]))
-    routes += [
-        Route(path, answered(answer), methods=[method]) for method, path, answer in (*WRITES, *REFUSED, *OF_VIEWS)
-    ]
+    routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in (*WRITES, *OF_VIEWS)]
     routes += [Route(path, answered(answer), methods=[method]) for method, path, answer in PlanRoutes(plans).routes()]
     routes.append(Route(TABLE + "/metrics", answered(take_metrics), methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_supported})

@@ -11,7 +11,7 @@ from iceberg.commits.properties import PREFIX
 from iceberg.locations import location_of
 from iceberg.metadata.facts import ShownFile
 from iceberg.rest.listing import Listings
-from iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, NO_VIEW, RestError, problem_of
+from iceberg.rest.problems import NO_NAMESPACE, NO_TABLE, THINGS, RestError, problem_of
 from iceberg.rest.tables import Loaded, Tables
 from metaservice.client import GoneError, MetaServiceError, NotFoundError, UnavailableError
 from protos.laketx.v1 import access_pb2, catalog_pb2
@@ -21,7 +21,6 @@ from worker.files.generated import FOLDER
 
 NO_NAMESPACE_NAME: Final = "default"  # shows the tables that are in no namespace
 FORMATS: Final[Mapping[str, int]] = {"v3": 3, "v2": 2}  # by the prefix of paths
-WORDS: Final = {NO_TABLE: "Table", NO_VIEW: "View"}  # as Iceberg's Java has them
 SEPARATOR: Final = "\x1f"
 PAGE_MAX: Final = 1_000
 RETIRED_MAX: Final = 3  # tries
@@ -61,7 +60,7 @@ class Catalog:
         except MetaServiceError as error:
             if name == NO_NAMESPACE_NAME and isinstance(error, NotFoundError):
                 return {"comment": "tables in no namespace"}
-            raise absent(error, NO_NAMESPACE, f"Namespace does not exist: {name}") from error
+            raise no_namespace(error, name) from error
         return {one.removeprefix(PREFIX): value for one, value in found.items()}
 
     # -- tables
@@ -154,7 +153,7 @@ def namespace_of(text: str, missing: str = NO_NAMESPACE) -> str:
 
 def first_of(look_up: Callable[[str], T], namespace: str, name: str, missing: str) -> T:
     """What has the name; in the namespace `default` also what is in none."""
-    said = f"{WORDS[missing]} does not exist: {namespace}.{name}"
+    said = f"{THINGS[missing]} does not exist: {namespace}.{name}"
     if "." in name:
         raise RestError(404, missing, said)
     if namespace == NO_NAMESPACE_NAME:
@@ -173,6 +172,10 @@ def absent(error: MetaServiceError, missing: str, said: str) -> RestError:
     if isinstance(error, NotFoundError) or error.reason == "NAME_INVALID":
         return RestError(404, missing, said)
     return problem_of(error, missing)
+
+
+def no_namespace(error: MetaServiceError, name: str) -> RestError:
+    return absent(error, NO_NAMESPACE, f"Namespace does not exist: {name}")
 
 
 def page_of(names: Sequence[str], token: str | None, size: int) -> Page:

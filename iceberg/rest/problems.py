@@ -26,7 +26,8 @@ KINDS: Final[Mapping[ErrorKind, tuple[int, str]]] = {
     ErrorKind.UNAVAILABLE: (503, "ServiceUnavailableException"),
     ErrorKind.CORRUPT: (500, "InternalServerError"),
 }
-WORDS: Final = {"TABLE_EXISTS": "Table", "NAMESPACE_EXISTS": "Namespace", "VIEW_EXISTS": "View"}  # Iceberg's Java's
+THINGS: Final = {NO_TABLE: "Table", NO_VIEW: "View"}  # in the words of Iceberg's Java
+TAKEN: Final = {"TABLE_EXISTS": "Table", "NAMESPACE_EXISTS": "Namespace", "VIEW_EXISTS": "View"}
 
 
 @dataclass(eq=False)
@@ -42,7 +43,7 @@ class RestError(Exception):
 
 
 def problem_of(error: Exception, missing: str = NO_TABLE) -> RestError:
-    """`missing` is the word for what can't be found."""
+    """`missing` is the word for what can't be found: it says what the request is about."""
     match error:
         case RestError():
             return error
@@ -52,10 +53,9 @@ def problem_of(error: Exception, missing: str = NO_TABLE) -> RestError:
             return RestError(409, "CommitFailedException", str(error))
         case MetaServiceError(kind=kind):
             status, word = KINDS[kind]
-            words = WORDS.get(error.reason)
-            if words is not None:
+            if error.reason in TAKEN:
                 name = next((error.facts[one] for one in ("name", "namespace", "view") if one in error.facts), "")
-                return RestError(status, word, f"{words} already exists: {name} ({error})")
+                return taken(TAKEN[error.reason], name, missing, f" ({error})")
             if status == 404:
                 word = NO_NAMESPACE if error.reason.startswith("NAMESPACE") else missing
             return RestError(status, word, str(error))
@@ -65,3 +65,20 @@ def problem_of(error: Exception, missing: str = NO_TABLE) -> RestError:
             return RestError(503, "ServiceUnavailableException", str(error))
         case _:
             return RestError(500, "InternalServerError", f"{type(error).__name__}: the server's log says more")
+
+
+def taken(thing: str, name: str, wanted: str, more: str = "") -> RestError:
+    """A name is that of a `thing` already. `wanted` is what the name was to be for, by the word for its absence."""
+    is_other = {thing, THINGS.get(wanted)} == {*THINGS.values()}
+    return RestError(
+        409, "AlreadyExistsException", f"{thing}{' with same name' * is_other} already exists: {name}{more}"
+    )
+
+
+def cannot_rename(error: MetaServiceError, source: str, target: str, missing: str) -> RestError:
+    """What a renaming ended with."""
+    thing = TAKEN.get(error.reason)
+    if thing is None:
+        return problem_of(error, missing)
+    said = f"Cannot rename {source} to {target}. {thing} already exists ({error})"
+    return RestError(409, "AlreadyExistsException", said)

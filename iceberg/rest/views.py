@@ -11,9 +11,9 @@ from iceberg.commits.views import new_view, replaced_view
 from iceberg.locations import location_of
 from iceberg.metadata.views import view_metadata, view_schema
 from iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, first_of, is_in, last_part
-from iceberg.rest.problems import NO_VIEW, RestError, problem_of
+from iceberg.rest.problems import NO_VIEW, RestError, cannot_rename, problem_of
 from iceberg.rest.writes import Writes
-from metaservice.client import LakeTXError
+from metaservice.client import LakeTXError, MetaServiceError
 from protos.laketx.v1 import catalog_pb2
 from worker.base.errors import InputError
 
@@ -54,7 +54,10 @@ class Views:
 
     def rename(self, source: tuple[str, str], target: tuple[str, str]) -> None:
         found, name = self.find(*source), Writes(self._catalog).free_name(*target)
-        _about_views(lambda: self._client.rename_view(found.name, name))
+        try:
+            self._client.rename_view(found.name, name)
+        except MetaServiceError as error:
+            raise cannot_rename(error, ".".join(source), ".".join(target), NO_VIEW) from error
 
     def drop(self, namespace: str, name: str) -> None:
         found = self.find(namespace, name)

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from iceberg.commits.requests import Wanted, read_commit, refused
+from iceberg.commits.requests import Wanted, read_commit
 from iceberg.rest.answers import (
     NAMESPACE,
     NAMESPACE_PROPERTIES,
@@ -26,6 +26,7 @@ from iceberg.rest.answers import (
 )
 from iceberg.rest.catalog import SEPARATOR, Catalog, namespace_of
 from iceberg.rest.problems import NO_TABLE, RestError
+from iceberg.rest.registrations import register
 from iceberg.rest.shapes import (
     COMMIT_TABLE,
     COMMIT_TRANSACTION,
@@ -97,12 +98,11 @@ def drop_table(catalog: Catalog, request: Request) -> Response:
     return Response(status_code=204)
 
 
-def register_table(_catalog: Catalog, request: Request) -> Response:
-    body_of(request, REGISTER_TABLE)
-    raise refused(
-        "tables are not registered by their metadata here: `laketx import iceberg` takes in a table with its files, "
-        "and `laketx table undrop` brings a dropped one back"
-    )
+def register_table(catalog: Catalog, request: Request) -> Response:
+    """A table of that name stays, whether or not the request would overwrite it."""
+    namespace, body = namespace_of(request.path_params["namespace"]), body_of(request, REGISTER_TABLE)
+    register(catalog, namespace, body["name"], body["metadata-location"])
+    return table_answer(catalog, request, *catalog.load(namespace, body["name"]))
 
 
 def rename_table(catalog: Catalog, request: Request) -> Response:
@@ -118,11 +118,9 @@ WRITES: Final[tuple[tuple[str, str, Answer], ...]] = (
     ("POST", TABLE, commit_table),
     ("DELETE", TABLE, drop_table),
     ("POST", RENAME, rename_table),
+    ("POST", REGISTER, register_table),
     ("POST", TRANSACTION, commit_transaction),
 )
-
-
-REFUSED: Final[tuple[tuple[str, str, Answer], ...]] = (("POST", REGISTER, register_table),)  # no endpoints
 
 
 def renaming_of(request: Request, missing: str = NO_TABLE) -> tuple[tuple[str, str], tuple[str, str]]:

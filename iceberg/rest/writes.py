@@ -30,8 +30,8 @@ from iceberg.metadata.facts import METADATA, TableFacts, sequence_of, version_of
 from iceberg.metadata.partitions import FIRST_PARTITION_ID
 from iceberg.metadata.schemas import iceberg_schema, last_column_id
 from iceberg.metadata.table_metadata import empty_metadata
-from iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog
-from iceberg.rest.problems import NO_NAMESPACE, RestError, problem_of
+from iceberg.rest.catalog import NO_NAMESPACE_NAME, Catalog, no_namespace
+from iceberg.rest.problems import NO_TABLE, RestError, cannot_rename, problem_of
 from iceberg.rest.tables import Loaded, StagedTable, data_path
 from metaservice.client import (
     CommitOutcomeUnknownError,
@@ -84,7 +84,7 @@ class Writes:
         except NotFoundError as error:
             if name == NO_NAMESPACE_NAME:
                 raise refused(NOT_A_NAMESPACE) from error
-            raise problem_of(error, NO_NAMESPACE) from error
+            raise no_namespace(error, name) from error
         removed = [one.removeprefix(PREFIX) for one in found.removed]
         missing = [one for one in removals if one not in removed]
         return {"updated": list(updates), "removed": removed, "missing": missing}
@@ -133,7 +133,10 @@ class Writes:
 
     def rename_table(self, source: tuple[str, str], target: tuple[str, str]) -> None:
         table = self._catalog.view(*source)
-        self._client.rename_table(table.table_id, self.free_name(*target))
+        try:
+            self._client.rename_table(table.table_id, self.free_name(*target))
+        except MetaServiceError as error:
+            raise cannot_rename(error, ".".join(source), ".".join(target), NO_TABLE) from error
 
     def free_name(self, namespace: str, name: str) -> str:
         """The name of a new table. Those in the namespace `default` are in none, unless there is one of that name."""
@@ -272,7 +275,11 @@ class Writes:
         """
         meta = table.meta
         now = iceberg_schema(schema_of(meta))
-        alteration = self._alteration(meta, now, wanted)
+        try:
+            alteration = self._alteration(meta, now, wanted)
+        except InputError:
+            self._check(meta, schemas, wanted, is_there=False)  # a table that changed is told first: to be loaded again
+            raise
         is_there = wanted.schema is not None and not alteration.schema_changes
         return alteration, self._check(meta, schemas, wanted, is_there=is_there)
 

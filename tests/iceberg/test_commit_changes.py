@@ -145,7 +145,7 @@ def test_a_change_of_an_older_snapshot_is_refused(lake: Lake, server: Server) ->
     ours.append([{"id": 3, "note": "n3"}])
     status, kind, said = error_of(request.send(server))
     assert (status, kind) == (409, "CommitFailedException")
-    assert "load it again" in said
+    assert "load shop." in said
     request.body["requirements"] = []
     assert request.send(server).status_code == 409, "its parent says so too"
     assert ids(ours.refresh()) == [1, 2, 3]

@@ -52,15 +52,30 @@ def test_tables_with_keys_say_how_to_write_them(lake: Lake, server: Server) -> N
 @pytest.mark.parametrize(
     ("requirement", "said"),
     [
-        ({"type": "assert-table-uuid", "uuid": "0192d3b0-0000-7000-8000-000000000000"}, "its id is"),
-        ({"type": "assert-current-schema-id", "current-schema-id": 7}, "its schema is 1"),
-        ({"type": "assert-last-assigned-field-id", "last-assigned-field-id": 9}, "its last column id is 2"),
-        ({"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 1}, "last partition id is 999"),
-        ({"type": "assert-default-spec-id", "default-spec-id": 3}, "partition spec is 0"),
-        ({"type": "assert-default-sort-order-id", "default-sort-order-id": 1}, "sort order is 0"),
-        ({"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 99}, "snapshot of main is 1"),
-        ({"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}, "snapshot of main is 1"),
-        ({"type": "assert-ref-snapshot-id", "ref": "other", "snapshot-id": 1}, "snapshot of other is None"),
+        (
+            {"type": "assert-table-uuid", "uuid": "0192d3b0-0000-7000-8000-000000000000"},
+            "UUID does not match: expected 0192d3b0",
+        ),
+        ({"type": "assert-current-schema-id", "current-schema-id": 7}, "schema changed: expected 7 != 1"),
+        (
+            {"type": "assert-last-assigned-field-id", "last-assigned-field-id": 9},
+            "field id changed: expected 9 != 2",
+        ),
+        (
+            {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 1},
+            "partition id changed: expected 1 != 999",
+        ),
+        ({"type": "assert-default-spec-id", "default-spec-id": 3}, "spec changed: expected 3 != 0"),
+        (
+            {"type": "assert-default-sort-order-id", "default-sort-order-id": 1},
+            "order changed: expected 1 != 0",
+        ),
+        ({"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 99}, "main has changed: expected 99 != 1"),
+        (
+            {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None},
+            "main has changed: expected none != 1",
+        ),
+        ({"type": "assert-ref-snapshot-id", "ref": "other", "snapshot-id": 1}, "other has changed: expected 1 != none"),
         ({"type": "assert-create"}, "exists"),
     ],
 )

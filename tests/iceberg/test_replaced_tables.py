@@ -157,12 +157,30 @@ def test_identifier_fields_are_not_dropped_in_silence(lake: Lake, server: Server
     assert not lake.table("shop.identified").meta.primary_key
 
 
-def test_a_table_is_not_registered_and_the_answer_says_what_to_do(server: Server) -> None:
-    body = {"name": "registered", "metadata-location": "s3://bucket/t/metadata/v1.metadata.json"}
-    status, kind, said = error_of(server.post("/v1/v2/namespaces/shop/register", body))
-    assert (status, kind) == (400, "BadRequestException")
-    assert "laketx import iceberg" in said
-    listed = server.get("/v1/config").json()["endpoints"]
-    assert not [one for one in listed if "register" in one]
-    assert "POST /v1/{prefix}/namespaces/{namespace}/properties" in listed
-    assert "POST /v1/{prefix}/transactions/commit" in listed
+def registered(server: Server, name: str, place: str) -> Any:
+    return server.post("/v1/v2/namespaces/shop/register", {"name": name, "metadata-location": place})
+
+
+def test_a_dropped_table_is_registered_by_its_last_metadata(server: Server) -> None:
+    theirs = made(server, "registered", pa.schema([("id", pa.int64())]))
+    first = theirs.metadata_location
+    theirs.append(pa.table({"id": [1, 2]}))
+    last = theirs.refresh().metadata_location
+    assert error_of(registered(server, "registered", last)) == (
+        409,
+        "AlreadyExistsException",
+        "Table already exists: shop.registered",
+    )
+    catalog = catalog_of(server, 2)
+    catalog.drop_table("shop.registered")
+    for name, place, why in (
+        ("registered", first, "changed after the snapshot"),
+        ("under_another", last, "under its own name"),
+        ("registered", "s3://bucket/t/metadata/v1.metadata.json", "laketx import iceberg"),
+    ):
+        status, kind, said = error_of(registered(server, name, place))
+        assert (status, kind) == (400, "BadRequestException")
+        assert why in said
+    found = catalog.register_table("shop.registered", last)
+    assert found.metadata.table_uuid == theirs.metadata.table_uuid
+    assert sorted(found.scan().to_arrow()["id"].to_pylist()) == [1, 2]

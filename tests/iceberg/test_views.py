@@ -366,6 +366,37 @@ def test_tables_and_views_share_their_names(lake: Lake, server: Server) -> None:
     assert error_of(server.post("/v1/v3/namespaces/shop/tables", body))[:2] == (409, "AlreadyExistsException")
 
 
+def test_a_taken_name_is_told_in_the_words_of_iceberg_s_java(lake: Lake, server: Server) -> None:
+    for name in ("a_table", "b_table"):
+        lake.create_table(f"shop.{name}", "id int")
+    for name in ("a_view", "b_view"):
+        lake.client.put_view(view(f"shop.{name}", "SELECT 1 AS c", {"c": "INT"}))
+
+    def created(kind: str, name: str) -> str:
+        body = {"name": name, "schema": SCHEMA.model_dump(mode="json", by_alias=True)}
+        query = version("SELECT 1").model_dump(mode="json", by_alias=True)
+        more = {"view-version": query, "properties": {}} if kind == "views" else {}
+        return error_of(server.post(f"/v1/v3/namespaces/shop/{kind}", body | more))[2]
+
+    def renamed(kind: str, name: str, new_name: str) -> str:
+        places = {"source": name, "destination": new_name}
+        body = {at: {"namespace": ["shop"], "name": one} for at, one in places.items()}
+        return error_of(server.post(f"/v1/v3/{kind}/rename", body))[2]
+
+    assert created("tables", "a_table").startswith("Table already exists: shop.a_table")
+    assert created("tables", "a_view").startswith("View with same name already exists: shop.a_view")
+    assert created("views", "a_table").startswith("Table with same name already exists: shop.a_table")
+    assert created("views", "a_view").startswith("View already exists: shop.a_view")
+    for kind, name, new_name, thing in (
+        ("tables", "a_table", "b_table", "Table"),
+        ("tables", "a_table", "b_view", "View"),
+        ("views", "a_view", "b_table", "Table"),
+        ("views", "a_view", "b_view", "View"),
+    ):
+        said = f"Cannot rename shop.{name} to shop.{new_name}. {thing} already exists"
+        assert renamed(kind, name, new_name).startswith(said)
+
+
 def test_the_config_lists_what_is_served(server: Server) -> None:
     endpoints = server.get("/v1/config").json()["endpoints"]
     prefix = "/v1/{prefix}/namespaces/{namespace}/views"
