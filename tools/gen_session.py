@@ -1,4 +1,4 @@
-"""Plays the terminal session that README.md shows, and writes it there where it is no longer true.
+"""Plays the terminal session of docs/terminal.md, and writes it there if its output has changed.
 
 Ids and times are new in each run; they don't count.
 """
@@ -23,7 +23,7 @@ from typing import Final
 
 from tools.wire import ROOT
 
-TARGET: Final = "README.md"
+TARGET: Final = "docs/terminal.md"
 WIDTH: Final = 100
 BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINES: Final = (

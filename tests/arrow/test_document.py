@@ -1,4 +1,4 @@
-"""The examples in docs/arrow.md, played as they are written, without Spark."""
+"""The examples without Spark in README.md, docs/quickstart.md and docs/arrow.md, played as they are written."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BEFORE = """
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = None
+"""
+BEFORE = """
 import laketx
 
 with laketx.connect("./warehouse") as lake:
@@ -21,14 +24,38 @@ with laketx.connect("./warehouse") as lake:
 AFTER = """
 assert orders.to_arrow().num_rows == 6
 """
+README_LINES = 5
+
+
+def blocks(page: str) -> list[str]:
+    return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def play(folder: Path, *code: str) -> str:
+    command, env = [sys.executable, "-c", "\n".join([WITHOUT_SPARK, *code])], {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_readme_makes_a_table_in_five_lines(tmp_path: Path) -> None:
+    (block,) = blocks("README.md")
+    assert len([line for line in block.splitlines() if line.strip()]) == README_LINES
+    (says,) = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+    assert play(tmp_path, block) == f"{says}\n"
+
+
+def test_the_quickstart_runs(tmp_path: Path) -> None:
+    (block,) = [each for each in blocks("docs/quickstart.md") if "lake.spark" not in each]
+    newest, before, changed, *log = play(tmp_path, block).splitlines()
+    assert newest == "[{'id': 2, 'page': '/cart', 'seconds': 40}]"
+    assert before == "2"
+    assert changed.count("'_change_type'") == 2
+    assert [line.split()[0] for line in log] == ["2", "1", "0"]
+    assert {line.split()[-1] for line in log} == {"ana"}
 
 
 def test_the_examples_run(tmp_path: Path) -> None:
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$", (ROOT / "docs/arrow.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-    assert len(blocks) >= 3
-    command, env = [sys.executable, "-c", "\n".join([BEFORE, *blocks, AFTER])], {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "30.0" in done.stdout
+    found = blocks("docs/arrow.md")
+    assert len(found) >= 3
+    assert "30.0" in play(tmp_path, BEFORE, *found, AFTER)

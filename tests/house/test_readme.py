@@ -1,4 +1,4 @@
-"""The README's example runs and prints what it says, its session is what happens, and the map names every folder."""
+"""README.md stays short; docs/wire.md and docs/terminal.md are what happens; the map of the tree is whole."""
 
 import re
 import subprocess
@@ -11,15 +11,20 @@ from tests.integration.service import TIMEOUT_S, service
 from tools import gen_session
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+WIRE = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ADDRESS = "127.0.0.1:7070"
 LINES_MAX = 10
+README_LINES_MAX = 150
 
 
 def example() -> str:
-    """The one on the wire; the one on Spark is played in tests/spark."""
-    blocks = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    (found,) = [block for block in blocks if ADDRESS in block]
+    (found,) = re.findall(r"^```python\n(.*?)^```", WIRE, re.MULTILINE | re.DOTALL)
     return str(found)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) < README_LINES_MAX
 
 
 def test_the_example_has_ten_lines() -> None:
@@ -45,12 +50,12 @@ def test_the_session_is_what_happens() -> None:
 
 def test_the_map_names_every_folder() -> None:
     folders = {name_of(path).split("/")[0] for path in list_files() if "/" in name_of(path)}
-    mapped = set(re.findall(r"^(\w+)/", README.split("## The tree")[1].split("## ")[0], re.MULTILINE))
+    mapped = set(re.findall(r"^(\w+)/", CONTRIBUTING.split("## The tree")[1].split("## ")[0], re.MULTILINE))
     assert mapped == {folder for folder in folders if not folder.startswith(".")}
 
 
 def test_the_map_names_every_suite() -> None:
     folders = {name_of(path).split("/")[1] for path in list_files(".py") if name_of(path).startswith("tests/")}
-    named = re.search(r"^tests/ +(.*)$", README, re.MULTILINE)
+    named = re.search(r"^tests/ +(.*)$", CONTRIBUTING, re.MULTILINE)
     assert named is not None
     assert set(named[1].split(", ")) == {folder for folder in folders if "." not in folder} - {"fixtures"}

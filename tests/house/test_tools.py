@@ -157,13 +157,14 @@ def test_generated_code_goes_stale_with_the_wire(root: Path) -> None:
 
 
 def test_a_session_is_written_where_more_than_ids_and_times_changed(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
+    page = tmp_path / gen_session.TARGET
+    page.parent.mkdir()
     before = "a\n```console\n$ x\nat 2026-11-21 15:04:05.000001: 01a1ff1d-98e1-78b5-91b9-ebfba9011c6c\n```\nb\n"
-    readme.write_text(before, encoding="utf-8")
+    page.write_text(before, encoding="utf-8")
     gen_session.update(tmp_path, "$ x\nat 2027-01-01 00:00:00.000002: 01a1ff1e-98e1-78b5-91b9-ebfba9011c6d\n")
-    assert readme.read_text(encoding="utf-8") == before
+    assert page.read_text(encoding="utf-8") == before
     gen_session.update(tmp_path, "$ y\\1\n")
-    assert readme.read_text(encoding="utf-8") == "a\n```console\n$ y\\1\n```\nb\n"
+    assert page.read_text(encoding="utf-8") == "a\n```console\n$ y\\1\n```\nb\n"
 
 
 def test_setup_says_what_works_without_java(

@@ -158,10 +158,10 @@ def play_spark(python: Path, folder: Path) -> None:
 
 
 def play_spark_with_a_session(python: Path, folder: Path) -> None:
-    (example,) = [one for one in blocks("README.md") if "lake.spark" in one]
+    (example,) = [one for one in blocks("docs/quickstart.md") if "lake.spark" in one]
     assert "lost a race" in play(python, folder, example)
     statement = "SELECT count(*) AS n FROM lake.shop.orders"
-    assert laketx(python, folder, "--folder", "warehouse", "sql", "-e", statement).split() == ["N", "2"]
+    assert laketx(python, folder, "--folder", "spark-lake", "sql", "-e", statement).split() == ["N", "2"]
 
 
 def play_iceberg(python: Path, folder: Path) -> None:
