@@ -50,8 +50,10 @@ def _reader(kind: type) -> Callable[[Any], Subject]:
     inner = next((each for each in ("table", "view") if each in fields), "")
 
     def read(request: Any) -> Subject:
-        if "table_id" in fields:
-            tables: tuple[str, ...] = (request.table_id,) if request.table_id else ()
+        if "more" in fields:
+            tables: tuple[str, ...] = _ids(one for one in (request, *request.more) if one.table_id)
+        elif "table_id" in fields:
+            tables = (request.table_id,) if request.table_id else ()
         else:
             tables = _ids(getattr(request, many)) if many else ()
         txn_id = request.txn_id if "txn_id" in fields else ""

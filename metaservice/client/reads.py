@@ -80,11 +80,19 @@ class ReadCalls(Caller):
         partitions: Sequence[common_pb2.Partition] = (),
         without_stats: bool = False,
         explain: bool = False,
+        pin_id: str = "",
+        with_tables: bool = False,
+        with_rows: bool = False,
+        more: Sequence[read_pb2.TableScan] = (),
     ) -> Iterator[read_pb2.PlanScanResponse]:
         """The entries that may match, in parts that name the version read; with `explain` the last part explains what
         was left out.
 
         The predicate uses the columns' names and types at this version: see `get_table(version=…)`.
+
+        All that a read needs in one call: `pin_id` pins the version, and the first part has the lease; `with_tables`
+        answers the metadata in the first part of a table; `with_rows` the rows of inlined files; `more` are other
+        tables at the same instant. A service of the release before leaves all of this out: then the lease is 0.
         """
         request = read_pb2.PlanScanRequest(
             table_id=table_id,
@@ -93,6 +101,11 @@ class ReadCalls(Caller):
             partitions=partitions,
             without_stats=without_stats,
             explain=explain,
+            pin_id=pin_id,
+            principal=self._principal if pin_id else None,
+            with_tables=with_tables,
+            with_rows=with_rows,
+            more=more,
         )
         return self._stream(self._reads.PlanScan, request)
 

@@ -77,8 +77,9 @@ class Gate:
     def check_again(self, who: Identity, method: str, request: Any) -> None:
         """Refuses what its caller may not go on with: for streams of answers. A dropped table says so by itself."""
         self.still(who)
-        table_id = getattr(request, "table_id", "")
-        if not table_id or self._decider.state.views.find(table_id) is not None:
+        table_ids = [getattr(request, "table_id", ""), *(one.table_id for one in getattr(request, "more", ()))]
+        find = self._decider.state.views.find
+        if all(find(table_id) is not None for table_id in table_ids if table_id):
             self.check(who, method, request)
 
     def checked(self, who: Identity, method: str, requests: Iterable[Any]) -> Iterator[Any]:

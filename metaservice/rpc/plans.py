@@ -29,6 +29,7 @@ from metaservice.service.read.reads import Reads
 from metaservice.service.read.scan import Explanation, Scan, Wanted
 from protos.laketx.v1 import common_pb2, read_pb2
 
+CONTENT: Final = b"\x8a\x01"  # the tag of DataFile.content
 MODES: Final = (
     read_pb2.CHANGES_MODE_UNSPECIFIED,
     read_pb2.CHANGES_MODE_LOG,
@@ -58,6 +59,13 @@ class PlannedEntry(Protocol):
     def inlined(self) -> bool: ...
 
 
+class ScannedEntry(PlannedEntry, Protocol):
+    """An entry of a plan."""
+
+    @property
+    def path(self) -> str: ...
+
+
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
@@ -66,11 +74,13 @@ def scan(planning: Planning, reads: Reads, request: read_pb2.PlanScanRequest, re
     version = reads.check_version(table, request.version if request.HasField("version") else None)
     has_names = request.HasField("predicate") and reader.names_versions
     meta = reads.meta_at(table, version) if has_names else table.meta
-    found = planning.scan(table, wanted(request, meta, version))
+    found = planning.scan(table, wanted(request, meta, version, explain=request.explain))
     return scan_answers(found, reader, without_stats=request.without_stats, explain=request.explain)
 
 
-def wanted(request: read_pb2.PlanScanRequest, meta: TableMeta, version: int) -> Wanted:
+def wanted(
+    request: read_pb2.PlanScanRequest | read_pb2.TableScan, meta: TableMeta, version: int, *, explain: bool = False
+) -> Wanted:
     names = meta.partitioning.names
     predicate = wire.predicate(request.predicate, meta) if request.HasField("predicate") else TRUE
     if len(request.partitions) > limits.PLAN_PARTITIONS_MAX:
@@ -79,7 +89,7 @@ def wanted(request: read_pb2.PlanScanRequest, meta: TableMeta, version: int) -> 
     types = {column.name: column.type for column in meta.columns}
     pruning = new_pruning(predicate, types, names, meta.primary_key)
     reader = BoundsReader(column_types(meta, pruning.columns)) if pruning.columns else None
-    return Wanted(version, partition_part(predicate, names), named, pruning, reader, request.explain)
+    return Wanted(version, partition_part(predicate, names), named, pruning, reader, explain)
 
 
 def column_types(meta: TableMeta, names: Iterable[str]) -> list[ColumnType]:
@@ -145,29 +155,53 @@ def inlined(reads: Reads, request: read_pb2.ReadInlinedRequest) -> Iterator[read
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def scan_answers(found: Scan, reader: Reader, *, without_stats: bool, explain: bool) -> Iterator[bytes]:
-    """PlanScanResponse, as bytes."""
-    frame = _frame_without_stats if without_stats else live_entry
+def scan_answers(
+    found: Scan,
+    reader: Reader,
+    *,
+    without_stats: bool,
+    explain: bool,
+    with_rows: bool = False,
+    first: bytes = b"",
+    each: bytes = b"",
+) -> Iterator[bytes]:
+    """PlanScanResponse, as bytes. `first` and `each` are more fields of the first part and of each part."""
+    shown = _without_stats if without_stats else _payload
+
+    def frame(entry: ScannedEntry) -> bytes:
+        payload = shown(entry)
+        if with_rows and entry.inlined:
+            content = found.content(entry.path)
+            payload += CONTENT + varint(len(content)) + content
+        return _framed(entry, payload)
+
     entries = map(frame, reader.shown(found.entries()))
-    yield from entry_answers(found.version, entries, lambda: _told(found) if explain else b"")
+    yield from entry_answers(found.version, entries, lambda: _told(found) if explain else b"", first=first, each=each)
 
 
 def _told(found: Scan) -> bytes:
     return read_pb2.PlanScanResponse(explanation=explanation(found.explanation)).SerializeToString()
 
 
-def entry_answers(version: int, entries: Iterable[bytes], last: Callable[[], bytes] = bytes) -> Iterator[bytes]:
+def entry_answers(
+    version: int,
+    entries: Iterable[bytes],
+    last: Callable[[], bytes] = bytes,
+    *,
+    first: bytes = b"",
+    each: bytes = b"",
+) -> Iterator[bytes]:
     """PlanScanResponse or ListFilesResponse, which share their fields, as bytes of about PART_BYTES each.
 
     `last` ends the last one.
     """
-    head = b"\x08" + varint(version)
-    parts, left = [head], limits.PART_BYTES
+    head = b"\x08" + varint(version) + each
+    parts, left = [head + first], limits.PART_BYTES - len(first)
     for entry in entries:
         length = len(entry)
-        if length > left and len(parts) > 1:
+        if length > left and (len(parts) > 1 or first):
             yield b"".join(parts)
-            parts, left = [head], limits.PART_BYTES
+            parts, left, first = [head], limits.PART_BYTES, b""
         parts += (b"\x12", varint(length), entry)
         left -= length + FRAME_BYTES
     parts.append(last())
@@ -176,10 +210,24 @@ def entry_answers(version: int, entries: Iterable[bytes], last: Callable[[], byt
 
 def live_entry(entry: PlannedEntry) -> bytes:
     """A LiveEntry around the stored payload."""
-    payload = entry.payload
+    return _framed(entry, _payload(entry))
+
+
+def _payload(entry: PlannedEntry) -> bytes:
     first_row_id = entry.first_row_id
-    if first_row_id:
-        payload += b"\x70" + varint(first_row_id)
+    return entry.payload + b"\x70" + varint(first_row_id) if first_row_id else entry.payload
+
+
+def _without_stats(entry: PlannedEntry) -> bytes:
+    payload = _payload(entry)
+    if entry.is_delete_set:
+        return payload
+    file = common_pb2.DataFile.FromString(payload)
+    file.ClearField("stats")
+    return file.SerializeToString()
+
+
+def _framed(entry: PlannedEntry, payload: bytes) -> bytes:
     tag = b"\x12" if entry.is_delete_set else b"\x0a"
     return tag + varint(len(payload)) + payload + _versions(entry.data_version, entry.added)
 
@@ -187,13 +235,6 @@ def live_entry(entry: PlannedEntry) -> bytes:
 @lru_cache(4_096)
 def _versions(data_version: int, added: int) -> bytes:
     return b"\x18" + varint(data_version) + b"\x20" + varint(added)
-
-
-def _frame_without_stats(entry: PlannedEntry) -> bytes:
-    found = common_pb2.LiveEntry.FromString(live_entry(entry))
-    if not entry.is_delete_set:
-        found.file.ClearField("stats")
-    return found.SerializeToString()
 
 
 def explanation(found: Explanation) -> read_pb2.PlanExplanation:

@@ -27,6 +27,8 @@ from protos.laketx.v1 import transaction_pb2
 SESSION: Final = "/laketx.v1.TransactionService/Session"
 BATCH: Final = "/laketx.v1.TransactionService/CommitBatch"
 APPEND: Final = "/laketx.v1.TransactionService/Append"
+SCAN: Final = "/laketx.v1.ReadService/PlanScan"
+PIN: Final = "/laketx.v1.ReadService/PinVersions"
 STAMPS_MAX: Final = 16  # of one call: a registration of a million files has more jobs than anybody looks at
 OK: Final = "OK"
 CONFLICT: Final = "CONFLICT"
@@ -172,14 +174,17 @@ class Recorder:
 
         def recorded(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
             record = self._begun(method, visit.request_id, caller_of(context, visit), request)
+            pins = method == SCAN and bool(request.pin_id)
             try:
-                self._check(method)
+                self._check(PIN if pins else method)
                 yield from call(request, context)
             except Exception as error:
                 record.result = as_refusal(error)
                 raise
             finally:
                 self._end(record)
+                if pins:  # a change of its own
+                    self._end(replace(record, method=PIN))
 
         return recorded
 

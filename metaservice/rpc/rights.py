@@ -421,7 +421,11 @@ RIGHTS: Final[Mapping[str, Right]] = {
     f"{_READ}ResolveVersion": _on_table(READER),
     f"{_READ}ListVersions": _on_table(READER),
     f"{_READ}ListFiles": _on_table(READER),
-    f"{_READ}PlanScan": _on_table(READER),
+    f"{_READ}PlanScan": _plain(
+        READER,
+        "on the tables",
+        lambda caller, it: caller.need_tables([it.table_id, *(one.table_id for one in it.more)], READER),
+    ),
     f"{_READ}ReadInlined": _on_table(READER),
     f"{_READ}PlanChanges": _on_table(READER),
     f"{_READ}Watch": _on_table(READER),

@@ -16,6 +16,7 @@ from metaservice.rpc.maintenance import TaskMethods
 from metaservice.rpc.marking import MarkMethods
 from metaservice.rpc.paging import fitting, page_size, page_start, page_token
 from metaservice.rpc.reader import Reader
+from metaservice.rpc.scans import ScanMethods
 from metaservice.rpc.session import Sessions
 from metaservice.rpc.sweeping import PurgeMethods, SweepMethods
 from metaservice.rpc.warehouse import WarehouseMethods
@@ -92,7 +93,7 @@ class TransactionServicer(Servicer, transaction_pb2_grpc.TransactionServiceServi
         return self._sessions.open(request_iterator, context)
 
 
-class ReadServicer(PinMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
+class ReadServicer(PinMethods, ScanMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
     """Readers."""
 
     def __init__(self, calls: Calls, watches: Watches) -> None:
@@ -149,7 +150,7 @@ class ReadServicer(PinMethods, MarkMethods, read_pb2_grpc.ReadServiceServicer):
         return self._watches.open(request, context)
 
     def PlanScan(self, request: read_pb2.PlanScanRequest, context: Context) -> Iterator[bytes]:  # type: ignore[override]
-        return plans.scan(self._calls.planning, self._calls.reads, request, Reader.of(context))
+        return self._plan_scan(request, context)
 
     def ReadInlined(
         self, request: read_pb2.ReadInlinedRequest, context: Context

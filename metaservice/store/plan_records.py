@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from metaservice.core.errors import ErrorKind, MetaError
+from metaservice.store import keys
+from metaservice.store.port import StoreCursor
 from protos.laketx.storage.v1 import records_pb2 as pb
 
 StoredEntry = pb.EntryRecord
@@ -32,6 +35,14 @@ def complete(entry: StoredEntry, version: int) -> StoredEntry:
     entry.data_version = entry.data_version or version
     entry.added = entry.added or version
     return entry
+
+
+def inlined_content(cursor: StoreCursor, raw_id: bytes, path: str, table: str) -> bytes:
+    """The rows of an inlined file of a table."""
+    content = cursor.get(keys.inlined_key(raw_id, path))
+    if content is None:
+        raise MetaError(ErrorKind.GONE, "INLINED_GONE", table=table, path=path)
+    return content
 
 
 def decode_idle(raw: bytes) -> bool:

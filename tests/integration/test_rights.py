@@ -256,6 +256,19 @@ def test_roles_are_inherited_downwards(lake: Guarded) -> None:
     assert lake.named("anybody").outcome("ReadService/ListVersions", table_id=elsewhere) == "TABLE_UNKNOWN"
 
 
+def test_a_plan_of_several_tables_needs_a_right_on_each_and_its_pin_is_the_callers(lake: Guarded) -> None:
+    one, other = (create(lake.owner, f"shop.planned_{side}") for side in ("left", "right"))
+    lake.grant("user:planner", "reader", table_id=one)
+    planner = lake.named("planner")
+    asked = {"table_id": one, "pin_id": new_uuid7(), "principal": {"name": "owner"}, "more": [{"table_id": other}]}
+    assert planner.outcome("ReadService/PlanScan", **asked) == "TABLE_UNKNOWN"
+    assert not planner.call("AdminService/ListPins").pins
+    lake.grant("user:planner", "reader", table_id=other)
+    assert planner.outcome("ReadService/PlanScan", **asked) == "ok"
+    pins = planner.call("AdminService/ListPins").pins
+    assert [(pin.table_id, pin.principal.name) for pin in pins] == [(one, "planner"), (other, "planner")]
+
+
 def test_a_table_belongs_to_who_made_it(lake: Guarded) -> None:
     lake.grant("user:maker", "writer", namespace="shop")
     maker, other = lake.named("maker"), lake.named("fellow")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 
+from metaservice.client import InvalidError
 from worker.base.errors import InputError
 from worker.base.pins import PinnedVersion
 from worker.base.table_view import TableView
@@ -15,6 +16,7 @@ from worker.read.arrow_conditions import parsed
 from worker.read.arrow_scan import ArrowScan, Asked, Rows, named_columns
 from worker.read.commits import check_mode, check_range
 from worker.read.noted_reads import ReadSource
+from worker.read.plans import PinnedPlan, pinned_plan
 from worker.read.version_rows import VersionRows
 from worker.read.versions import no_zone, time_us_of, version_at
 
@@ -31,21 +33,25 @@ class ArrowMethods(ABC):
     def scanner(self, **asked: Unpack[Asked]) -> ArrowScan:
         """The rows, which are read when they are needed, and as often."""
 
+    def _scan(self, asked: Asked) -> ArrowScan:
+        """The rows, which are read at once, and not again."""
+        return self.scanner(**asked)
+
     def to_arrow(self, **asked: Unpack[Asked]) -> pa.Table:
         """The rows as an Arrow table; takes what `scanner` takes."""
-        return self.scanner(**asked).to_arrow()
+        return self._scan(asked).to_arrow()
 
     def to_batches(self, **asked: Unpack[Asked]) -> pa.RecordBatchReader:
         """The rows as a stream of Arrow batches, in bounded memory; takes what `scanner` takes."""
-        return self.scanner(**asked).to_batches()
+        return self._scan(asked).to_batches()
 
     def to_pandas(self, **asked: Unpack[Asked]) -> pd.DataFrame:
         """The rows as a DataFrame of pandas; takes what `scanner` takes."""
-        return self.scanner(**asked).to_pandas()
+        return self._scan(asked).to_pandas()
 
     def to_polars(self, **asked: Unpack[Asked]) -> pl.DataFrame:
         """The rows as a DataFrame of polars; takes what `scanner` takes."""
-        return self.scanner(**asked).to_polars()
+        return self._scan(asked).to_polars()
 
     def to_lazy_polars(self, **asked: Unpack[Asked]) -> pl.LazyFrame:
         """A lazy frame of polars, which reads the columns and rows that its query needs."""
@@ -57,7 +63,7 @@ class ArrowMethods(ABC):
 
     def count(self, **asked: Unpack[Asked]) -> int:
         """The number of rows, without reading more than that takes; takes what `scanner` takes."""
-        return self.scanner(**asked).count()
+        return self._scan(asked).count()
 
 
 class ArrowReads(ArrowMethods):
@@ -76,12 +82,15 @@ class ArrowReads(ArrowMethods):
         """
         return scan_of(self.view, asked)
 
+    def _scan(self, asked: Asked) -> ArrowScan:
+        return scan_of(self.view, asked, at_once=True)
+
 
 Found = tuple[tuple[PinnedVersion, ...], Rows, TableView]  # as of the last version
 
 
-def scan_of(table: TableView, asked: Asked) -> ArrowScan:
-    """The rows asked for, pinned."""
+def scan_of(table: TableView, asked: Asked, *, at_once: bool = False) -> ArrowScan:
+    """The rows asked for, pinned. `at_once`: they are read now, so the plan is part of the first call."""
     unknown = asked.keys() - Asked.__annotations__.keys()
     if unknown:
         raise TypeError(f"a read takes {', '.join(Asked.__annotations__)}; not {', '.join(sorted(unknown))}")
@@ -89,8 +98,8 @@ def scan_of(table: TableView, asked: Asked) -> ArrowScan:
     if limit is not None and limit < 0:
         raise InputError("LIMIT_INVALID", f"limit is a number of rows, not {limit}")
     are_changes = asked.get("since") is not None
-    pinned, rows, then = _changes(table, asked) if are_changes else _snapshot(table, asked)
     where = asked.get("where")
+    pinned, rows, then = _changes(table, asked) if are_changes else _snapshot(table, asked, where, at_once=at_once)
     condition = None if where is None else parsed(where, then.meta)
     columns = named_columns(asked.get("columns"), rows.schema)
     if names_version(asked):
@@ -105,12 +114,26 @@ def names_version(asked: Asked) -> bool:
     return any(asked.get(name) is not None for name in names)
 
 
-def _snapshot(table: TableView, asked: Asked) -> Found:
+def _snapshot(table: TableView, asked: Asked, where: str | None, *, at_once: bool) -> Found:
     if asked.get("until") is not None or asked.get("mode") is not None:
         raise InputError("RANGE_INVALID", "until and mode belong to a range of changes: say since, too")
-    pinned = table.lake.pins.own(table.table_id, _version(table, asked))
+    version = _version(table, asked)
+    planned = _planned(table, version, where) if at_once else None
+    if planned is not None:
+        return (planned.pinned,), VersionRows(planned.table, planned.pinned.version, planned), planned.table
+    pinned = table.lake.pins.own(table.table_id, version)
     then = table.at(pinned.version)
     return (pinned,), VersionRows(then, pinned.version), then
+
+
+def _planned(table: TableView, version: int | None, where: str | None) -> PinnedPlan | None:
+    """All in one call, with the condition as the columns known here have it; None where that is too early to say."""
+    try:
+        return pinned_plan(table, version, None if where is None else parsed(where, table.meta))
+    except (InputError, InvalidError):
+        if where is None:
+            raise
+        return None  # the condition may fit the columns of that version
 
 
 def _changes(table: TableView, asked: Asked) -> Found:

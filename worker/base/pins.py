@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from metaservice.client import ErrorKind, LakeTXError, MetaClient, MetaServiceError, uuid7
-from protos.laketx.v1 import read_pb2
+from protos.laketx.v1 import common_pb2, read_pb2
 
 VERSIONS_PER_PIN: Final = 64
 PINS_MAX: Final = 1_000
 RENEWALS_PER_LEASE: Final = 3
+RELEASED_MAX: Final = 100  # that wait for their end
 
 _log = logging.getLogger("laketx.worker")
 
@@ -49,8 +52,10 @@ class ReaderPins:
         self._client = client
         self._pins: OrderedDict[str, _Pin] = OrderedDict()
         self._released: deque[str] = deque()  # an object's end may come in any thread at any time: it calls nothing
+        self._scans_pin = True  # until a service of the release before answers
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        self._bell = threading.Event()  # pins are to be ended
         self._thread: threading.Thread | None = None
 
     def hold_head(self, table_id: str) -> int:
@@ -76,23 +81,62 @@ class ReaderPins:
         """A pin of a version, or of the newest, that nobody shares."""
         return self._own([read_pb2.TableVersion(table_id=table_id, version=version)])
 
+    def scan(
+        self, table_id: str, version: int | None, predicate: common_pb2.Predicate | None
+    ) -> tuple[PinnedVersion, Iterator[read_pb2.PlanScanResponse]] | None:
+        """The plan of a version, or of the newest, with metadata and inlined rows, and a pin that nobody shares.
+
+        One call. None from a service of the release before, which can't.
+        """
+        if not self._scans_pin:
+            return None
+        self._let_end()
+        pin_id = uuid7()
+        parts = self._client.plan_scan(
+            table_id,
+            version=version,
+            predicate=predicate,
+            without_stats=True,
+            pin_id=pin_id,
+            with_tables=True,
+            with_rows=True,
+        )
+        first = next(parts)
+        if not first.lease_ms:
+            self._scans_pin = False
+            return None
+        return self._held(pin_id, [(table_id, first.version)], first.lease_ms), chain([first], parts)
+
     def own_all(self, table_id: str, versions: Sequence[int]) -> list[PinnedVersion]:
         """Pins that nobody shares; each has the last one of its versions."""
         wanted = [read_pb2.TableVersion(table_id=table_id, version=version) for version in versions]
         return [self._own(wanted[at : at + VERSIONS_PER_PIN]) for at in range(0, len(wanted), VERSIONS_PER_PIN)]
 
     def _own(self, wanted: list[read_pb2.TableVersion]) -> PinnedVersion:
-        self._end_released()
+        self._let_end()
         pin = self._client.pin(wanted, pin_id=uuid7())
-        versions = [(one.table_id, one.version) for one in pin.tables]
-        with self._lock:
-            self._pins[pin.pin_id] = _Pin(frozenset(versions), pin.lease_ms, is_shared=False)
-            self._begin_renewals()
-        return PinnedVersion(versions[-1][1], partial(self._released.append, pin.pin_id))
+        return self._held(pin.pin_id, [(one.table_id, one.version) for one in pin.tables], pin.lease_ms)
 
-    def _end_released(self) -> None:
-        while self._released:
-            pin_id = self._released.popleft()
+    def _held(self, pin_id: str, versions: Sequence[tuple[str, int]], lease_ms: int) -> PinnedVersion:
+        with self._lock:
+            self._pins[pin_id] = _Pin(frozenset(versions), lease_ms, is_shared=False)
+            self._begin_renewals()
+        return PinnedVersion(versions[-1][1], partial(self._released.append, pin_id))
+
+    def _let_end(self) -> None:
+        """Pins that are used no more end in the background: a read waits for no call of another one."""
+        if len(self._released) > RELEASED_MAX:
+            self.end_released()
+        elif self._released:
+            self._bell.set()
+
+    def end_released(self) -> None:
+        """Ends pins that are used no more."""
+        while True:
+            try:
+                pin_id = self._released.popleft()
+            except IndexError:  # none is left; another thread may have been faster
+                return
             with self._lock:
                 known = self._pins.pop(pin_id, None)
             if known is not None:
@@ -101,6 +145,7 @@ class ReaderPins:
     def close(self) -> None:
         """Ends all pins."""
         self._stop.set()
+        self._bell.set()
         with self._lock:
             held, self._pins = list(self._pins), OrderedDict()
         for pin_id in held:
@@ -125,7 +170,9 @@ class ReaderPins:
 
     def _begin_renewals(self) -> None:
         if self._thread is None and not self._stop.is_set():
-            self._thread = threading.Thread(target=_renew_until_stopped, args=[weakref.ref(self), self._stop])
+            self._thread = threading.Thread(
+                target=_keep_until_stopped, args=[weakref.ref(self), self._stop, self._bell]
+            )
             self._thread.daemon = True
             self._thread.name = "laketx-pins"
             self._thread.start()
@@ -138,7 +185,7 @@ class ReaderPins:
 
     def renew_all(self) -> float:
         """Renews all pins; returns the seconds until the next renewal."""
-        self._end_released()
+        self.end_released()
         with self._lock:
             held = list(self._pins.items())
         for pin_id, pin in held:
@@ -156,11 +203,16 @@ class ReaderPins:
         return min((pin.lease_ms for _, pin in held), default=60_000) / 1_000 / RENEWALS_PER_LEASE
 
 
-def _renew_until_stopped(pins: weakref.ref[ReaderPins], stop: threading.Event) -> None:
-    wait_s = 1.0
-    while not stop.wait(wait_s):
+def _keep_until_stopped(pins: weakref.ref[ReaderPins], stop: threading.Event, bell: threading.Event) -> None:
+    due_s = time.monotonic() + 1.0
+    while not stop.is_set():
+        bell.wait(max(due_s - time.monotonic(), 0))
+        bell.clear()
         found = pins()
-        if found is None:
+        if found is None or stop.is_set():
             return
-        wait_s = found.renew_all()
+        if time.monotonic() < due_s:
+            found.end_released()
+        else:
+            due_s = time.monotonic() + found.renew_all()
         del found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from protos.laketx.v1 import common_pb2
 from worker.base.inlined import fetch_entries
+from worker.base.pins import PinnedVersion
 from worker.base.table_view import TableView
 from worker.base.values import partition_key
 
@@ -27,8 +29,31 @@ def entries_of(
     if len(named) > PARTITIONS_MAX or not table.meta.partition_columns:
         named = []
     parts = table.client.plan_scan(
-        table.table_id, version=version, predicate=predicate, partitions=named, without_stats=True
+        table.table_id, version=version, predicate=predicate, partitions=named, without_stats=True, with_rows=True
     )
     found = [entry for part in parts for entry in part.entries]
-    fetch_entries(table, found)
+    fetch_entries(table, found)  # from a service of the release before
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedPlan:
+    """What a read needs: a version that stays readable, the table at that version, and the entries for a condition."""
+
+    pinned: PinnedVersion
+    table: TableView
+    predicate: common_pb2.Predicate | None
+    entries: list[common_pb2.LiveEntry]
+
+
+def pinned_plan(
+    table: TableView, version: int | None, predicate: common_pb2.Predicate | None = None
+) -> PinnedPlan | None:
+    """By one call; None if the service is of the release before. Default the newest version."""
+    found = table.lake.pins.scan(table.table_id, version, predicate)
+    if found is None:
+        return None
+    pinned, parts = found
+    first = next(parts)
+    entries = [entry for part in (first, *parts) for entry in part.entries]
+    return PinnedPlan(pinned, replace(table, meta=first.table), predicate, entries)

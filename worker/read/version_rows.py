@@ -29,7 +29,7 @@ from worker.read.file_rows import InputFile, RowGroups, input_file, read_tables
 from worker.read.hidden_ids import with_hidden_ids
 from worker.read.key_buckets import buckets_of
 from worker.read.late_columns import read_chosen
-from worker.read.plans import entries_of
+from worker.read.plans import PinnedPlan, entries_of
 from worker.read.position_blocks import Numbers, Positions, positions_of
 from worker.read.written_schemas import WrittenSchemas
 
@@ -53,11 +53,15 @@ class FileToRead:
 
 
 class VersionRows:
-    """The rows of a table at the version of the view's schema. Reading twice gives the same rows."""
+    """The rows of a table at the version of the view's schema. Reading twice gives the same rows.
 
-    def __init__(self, table: TableView, version: int) -> None:
+    `planned` spares the first read its plan, if that has the same condition.
+    """
+
+    def __init__(self, table: TableView, version: int, planned: PinnedPlan | None = None) -> None:
         self._table = table
         self._version = version
+        self._planned = planned
         self._written = WrittenSchemas(table)
         self._stored = arrow_schema(table.meta, with_op=True, with_row_id=True)
         self.schema = shown_schema(table)
@@ -110,10 +114,16 @@ class VersionRows:
     # -- what is read
 
     def _sources(self, where: Predicate | None) -> list[Source[FileToRead]]:
-        entries = entries_of(self._table, self._version, where)
+        entries = self._entries(where)
         if self._table.meta.primary_key:
             return self.sources(entries, where)
         return self._together(self._appended_files(entries))
+
+    def _entries(self, where: Predicate | None) -> list[common_pb2.LiveEntry]:
+        planned, self._planned = self._planned, None  # large tables have many: they are not kept
+        if planned is not None and planned.predicate == where:
+            return planned.entries
+        return entries_of(self._table, self._version, where)
 
     def sources(
         self, entries: Sequence[common_pb2.LiveEntry], where: Predicate | None = None

@@ -14,6 +14,7 @@ from metaservice.service.decider.decider import Decider
 from metaservice.service.decider.snapshots import live_entries
 from metaservice.service.decider.views import TableView
 from metaservice.store import imports, keys
+from metaservice.store.plan_records import inlined_content
 from metaservice.store.records import decode_commit, decode_table
 
 
@@ -123,7 +124,4 @@ class Reads:
         """The rows of inlined files."""
         cursor = self._decider.state.store.cursor()
         for path in paths:
-            content = cursor.get(keys.inlined_key(table.raw_id, path))
-            if content is None:
-                raise MetaError(ErrorKind.GONE, "INLINED_GONE", table=table.meta.name, path=path)
-            yield path, content
+            yield path, inlined_content(cursor, table.raw_id, path, table.meta.name)

@@ -21,7 +21,7 @@ from metaservice.service.decider.views import TableView
 from metaservice.service.read.increments import added_by
 from metaservice.service.read.stats_memory import Part, Seen, SeenPartition, StatsMemory
 from metaservice.store import keys
-from metaservice.store.plan_records import StoredEntry, decode_stored, removed_of
+from metaservice.store.plan_records import StoredEntry, decode_stored, inlined_content, removed_of
 from metaservice.store.port import StoreCursor, prefix_end
 
 COMMITS_FOLLOWED_MAX = 100
@@ -102,6 +102,10 @@ class Scan:
             for partition in self._partitions(prefixes):
                 if self._ruled_out(partition) is None:
                     yield from self._partition(partition)
+
+    def content(self, path: str) -> bytes:
+        """The rows of an inlined file among the entries, as the plan's cursor sees them."""
+        return inlined_content(self._cursor, self._raw_id, path, self._meta.name)
 
     def _is_whole(self) -> bool:
         wanted = self._wanted

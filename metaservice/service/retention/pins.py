@@ -68,6 +68,9 @@ class Pins:
     def _state(self) -> State:
         return self._decider.state
 
+    def knows(self, pin_id: str) -> bool:
+        return pin_id in self._state.pins.pins
+
     def pin(self, request: PinRequest) -> tuple[Pin, int]:
         """Creates a pin; returns it with the granted lease. A repeat renews it."""
         state = self._state

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from protos.laketx.v1 import catalog_pb2 as _catalog_pb2
 from protos.laketx.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
@@ -484,6 +485,12 @@ class PlanScanRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     WITHOUT_STATS_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
+    PIN_ID_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    WITH_TABLES_FIELD_NUMBER: _builtins.int
+    WITH_ROWS_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """The table."""
     version: _builtins.int
@@ -492,11 +499,78 @@ class PlanScanRequest(_message.Message):
     """Leaves column statistics out of the answer."""
     explain: _builtins.bool
     """Explains what was left out, and why. Looks at every file of the table, so it takes longer."""
+    pin_id: _builtins.str
+    """A UUIDv7, chosen by the client: pins the versions as PinVersions does, and the same request again renews the pin. A
+    refused plan leaves no new pin. Empty: nothing is pinned. A service of the release before pins nothing: see lease_ms
+    of the answer.
+    """
+    lease_ms: _builtins.int
+    """The lease wanted for the pin; 0: the service's default. The service may grant less."""
+    with_tables: _builtins.bool
+    """Answers the tables' metadata."""
+    with_rows: _builtins.bool
+    """Answers the rows of inlined files, as content of the files."""
     @_builtins.property
     def predicate(self) -> _common_pb2.Predicate:
         """The condition, by the column names and types of this version; of the newest, for a client that doesn't say
         `version_conditions` in the metadata `x-laketx-features`. The reader must still apply it to the rows.
         """
+
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
+        """Only these partitions; empty: all."""
+
+    @_builtins.property
+    def principal(self) -> _common_pb2.Principal:
+        """The holder of the pin."""
+
+    @_builtins.property
+    def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableScan]:
+        """More tables to plan after this one. The versions of all of them are of one instant."""
+
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+        predicate: _common_pb2.Predicate | None = ...,
+        partitions: _abc.Iterable[_common_pb2.Partition] | None = ...,
+        without_stats: _builtins.bool = ...,
+        explain: _builtins.bool = ...,
+        pin_id: _builtins.str = ...,
+        principal: _common_pb2.Principal | None = ...,
+        lease_ms: _builtins.int = ...,
+        with_tables: _builtins.bool = ...,
+        with_rows: _builtins.bool = ...,
+        more: _abc.Iterable[Global___TableScan] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "predicate", b"predicate", "principal", b"principal", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "explain", b"explain", "lease_ms", b"lease_ms", "more", b"more", "partitions", b"partitions", "pin_id", b"pin_id", "predicate", b"predicate", "principal", b"principal", "table_id", b"table_id", "version", b"version", "with_rows", b"with_rows", "with_tables", b"with_tables", "without_stats", b"without_stats"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___PlanScanRequest: _TypeAlias = PlanScanRequest  # noqa: Y015
+
+@_typing.final
+class TableScan(_message.Message):
+    """One more table of a plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    PREDICATE_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.str
+    """The table."""
+    version: _builtins.int
+    """At this version; absent: the head."""
+    @_builtins.property
+    def predicate(self) -> _common_pb2.Predicate:
+        """The condition, as in PlanScanRequest."""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]:
@@ -509,30 +583,35 @@ class PlanScanRequest(_message.Message):
         version: _builtins.int | None = ...,
         predicate: _common_pb2.Predicate | None = ...,
         partitions: _abc.Iterable[_common_pb2.Partition] | None = ...,
-        without_stats: _builtins.bool = ...,
-        explain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "predicate", b"predicate", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "explain", b"explain", "partitions", b"partitions", "predicate", b"predicate", "table_id", b"table_id", "version", b"version", "without_stats", b"without_stats"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "partitions", b"partitions", "predicate", b"predicate", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
     _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
-Global___PlanScanRequest: _TypeAlias = PlanScanRequest  # noqa: Y015
+Global___TableScan: _TypeAlias = TableScan  # noqa: Y015
 
 @_typing.final
 class PlanScanResponse(_message.Message):
-    """A part of a plan. There is at least one."""
+    """A part of a plan. There is at least one for each table."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    TABLE_ID_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The version read."""
+    lease_ms: _builtins.int
+    """In the first part, if a pin was requested: the lease granted. 0: there is no pin."""
+    table_id: _builtins.str
+    """The table of this part, if the request has more than one."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LiveEntry]:
         """The entries, partition by partition: data files, and the delete sets that may hide their rows."""
@@ -541,16 +620,23 @@ class PlanScanResponse(_message.Message):
     def explanation(self) -> Global___PlanExplanation:
         """In the last part, if requested."""
 
+    @_builtins.property
+    def table(self) -> _catalog_pb2.Table:
+        """In the first part of a table, if requested: its metadata at the version read."""
+
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
         entries: _abc.Iterable[_common_pb2.LiveEntry] | None = ...,
         explanation: Global___PlanExplanation | None = ...,
+        lease_ms: _builtins.int = ...,
+        table: _catalog_pb2.Table | None = ...,
+        table_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "explanation", b"explanation", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "explanation", b"explanation", "lease_ms", b"lease_ms", "table", b"table", "table_id", b"table_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -148,7 +148,8 @@ class ReadServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PlanScan(self, request, context):
-        """Streams the files that a scan needs, pruned by partition and statistics.
+        """Streams the files that a scan needs, pruned by partition and statistics. It can pin the version, and answer the
+        table's metadata and the rows of inlined files, for several tables at one instant: then it is the only call of a read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,7 +40,9 @@ class ReadServiceStub:
     ListFiles: _grpc.UnaryStreamMultiCallable[_read_pb2.ListFilesRequest, _read_pb2.ListFilesResponse]
     """Streams every live entry of a version, unpruned."""
     PlanScan: _grpc.UnaryStreamMultiCallable[_read_pb2.PlanScanRequest, _read_pb2.PlanScanResponse]
-    """Streams the files that a scan needs, pruned by partition and statistics."""
+    """Streams the files that a scan needs, pruned by partition and statistics. It can pin the version, and answer the
+    table's metadata and the rows of inlined files, for several tables at one instant: then it is the only call of a read.
+    """
     ReadInlined: _grpc.UnaryStreamMultiCallable[_read_pb2.ReadInlinedRequest, _read_pb2.ReadInlinedResponse]
     """Streams the rows of inlined files, in the order of the request."""
     PlanChanges: _grpc.UnaryStreamMultiCallable[_read_pb2.PlanChangesRequest, _read_pb2.PlanChangesResponse]
@@ -83,7 +85,9 @@ class ReadServiceAsyncStub(ReadServiceStub):
     ListFiles: _aio.UnaryStreamMultiCallable[_read_pb2.ListFilesRequest, _read_pb2.ListFilesResponse]  # type: ignore[assignment]
     """Streams every live entry of a version, unpruned."""
     PlanScan: _aio.UnaryStreamMultiCallable[_read_pb2.PlanScanRequest, _read_pb2.PlanScanResponse]  # type: ignore[assignment]
-    """Streams the files that a scan needs, pruned by partition and statistics."""
+    """Streams the files that a scan needs, pruned by partition and statistics. It can pin the version, and answer the
+    table's metadata and the rows of inlined files, for several tables at one instant: then it is the only call of a read.
+    """
     ReadInlined: _aio.UnaryStreamMultiCallable[_read_pb2.ReadInlinedRequest, _read_pb2.ReadInlinedResponse]  # type: ignore[assignment]
     """Streams the rows of inlined files, in the order of the request."""
     PlanChanges: _aio.UnaryStreamMultiCallable[_read_pb2.PlanChangesRequest, _read_pb2.PlanChangesResponse]  # type: ignore[assignment]
@@ -147,7 +151,9 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _read_pb2.PlanScanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_read_pb2.PlanScanResponse], _abc.AsyncIterator[_read_pb2.PlanScanResponse]]:
-        """Streams the files that a scan needs, pruned by partition and statistics."""
+        """Streams the files that a scan needs, pruned by partition and statistics. It can pin the version, and answer the
+        table's metadata and the rows of inlined files, for several tables at one instant: then it is the only call of a read.
+        """
 
     @_abc_1.abstractmethod
     def ReadInlined(
