@@ -237,3 +237,49 @@ def test_what_another_thread_reads_meanwhile_is_not_the_write_s(lake: Lake) -> N
 
     with before_begin(lake, lambda: lake.table(table.name).overwrite(MORE)):
         assert write().attempts == 1  # blind: it is no conflict under this profile
+
+
+# -- reads of other tables
+
+
+def test_reads_of_other_tables_are_declared_where_the_table_says_so(lake: Lake) -> None:
+    read, table = made(lake, "read elsewhere"), made(lake, "written")
+    rival = lake.table(read.name)
+
+    def copied(form: str, **options: Any) -> Commit:
+        rows = FORMS[form](read)
+        rival.append(MORE)
+        return table.append(rows, **options)
+
+    assert copied("scan").attempts == 1
+    table.set_properties(**{"isolation.reads": "all"})
+    for form in ("scan", "reader", "relation", "generator"):
+        with pytest.raises(ConflictError, match=read.name):
+            copied(form)
+    assert copied("scan", on_conflict="rerun").attempts == 2
+    assert table.append(read.scanner(where="day = 'b'")).rows_staged == 1
+    assert read.history(1)[0].operation == "UPDATE"
+    assert table.append(MORE).attempts == 1
+
+
+def test_what_its_profile_does_not_check_elsewhere_takes_no_part(lake: Lake) -> None:
+    read, table = made(lake, "unchecked", "maxcompute"), made(lake, "checked")
+    table.set_properties(**{"isolation.reads": "all"})
+    rows = read.scanner()
+    lake.table(read.name).append(MORE)
+    table.append(rows)
+    assert (table.count(), read.history(1)[0].operation) == (6, "INSERT")
+
+
+def test_a_late_read_of_another_table_is_refused_where_it_had_to_be_declared(lake: Lake) -> None:
+    read, table = made(lake, "read late"), made(lake, "written late")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist(MORE, schema=SCHEMA)
+        yield from read.to_batches()
+
+    table.append(generated(SCHEMA, batches))
+    table.set_properties(**{"isolation.reads": "all"})
+    with pytest.raises(InputError, match="READ_TOO_LATE"):
+        table.append(generated(SCHEMA, batches))
+    assert table.count() == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from laketx import Commit, ConflictError, InputError, Lake, Table
+from tests.spark.held_races import setting
 
 Names = Callable[[], str]
 ROWS: Final = pa.table({"id": [1, 2, 3], "n": [1, 2, 3]})
@@ -123,3 +125,41 @@ def by_sql(lake: Lake, table: Table) -> str:
     """The table's name in SQL."""
     lake.as_catalog("seen_lake")
     return f"seen_lake.{table.name}"
+
+
+ELSEWHERE: Final[dict[str, Callable[[Table, Table], Callable[[], Commit]]]] = {
+    "insert": lambda table, other: partial(table.insert, next_row(other)),
+    "overwrite": lambda table, other: partial(table.overwrite, doubled(other)),
+    "merge": lambda table, other: table.merge(doubled(other), on="id").when_matched_update().execute,
+}
+
+
+@pytest.mark.parametrize(
+    "verb", ["insert", pytest.param("overwrite", marks=pytest.mark.long), pytest.param("merge", marks=pytest.mark.long)]
+)
+def test_reads_of_other_tables_are_declared_where_somebody_says_so(lake: Lake, new_name: Names, verb: str) -> None:
+    table, other = made(lake, new_name), made(lake, new_name)
+    rival, number = lake.table(other.name), iter(range(10, 20))
+
+    def overtaken() -> None:
+        write = ELSEWHERE[verb](table, other)
+        rival.append([{"id": next(number), "n": 0}])
+        write()
+
+    overtaken()
+    with setting(lake.spark, "spark.laketx.isolation.reads", "all"), pytest.raises(ConflictError, match=other.name):
+        overtaken()
+    table.set_properties(**{"isolation.reads": "all"})
+    with pytest.raises(ConflictError, match=other.name):
+        overtaken()
+    ELSEWHERE[verb](table, other)()
+    assert other.history(1)[0].operation == "UPDATE"
+
+
+def test_a_subquery_of_another_table_is_declared_where_the_table_says_so(lake: Lake, new_name: Names) -> None:
+    table, other = made(lake, new_name), made(lake, new_name)
+    table.set_properties(**{"isolation.reads": "all"})
+    table.delete(f"id = 1 and (select count(*) from {by_sql(lake, other)}) = 3")
+    table.update({"n": f"(select max(n) from {by_sql(lake, other)})"}, where="id = 2")
+    assert [one.operation for one in other.history(2)] == ["UPDATE", "UPDATE"]
+    assert sorted((row["id"], row["n"]) for row in table.read().collect()) == [(2, 3), (3, 3)]

@@ -413,7 +413,7 @@ class Table(KnowsForeignCalls, ArrowReads, Verbs[Commit]):
                         return [replace(write, app=options.app)]
             write = plan(self.refresh().view)
             self.view = write.table  # it may have added columns
-            return [replace(write, app=options.app)]
+            return [replace(write, app=options.app), *write.elsewhere]
 
         check_policy(options.on_conflict, is_insert=is_insert)
         return run_writes(self.lake, planned, on_conflict=options.on_conflict, message=options.message)[0]

@@ -130,6 +130,28 @@ def reads_by_jar(rows: DataFrame, table_id: str) -> tuple[list[bytes], int]:
     return [bytes(one) for one in found.reads()], int(found.version())
 
 
+@dataclass(frozen=True)
+class ReadElsewhere:
+    """What a DataFrame reads of a table: messages of the wire, the oldest version, the schema that they name."""
+
+    table_id: str
+    reads: list[bytes]
+    version: int
+    schema_version: int  # -1: of several schemas
+
+
+def reads_elsewhere_by_jar(rows: DataFrame, table_id: str, warehouse: str) -> list[ReadElsewhere]:
+    """What a DataFrame reads of other tables of the lake with that warehouse."""
+    jvm: Any = rows.sparkSession._jvm
+    found = jvm.io.laketx.spark.write.PlanReads.elsewhere(_jframe(rows), table_id, warehouse)
+    return [
+        ReadElsewhere(
+            str(one.tableId()), [bytes(read) for read in one.reads()], int(one.version()), int(one.schemaVersion())
+        )
+        for one in found
+    ]
+
+
 def plan_text(rows: DataFrame) -> str:
     """The analysed plan of a DataFrame, subqueries and views included; over Spark Connect the server tells it."""
     frame: Any = rows

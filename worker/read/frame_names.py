@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from uuid import UUID
 
 from pyspark.sql import DataFrame
 
@@ -19,6 +20,16 @@ def named_rows(rows: DataFrame, table_id: str, version: int) -> DataFrame:
 def named_reads(plan: str, table_id: str) -> list[int]:
     """The versions of the table that a plan reads."""
     return [int(version) for found, version in _NAMED.findall(plan) if found == _plain(table_id)]
+
+
+def named_elsewhere(plan: str, table_id: str) -> dict[str, int]:
+    """The other tables that a plan reads, and the oldest version of each."""
+    found: dict[str, int] = {}
+    for other, version in _NAMED.findall(plan):
+        if other != _plain(table_id):
+            other_id = str(UUID(other))
+            found[other_id] = min(int(version), found.get(other_id, int(version)))
+    return found
 
 
 def _plain(table_id: str) -> str:

@@ -21,7 +21,7 @@ from worker.base.table_view import TableView
 from worker.base.values import partition_key
 from worker.read.file_layouts import partition_literal
 from worker.write import casts
-from worker.write.plan_reads import plan_reads
+from worker.write.plan_reads import plan_reads, plan_reads_elsewhere
 from worker.write.scopes import Partitions, scope_of
 from worker.write.stages import Stage, Staged
 from worker.write.staging import write_append, write_keyed
@@ -36,7 +36,7 @@ def upserts(rows: DataFrame) -> DataFrame:
 
 def plan_insert(table: TableView, df: DataFrame, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
-    found = plan_reads(table, df)
+    found, elsewhere = plan_reads(table, df), plan_reads_elsewhere(table, df)
     df = with_defaults(df, meta)
     if meta.primary_key:
         rows = upserts(aligned(latest_of_each_key(df, meta, order_by), meta))
@@ -49,12 +49,19 @@ def plan_insert(table: TableView, df: DataFrame, order_by: OrderBy | None = None
             return write_keyed(stage, rows)
         return write_append(stage, rows, in_order=order_by is not None)
 
-    return Write(table, common_pb2.OPERATION_INSERT, stage, rows_read=found.reads, rows_version=found.version)
+    return Write(
+        table,
+        common_pb2.OPERATION_INSERT,
+        stage,
+        rows_read=found.reads,
+        rows_version=found.version,
+        elsewhere=elsewhere,
+    )
 
 
 def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by: OrderBy | None = None) -> Write:
     meta = table.meta
-    found = plan_reads(table, df)
+    found, elsewhere = plan_reads(table, df), plan_reads_elsewhere(table, df)
     scope = scope_of(table, where)
     named = {partition_key(one) for one in scope.named.partitions}
     if isinstance(where, Mapping):
@@ -84,6 +91,7 @@ def plan_overwrite(table: TableView, df: DataFrame, where: Partitions, order_by:
         scope=scope,
         rows_read=found.reads,
         rows_version=found.version,
+        elsewhere=elsewhere,
     )
 
 

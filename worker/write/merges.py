@@ -25,7 +25,7 @@ from worker.base.table_view import TableView
 from worker.write import casts, merge_reads
 from worker.write.blind_writes import fitted, upserts
 from worker.write.partition_moves import check_landing
-from worker.write.plan_reads import plan_reads
+from worker.write.plan_reads import plan_reads, plan_reads_elsewhere
 from worker.write.row_changes import (
     Files,
     Settings,
@@ -81,7 +81,7 @@ class Merge:
 
 def plan_merge(table: TableView, merge: Merge) -> Write:
     meta = table.meta
-    found = plan_reads(table, merge.source)
+    found, elsewhere = plan_reads(table, merge.source), plan_reads_elsewhere(table, merge.source)
     shape = table.empty()
     empty = shape if meta.primary_key else shape.selectExpr("*", f"cast(null as bigint) as {ROW_ID}", f"'' as {FILE}")
     rows = joined(meta, merge, empty)
@@ -107,7 +107,13 @@ def plan_merge(table: TableView, merge: Merge) -> Write:
     # What is declared now can only doom it: where the source has yet to say more, nothing is.
     reads = [] if shared else [merge_reads.read_of([asked])]
     return Write(
-        table, common_pb2.OPERATION_MERGE, stage, reads=reads, rows_read=found.reads, rows_version=found.version
+        table,
+        common_pb2.OPERATION_MERGE,
+        stage,
+        reads=reads,
+        rows_read=found.reads,
+        rows_version=found.version,
+        elsewhere=elsewhere,
     )
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from protos.laketx.v1 import common_pb2
-from worker.base.session import has_jar, plan_text, reads_by_jar
+from worker.base.session import ReadElsewhere, has_jar, plan_text, reads_by_jar, reads_elsewhere_by_jar
 from worker.base.table_view import TableView
-from worker.read.frame_names import named_reads
-from worker.write.rows_read import EVERYTHING, RowsRead, without_data
+from worker.read.frame_names import named_elsewhere, named_reads
+from worker.write.rows_read import EVERYTHING, RowsRead, declares_all, reader, without_data
+from worker.write.transaction import Write
 
 
 def plan_reads(table: TableView, *frames: DataFrame) -> RowsRead:
@@ -46,3 +48,37 @@ def _of_frame(table: TableView, rows: DataFrame) -> RowsRead:
 def _is_named(text: str, names: Iterable[str]) -> bool:
     relations = " ".join(line for line in text.splitlines() if "RelationV2" in line).replace("`", "")
     return any(re.search(rf"(?<![\w]){re.escape(name)}(?![\w])", relations, re.IGNORECASE) for name in names)
+
+
+def plan_reads_elsewhere(table: TableView, *frames: DataFrame) -> list[Write]:
+    """The reads of other tables of the lake in these plans, where they are to be declared.
+
+    Without the jar those of `table.read()` alone are known.
+    """
+    if not declares_all(table, by_spark=True):
+        return []
+    found: dict[str, RowsRead] = {}
+    views: dict[str, TableView] = {}
+    for one in (other for frame in frames for other in _elsewhere(table, frame)):
+        view = views.get(one.table_id) or replace(table, meta=table.client.get_table(table_id=one.table_id))
+        views[one.table_id] = view
+        is_same = one.schema_version == view.meta.schema_version
+        reads = tuple(map(common_pb2.Read.FromString, one.reads)) if is_same else (EVERYTHING,)
+        before = found.get(one.table_id, RowsRead(version=one.version))
+        oldest = min(one.version, before.version or 0)
+        found[one.table_id] = RowsRead((*before.reads, *reads), oldest)
+    readers = []
+    for table_id, read in found.items():
+        version = without_data(views[table_id], read.version or 0)
+        readers += reader(views[table_id], replace(read, version=version))
+    return readers
+
+
+def _elsewhere(table: TableView, rows: DataFrame) -> list[ReadElsewhere]:
+    try:
+        if has_jar(table.spark):
+            return reads_elsewhere_by_jar(rows.select("*"), table.table_id, table.lake.warehouse)
+        named = named_elsewhere(plan_text(rows), table.table_id)
+    except PySparkException:  # the write itself says what is wrong
+        return []
+    return [ReadElsewhere(table_id, [], version, -1) for table_id, version in named.items()]

@@ -33,8 +33,9 @@ from worker.read.frames import frame_of
 from worker.write import casts
 from worker.write.blind_writes import fitted, unknown_fields, upserts
 from worker.write.partition_moves import check_landing, same
-from worker.write.plan_reads import plan_reads
+from worker.write.plan_reads import plan_reads, plan_reads_elsewhere
 from worker.write.row_level import changes_all
+from worker.write.rows_read import declares_all
 from worker.write.small_writes import few_of
 from worker.write.stages import Stage, Staged
 from worker.write.staging import write_append, write_keyed
@@ -57,7 +58,8 @@ def plan_delete(table: TableView, where: Condition) -> Write:
         staged.looked_at += read_beside(table, [where], rows)
         return staged
 
-    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read])
+    elsewhere = beside_elsewhere(table, [where], where, {})
+    return Write(table, common_pb2.OPERATION_DELETE, stage, reads=[read], elsewhere=elsewhere)
 
 
 def plan_update(table: TableView, settings: Settings, where: Condition | None) -> Write:
@@ -89,7 +91,8 @@ def plan_update(table: TableView, settings: Settings, where: Condition | None) -
         staged.looked_at += looked_at
         return staged
 
-    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read])
+    elsewhere = beside_elsewhere(table, [where, *expressions_of(settings)], where, values)
+    return Write(table, common_pb2.OPERATION_UPDATE, stage, reads=[read], elsewhere=elsewhere)
 
 
 def read_beside(
@@ -97,6 +100,20 @@ def read_beside(
 ) -> list[common_pb2.Read]:
     """What subqueries in these expressions, which made the rows, read of the table."""
     return [] if changes_all(*expressions) else list(plan_reads(table, *rows).reads)
+
+
+def beside_elsewhere(
+    table: TableView,
+    expressions: Sequence[str | Column | None],
+    where: Condition | None,
+    values: Mapping[str, Column],
+) -> list[Write]:
+    """What subqueries in the condition and the values read of other tables, where that is to be declared."""
+    if changes_all(*expressions) or not declares_all(table, by_spark=True):
+        return []
+    rows = scan.read(table)
+    found = rows if where is None else rows.where(where)
+    return plan_reads_elsewhere(table, found.withColumns(dict(values)) if values else found)
 
 
 def condition_read(table: TableView, where: Condition | None) -> common_pb2.Read:

@@ -9,12 +9,19 @@ from typing import Final
 from protos.laketx.v1 import common_pb2, read_pb2
 from worker.base.errors import InputError
 from worker.base.table_view import TableView
+from worker.base.write_rules import write_rules
 from worker.read.noted_reads import NotedRead, Notes
 from worker.write.stages import Stage, Staged
 from worker.write.transaction import Write
 
 EVERYTHING: Final = common_pb2.Read(predicate=common_pb2.Predicate(literal=True))
 CONDITIONS_MAX: Final = 32  # more are a read of the whole table
+
+
+SETTING: Final = "spark.laketx.isolation.reads"
+PROPERTY: Final = "isolation.reads"
+ALL: Final = "all"
+OF_TABLE: Final = "table"
 
 
 @dataclass(frozen=True)
@@ -25,10 +32,43 @@ class RowsRead:
     version: int | None = None
 
 
+def declares_all(table: TableView, *, by_spark: bool) -> bool:
+    """Whether writes of the table declare what they read of others. The setting of Spark's session counts first."""
+    said = table.spark.conf.get(SETTING, None) if by_spark else None
+    said = said or table.meta.properties.get(PROPERTY, OF_TABLE)
+    if said not in (ALL, OF_TABLE):
+        raise InputError("ISOLATION_INVALID", f"isolation.reads is table or all, not {said!r}")
+    return said == ALL
+
+
+def reader(table: TableView, read: RowsRead) -> list[Write]:
+    """How a table that is only read joins a transaction; not at all where its profile doesn't check that."""
+    if not read.reads or not write_rules(table.meta).counts_reads:
+        return []
+    return [Write(table, common_pb2.OPERATION_UPDATE, rows_read=read.reads, rows_version=read.version)]
+
+
 def reads_of(table: TableView, notes: Notes) -> RowsRead:
     """What was noted of the table."""
     found = [one for one in notes.all() if one.source.table.table_id == table.table_id]
     return _declared(table, found)
+
+
+def reads_elsewhere(table: TableView, notes: Notes) -> list[Write]:
+    """Likewise of other tables of the lake."""
+    others: dict[str, list[NotedRead]] = {}
+    for one in _noted_elsewhere(table, notes):
+        others.setdefault(one.source.table.table_id, []).append(one)
+    views = [(found[0].source.table.refreshed(), found) for found in others.values()]
+    return [write for view, found in views for write in reader(view, _declared(view, found))]
+
+
+def _noted_elsewhere(table: TableView, notes: Notes) -> list[NotedRead]:
+    return [
+        one
+        for one in notes.all()
+        if one.source.table.table_id != table.table_id and one.source.table.lake.warehouse == table.lake.warehouse
+    ]
 
 
 def _declared(table: TableView, found: Sequence[NotedRead]) -> RowsRead:
@@ -44,6 +84,9 @@ def _declared(table: TableView, found: Sequence[NotedRead]) -> RowsRead:
 def with_reads(write: Write, notes: Notes) -> Write:
     """The write with what its rows have read so far, and with what they read while it is staged."""
     begun = reads_of(write.table, notes)
+    are_all = declares_all(write.table, by_spark=write.needs_spark)
+    others = reads_elsewhere(write.table, notes) if are_all else []
+    known = _noted_elsewhere(write.table, notes)
     work = write.stage
     assert work is not None
 
@@ -52,18 +95,30 @@ def with_reads(write: Write, notes: Notes) -> Write:
         found = reads_of(write.table, notes)
         late = [one for one in found.reads if one not in begun.reads]
         if late and found.version is not None and found.version < stage.read_version:
-            raise InputError(
-                "READ_TOO_LATE",
-                f"the rows turned out to be read from {write.meta.name} at version {found.version} after the write had "
-                f"begun at version {stage.read_version}: give rows whose first batch reads the table, "
-                "or read and write it in lake.transaction()",
-            )
+            raise _too_late(write.meta.name, found.version, stage)
+        more = [one for one in _noted_elsewhere(write.table, notes) if one not in known]
+        if are_all and more:
+            raise _too_late(more[0].source.table.name, more[0].source.version, stage)
         staged.looked_at += late
         return staged
 
     versions = [one for one in (write.rows_version, begun.version) if one is not None]
-    read = (*write.rows_read, *begun.reads)
-    return replace(write, stage=stage, rows_read=read, rows_version=min(versions, default=None))
+    return replace(
+        write,
+        stage=stage,
+        rows_read=(*write.rows_read, *begun.reads),
+        rows_version=min(versions, default=None),
+        elsewhere=(*write.elsewhere, *others),
+    )
+
+
+def _too_late(name: str, version: int, stage: Stage) -> InputError:
+    return InputError(
+        "READ_TOO_LATE",
+        f"the rows turned out to be read from {name} at version {version} after the write had begun, at version "
+        f"{stage.read_version} of its table: give rows whose first batch reads the table, or read and write in "
+        "lake.transaction()",
+    )
 
 
 def without_data(table: TableView, version: int) -> int:

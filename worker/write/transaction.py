@@ -95,6 +95,7 @@ class Write:
     app: common_pb2.AppVersion | None = None
     needs_spark: bool = True
     is_one_call: bool = False  # a blind INSERT of few rows, which are sent with the commit
+    elsewhere: Sequence[Write] = ()  # of tables that it read besides, each an UPDATE that changes nothing
     has_all_columns: bool = False  # its rows need no defaults, which may have changed since the table was looked at
 
     @property
@@ -258,7 +259,8 @@ def _read_anew(writes: Sequence[Write]) -> None:
 def _policy(writes: Sequence[Write], asked: OnConflict | None) -> OnConflict:
     is_blind = all(write.is_blind_insert for write in writes)
     is_fixed = any(write.read_version is not None for write in writes)
-    return policy_for(asked, writes[0].meta if len(writes) == 1 and not is_fixed else None, is_blind=is_blind)
+    is_alone = len(writes) == 1 + len(writes[0].elsewhere)
+    return policy_for(asked, writes[0].meta if is_alone and not is_fixed else None, is_blind=is_blind)
 
 
 def _in_one_call(lake: Connection, write: Write, message: str) -> Commit | None:

@@ -260,8 +260,8 @@ PROPERTIES: Final = (
     Property(
         "isolation.reads",
         TABLE,
-        "Which of its reads a statement of Spark SQL declares that changes the table: those of this table, or those of "
-        "all tables of the lake, as a transaction over several tables does.",
+        "Which of its reads a write of Spark or Python declares that changes the table: those of this table, or those "
+        "of all tables of the lake, as a transaction over several tables does.",
         choices=(TABLE, "all"),
         binds_writers=True,
     ),
