@@ -67,12 +67,18 @@ def begun_reader(table: Table) -> pa.RecordBatchReader:
     return reader
 
 
+def by_snapshot(table: Table) -> Any:
+    with table.snapshot() as held:
+        return held.scanner()
+
+
 def by_duckdb(table: Table) -> Any:
     return table.to_duckdb(duckdb.connect()).filter("n > 1")
 
 
 FORMS: Final[dict[str, Callable[[Table], Any]]] = {
     "scan": lambda table: table.scanner(),
+    "snapshot": by_snapshot,
     "reader": lambda table: table.to_batches(),
     "begun reader": begun_reader,
     "lazy frame": lambda table: table.to_lazy_polars().filter(pl.col("n") > 1),
@@ -133,7 +139,11 @@ def test_rerun_computes_the_rows_of_a_scan_again(lake: Lake) -> None:
 
 @pytest.mark.parametrize(
     ("form", "words"),
-    [("reader", "a stream, which can be read once"), ("relation", "were read at version 1 and stay as they are")],
+    [
+        ("reader", "a stream, which can be read once"),
+        ("relation", "were read at version 1 and stay as they are"),
+        ("snapshot", "were read at version 1 and stay as they are"),
+    ],
 )
 def test_rerun_says_why_it_cannot_compute_rows_again(lake: Lake, form: str, words: str) -> None:
     table = made(lake, f"once {form}")

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Unpack
 
 from worker.api.arrow_reads import ArrowMethods, scan_of
@@ -17,6 +19,7 @@ from worker.base.errors import InputError
 from worker.base.lazily import LazyModule
 from worker.base.table_view import TableView
 from worker.read.arrow_scan import ArrowScan, Asked
+from worker.read.noted_reads import ReadSource
 from worker.read.versions import held_version
 
 if TYPE_CHECKING:
@@ -56,7 +59,13 @@ class Snapshot(ArrowMethods):
         own = [name for name in OTHER_VERSIONS if name in asked]
         if own:
             raise InputError("VERSION_AMBIGUOUS", f"a snapshot reads its own version: leave out {', '.join(own)}")
-        return scan_of(self.table, {**asked, "version": self.version})
+        found = scan_of(self.table, {**asked, "version": self.version})
+        return found if self._is_chosen else replace(found, source=self._source)
+
+    @cached_property
+    def _source(self) -> ReadSource:
+        """What counts as read where these rows are written: the newest version; one that was named is a constant."""
+        return ReadSource(self.table.at(self.version), self.version)
 
 
 @contextmanager
