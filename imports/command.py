@@ -69,9 +69,9 @@ def say(session: Session, done: Imported, *, dry_run: bool) -> None:
         f"{done.rows_hidden} rows hidden"
     )
     if dry_run:
-        made = f"{done.table} would be made: " if done.created else f"{done.table}: "
+        made = f"would create table {done.table}: " if done.created else f"{done.table}: "
         session.show_answer(answer, f"{made}{what}; nothing was done")
     elif done.changed:
-        session.done(f"{done.table} is at snapshot {done.snapshot}, version {done.version}: {what}", answer)
+        session.done(f"imported snapshot {done.snapshot} into {done.table}, version {done.version}: {what}", answer)
     else:
-        session.done(f"{done.table} has all of snapshot {done.snapshot} already, version {done.version}", answer)
+        session.done(f"nothing new: {done.table}, version {done.version}, has all of snapshot {done.snapshot}", answer)

@@ -269,7 +269,10 @@ def _switch(text: str) -> bool:
 def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     """Every setting; docs/settings.md is made from it."""
     parser = argparse.ArgumentParser(
-        prog="laketx serve", usage="%(prog)s [OPTIONS]; `%(prog)s --help` lists them", description="Runs MetaService."
+        prog="laketx serve",
+        usage="%(prog)s [OPTIONS]; `%(prog)s --help` lists them",
+        description="Runs MetaService.",
+        epilog="Example: laketx serve --data data --listen 127.0.0.1:7070",
     )
 
     def add(flag: str, default: object, kind: Callable[[Any], object], text: str) -> None:

@@ -47,7 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="laketx worker", description="Runs compactions that MetaService plans.")
+    found = argparse.ArgumentParser(
+        prog="laketx worker",
+        description="Runs compactions that MetaService plans.",
+        epilog="Example: laketx worker --server meta:7070 --warehouse s3a://bucket/lake",
+    )
     found.add_argument("--server", metavar="ADDR", help=f"Address of the service (LAKETX_SERVER; default {SERVER}).")
     found.add_argument("--folder", metavar="PATH", help="An embedded folder instead of a server (LAKETX_FOLDER).")
     found.add_argument(

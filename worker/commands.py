@@ -53,6 +53,7 @@ def run_purge(session: Session, **options: object) -> object:
 def run_show_mark(session: Session, **options: object) -> object:
     """Show the warehouse's mark beside what the service says.
 
+    laketx warehouse show --warehouse s3://bucket/lake
     It ends with 1 if they differ: nothing may be purged then.
     """
     return later(FILE_JOBS, "run_show_mark", extra="arrow")(session, **options)

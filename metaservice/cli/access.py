@@ -84,7 +84,7 @@ def grant(session: Session, role: str, who: str, **where: Unpack[Where]) -> None
     """
     at = place(session, where)
     made = session.client.grant(grantee(who), role_value(role), namespace=at.namespace, table_id=at.table_id)
-    session.done(f"{made.grantee} is {role} on {place_text(made)}", made)
+    session.done(f"granted {role} on {place_text(made)} to {made.grantee}", made)
 
 
 @command("revoke")
@@ -101,21 +101,27 @@ def revoke(session: Session, who: str, **where: Unpack[Where]) -> None:
     if not session.client.revoke(grantee(who), namespace=at.namespace, table_id=at.table_id):
         facts = {"who": grantee(who)}
         raise CommandError(Exit.NOT_FOUND, "GRANT_UNKNOWN", "there is no such grant", facts, "laketx grants")
-    session.done(f"{grantee(who)} has no role of its own there any more", at)
+    session.done(f"revoked the role of {grantee(who)} there", at)
 
 
 @command("grants")
 @click.option("--who", help="Only those of a user, or of group:NAME.")
 @place_options
 def grants(session: Session, who: str | None, **where: Unpack[Where]) -> None:
-    """List the grants: all, or those on a table or a namespace."""
+    """List the grants: all, or those on a table or a namespace.
+
+    laketx grants --table shop.orders
+    """
     at = place(session, where) if where["table"] or where["namespace"] else None
     session.show_list(COLUMNS, session.client.list_grants(at, grantee=grantee(who) if who else ""), row)
 
 
 @command("whoami")
 def whoami(session: Session) -> None:
-    """Show who the service takes you for, and how it knows."""
+    """Show who the service takes you for, and how it knows.
+
+    laketx whoami
+    """
     me = session.client.whoami()
     if session.as_json:
         session.show_json(me)

@@ -56,7 +56,7 @@ def run_make(session: Session, place: str, full: bool, dry_run: bool) -> None:
     took_s = (made.end_time_us - made.begin_time_us) / 1_000_000
     uploaded = f", {size_text(made.uploaded_bytes)} of them uploaded" if made.backup_id else ""
     session.done(
-        f"{made.tables} tables, {size_text(made.bytes)}{uploaded} in {took_s:.1f} s to {made.path}; "
+        f"copied {made.tables} tables, {size_text(made.bytes)}{uploaded}, to {made.path} in {took_s:.1f} s; "
         f"commits waited {made.stalled_us / 1_000:.0f} ms",
         made,
     )
@@ -135,7 +135,10 @@ def run_prune(session: Session, repository: str, keep: int, dry_run: bool) -> No
 @click.argument("backup", metavar="ID", help="Id of the backup, as `laketx backup list` shows it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 def run_delete(session: Session, repository: str, backup: str, dry_run: bool) -> None:
-    """Delete one backup, and the files that no other one names; needs no running service."""
+    """Delete one backup, and the files that no other one names; needs no running service.
+
+    laketx backup delete s3://bucket/backups 01a20627-651c-7231-9a3c-e4eb132cf76f
+    """
     _become(session, "delete", repository, dry_run=dry_run, backup=backup)
 
 

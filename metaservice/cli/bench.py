@@ -135,17 +135,30 @@ def load_options(run: Run) -> Run:
     return click.option("--writers", type=whole(1, 1_000), default=8, help="Number of writer threads (default 8).")(run)
 
 
+def about(kind: str, text: str) -> str:
+    """The help of a load."""
+    return f"{text}\n\nlaketx bench {kind} --writers 8\n\n{DETAILS}"
+
+
 GROUP = group("bench", f"Put a load on the service and measure it.\n\n{DETAILS}")
 
 
-@command("appends", GROUP, text=f"Every writer appends to partitions in turn: nobody loses.\n\n{DETAILS}")
+@command(
+    "appends",
+    GROUP,
+    text=about("appends", "Every writer appends to partitions in turn: nobody loses."),
+)
 @load_options
 @click.option("--batch", type=whole(1, 1_000), default=1, help="Appends in one call (default 1).")
 def run_appends(session: Session, batch: int, **wanted: Unpack[Load]) -> None:
     run_load(session, "appends", act_appends, wanted, batch=batch)
 
 
-@command("mixed", GROUP, text=f"Eight of ten changes append, two overwrite one of many partitions.\n\n{DETAILS}")
+@command(
+    "mixed",
+    GROUP,
+    text=about("mixed", "Eight of ten changes append, two overwrite one of many partitions."),
+)
 @load_options
 def run_mixed(session: Session, **wanted: Unpack[Load]) -> None:
     run_load(session, "mixed", act_mixed, wanted)
@@ -154,7 +167,7 @@ def run_mixed(session: Session, **wanted: Unpack[Load]) -> None:
 @command(
     "contended",
     GROUP,
-    text=f"All writers change one partition: half of them insert, half overwrite.\n\n{DETAILS}",
+    text=about("contended", "All writers change one partition: half of them insert, half overwrite."),
 )
 @load_options
 def run_contended(session: Session, **wanted: Unpack[Load]) -> None:

@@ -44,5 +44,5 @@ def run(session: Session, table: str | None, data: str | None) -> Exit:
         if last.entries_read >= said + SAID_EVERY_ENTRIES:
             said = last.entries_read
             session.note(f"{last.tables_checked} tables, {last.entries_read} entries …")
-    session.done(f"{last.tables_checked} tables, {last.entries_read} entries, {found} problems")
+    session.done(f"checked {last.tables_checked} tables, {last.entries_read} entries: {found} problems")
     return Exit.CORRUPT if found else Exit.DONE

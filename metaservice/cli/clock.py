@@ -14,6 +14,7 @@ GROUP = group("clock", "Confirm the wall clock of the service's machine after it
 def run_confirm(session: Session, yes: bool, dry_run: bool) -> None:
     """Confirm that the clock is right: what was kept since it jumped may be removed again.
 
+    laketx clock confirm
     Check the clock of the machine first (`date -u`): if it runs ahead, the service retires what is still wanted.
     `laketx status` says by how much it jumped, since the last run or in this one. A service that was off for more than
     a day while its machine was booted says so too. If nobody confirms the clock, the service believes it once it has
@@ -27,4 +28,4 @@ def run_confirm(session: Session, yes: bool, dry_run: bool) -> None:
         return
     session.confirm(f"Is the clock of the service's machine right? {held.reason[0].upper()}{held.reason[1:]}.", yes=yes)
     session.client.confirm_clock()
-    session.done("the clock is confirmed", {**answer, "confirmed": True})
+    session.done("confirmed the clock", {**answer, "confirmed": True})

@@ -127,7 +127,10 @@ def plan_row(task: maintenance_pb2.MaintenanceTask, tables: Tables) -> Row:
 @click.option("--all", "ended_too", is_flag=True, help="Also list tasks that have ended.")
 @limit_option()
 def run_list(session: Session, table: str | None, state: tuple[str, ...], ended_too: bool, limit: int) -> None:
-    """List the tasks that wait or run, oldest first."""
+    """List the tasks that wait or run, oldest first.
+
+    laketx compaction list --state queued
+    """
     table_id = find_table(session.client, table).table_id if table else ""
     names = STATES if ended_too else state
     states = [maintenance_pb2.TaskState.Value(f"TASK_STATE_{name.upper()}") for name in names]
@@ -202,7 +205,7 @@ def run_run(
     if not tasks:
         tasks = under_way(session, found, OPERATIONS[what], wanted)
         if tasks:
-            session.note("that is queued already:")
+            session.note("already queued:")
     if tasks:
         warn_without_workers(session, tasks[0])
     if wait:
@@ -260,17 +263,20 @@ def warn_without_workers(session: Session, task: maintenance_pb2.MaintenanceTask
         return
     status = session.client.get_status()
     if status.HasField("workers") and not status.workers:
-        session.note("no worker is there: the task waits until `laketx worker` runs")
+        session.note("no worker is running: the task waits until `laketx worker` runs")
 
 
 @command("cancel", GROUP)
 @click.argument("task_id", metavar="TASK", type=TASK, help="Id of the task.")
-@click.option("--reason", default="called off by an operator", help="Shown to anyone who asks how it ended.")
+@click.option("--reason", default="cancelled by an operator", help="Shown to anyone who asks how it ended.")
 @asks
 def run_cancel(session: Session, task_id: str, reason: str, yes: bool, dry_run: bool) -> None:
-    """Cancel a task that waits or runs."""
+    """Cancel a task that waits or runs.
+
+    laketx compaction cancel 01a20627-6675
+    """
     task = find_task(session.client, task_id)
     task_id = task.task_id
     what = f"{what_of(task)} of {task.table_name or task.table_id}, {where_of(task, Tables(session.client))}"
-    if session.agreed("call off", what, task, yes=yes or task.state in ENDED, dry_run=dry_run):
-        session.done(f"{task_id} is called off", session.client.cancel_task(task_id, reason=reason))
+    if session.agreed("cancel", what, task, yes=yes or task.state in ENDED, dry_run=dry_run):
+        session.done(f"cancelled task {task_id}", session.client.cancel_task(task_id, reason=reason))

@@ -72,6 +72,8 @@ SCRIPTS: Final[Mapping[str, str]] = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 def run(session: Session, shell: str) -> None:
     """Print the script that completes commands, options and names of tables in a shell.
 
+    laketx completion bash
+
     bash: put `source <(laketx completion bash)` into ~/.bashrc
 
     zsh: put `source <(laketx completion zsh)` into ~/.zshrc, after compinit

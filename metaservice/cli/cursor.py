@@ -38,18 +38,24 @@ cursor_argument = click.argument("name", metavar="CURSOR", type=CURSOR, help="Na
     help="How long after its last use it keeps later versions readable (default a week).",
 )
 def run_create(session: Session, table: str, name: str, version: int | None, keep: float | None) -> None:
-    """Create a cursor; an existing one stays as it is."""
+    """Create a cursor; an existing one stays as it is.
+
+    laketx cursor create shop.orders nightly --version 41
+    """
     found = find_table(session.client, table)
     keep_ms = round((keep or 0) * 1_000)
     made = session.client.create_cursor(found.table_id, name, version=version, keep_ms=keep_ms)
-    verb = "stands" if made.created else "stood already"
-    session.done(f"{name} {verb} at {found.name}@{made.cursor.version}", made)
+    text = f"cursor {name}: {found.name}@{made.cursor.version}"
+    session.done(f"created {text}" if made.created else f"kept {text}, as it was", made)
 
 
 @command("list", GROUP)
 @one_table
 def run_list(session: Session, table: str | None) -> None:
-    """List cursors, by table and name."""
+    """List cursors, by table and name.
+
+    laketx cursor list shop.orders
+    """
     table_id = find_table(session.client, table).table_id if table is not None else ""
     tables = Tables(session.client)
     session.show_list(COLUMNS, session.client.list_cursors(table_id), lambda cursor: row(cursor, tables))
@@ -76,7 +82,7 @@ def run_advance(session: Session, table: str, name: str, expected: int, version:
     """
     found = find_table(session.client, table)
     moved = session.client.advance_cursor(found.table_id, name, expected, version)
-    session.done(f"{name} stands at {found.name}@{moved.version}", moved)
+    session.done(f"advanced cursor {name}: {found.name}@{moved.version}", moved)
 
 
 @command("drop", GROUP)
@@ -84,13 +90,16 @@ def run_advance(session: Session, table: str, name: str, expected: int, version:
 @cursor_argument
 @asks
 def run_drop(session: Session, table: str, name: str, yes: bool, dry_run: bool) -> None:
-    """Drop a cursor."""
+    """Drop a cursor.
+
+    laketx cursor drop shop.orders nightly
+    """
     found = find_table(session.client, table)
     cursor = find_cursor(session, found, name)
     what, warning = f"the cursor {cursor.name}, at {found.name}@{cursor.version}", " What comes after it may go then."
     if session.agreed("drop", what, cursor, yes=yes, dry_run=dry_run, warning=warning):
         session.client.drop_cursor(found.table_id, name)
-        session.done(f"{name} is gone", cursor)
+        session.done(f"dropped cursor {name} of {found.name}", cursor)
 
 
 def find_cursor(session: Session, table: catalog_pb2.Table, name: str) -> read_pb2.Cursor:

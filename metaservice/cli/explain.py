@@ -28,7 +28,10 @@ from protos.laketx.v1 import common_pb2, transaction_pb2
     "Default: the registered files and nothing else, as an INSERT commits.",
 )
 def run(session: Session, txn_id: str, changes_file: str | None) -> Exit:
-    """Show how a commit would end now, without changing anything; ends with 4 if it would lose."""
+    """Show how a commit would end now, without changing anything; ends with 4 if it would lose.
+
+    laketx explain 01a20627-6675
+    """
     client = session.client
     transaction = find_transaction(client, txn_id)
     if changes_file is not None:

@@ -14,7 +14,10 @@ from metaservice.client.health import ask_health
 @command("health")
 @click.option("--wait", "wait_s", type=seconds(0, 86_400), help="Seconds to wait for a service that is starting.")
 def run(session: Session, wait_s: float | None) -> Exit:
-    """Show whether the service accepts work; ends with 3 if it does not."""
+    """Show whether the service accepts work; ends with 3 if it does not.
+
+    laketx health --server meta:7070
+    """
     settings = session.settings
     status = ask_health(session.address(), wait_s or settings.timeout_s, wait=bool(wait_s))
     text = f"{settings.place} is {status.lower().replace('_', ' ')}"

@@ -26,6 +26,9 @@ class CommandWord(click.ParamType[str, str]):
 @command("help")
 @click.argument("words", metavar="[CMD]...", nargs=-1, type=CommandWord(), help="Words of the command.")
 def run(session: Session, words: tuple[str, ...]) -> None:
-    """Show the help of a command."""
+    """Show the help of a command.
+
+    laketx help table create
+    """
     del session
     click.echo(find_context(click.get_current_context().find_root(), words).get_help())

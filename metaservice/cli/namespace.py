@@ -19,7 +19,10 @@ name_argument = click.argument("name", type=NAMESPACE, help="Name of the namespa
 
 @command("list", GROUP)
 def run_list(session: Session) -> None:
-    """List the namespaces, by name."""
+    """List the namespaces, by name.
+
+    laketx namespace list
+    """
     session.show_list(COLUMNS, session.client.list_namespaces(), row)
 
 
@@ -30,7 +33,10 @@ def row(namespace: catalog_pb2.Namespace) -> Row:
 @command("show", GROUP)
 @name_argument
 def run_show(session: Session, name: str) -> None:
-    """Show a namespace."""
+    """Show a namespace.
+
+    laketx namespace show shop
+    """
     namespace = session.client.get_namespace(name)
     if session.as_json:
         session.show_json(namespace)
@@ -56,16 +62,19 @@ def run_create(session: Session, name: str, properties: tuple[tuple[str, str], .
     laketx namespace create shop --property user.owner=ana
     """
     made = session.client.create_namespace(name, properties=dict(properties), if_not_exists=if_not_exists)
-    session.done(f"{made.name} is there", made)
+    session.done(f"namespace {made.name} exists" if if_not_exists else f"created namespace {made.name}", made)
 
 
 @command("drop", GROUP)
 @name_argument
 @asks
 def run_drop(session: Session, name: str, yes: bool, dry_run: bool) -> None:
-    """Drop a namespace that has no tables and no views."""
+    """Drop a namespace that has no tables and no views.
+
+    laketx namespace drop shop
+    """
     session.client.drop_namespace(name, validate_only=True)
     answer = {"namespace": name, "dropped": False}
     if session.agreed("drop", f"namespace {name}", answer, yes=yes, dry_run=dry_run):
         session.client.drop_namespace(name)
-        session.done(f"namespace {name} is dropped", {**answer, "dropped": True})
+        session.done(f"dropped namespace {name}", {**answer, "dropped": True})

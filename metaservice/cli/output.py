@@ -170,7 +170,7 @@ class Session:
             self.note("there are none")
         if len(kept) < len(columns) and self.is_terminal:
             gone = ", ".join(column.name for number, column in enumerate(columns) if number not in kept)
-            self.note(f"too narrow for: {gone} (-o json has all)")
+            self.note(f"hidden columns: {gone} (use -o json)")
         more = (shorten(_texts(row)) for row in waiting)
         folds = any(columns[number].folds for number in kept)
         if folds and sum(widths[number] + GAP for number in kept) - GAP > self._console.width:

@@ -16,7 +16,10 @@ from metaservice.cli.output import Session
 @click.option("--count", "-c", type=whole(1, 1_000_000), default=5, help="Number of calls (default 5).")
 @click.option("--interval", type=seconds(0, 3_600), default=0.0, help="Seconds between calls (default 0).")
 def run(session: Session, count: int, interval: float) -> None:
-    """Show whether the service answers, and how fast."""
+    """Show whether the service answers, and how fast.
+
+    laketx ping --server meta:7070
+    """
     with session.connect(use_session=True) as client:
         client.ping()  # the first call pays for the connection
         took_ms = []

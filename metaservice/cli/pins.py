@@ -35,7 +35,10 @@ lease_option = click.option(
 
 @command("list", GROUP)
 def run_list(session: Session) -> None:
-    """List what keeps old versions readable: pins (oldest first, a line for each version), tags and cursors."""
+    """List what keeps old versions readable: pins (oldest first, a line for each version), tags and cursors.
+
+    laketx pins list
+    """
     pins, tags = list(session.client.list_pins()), list(session.client.list_tags())
     cursors = list(session.client.list_cursors())
     if session.as_json:
@@ -82,7 +85,7 @@ def run_create(session: Session, tables: tuple[str, ...], lease: float | None) -
         session.show_json(pin)
         return
     held = ", ".join(f"{table_name(session.client, each.table_id)}@{each.version}" for each in pin.tables)
-    session.say(f"{pin.pin_id} holds {held} for {duration_text(pin.lease_ms)}")
+    session.say(f"created pin {pin.pin_id}: it holds {held} for {duration_text(pin.lease_ms)}")
 
 
 def pinned(session: Session, text: str) -> read_pb2.TableVersion:
@@ -97,18 +100,24 @@ def pinned(session: Session, text: str) -> read_pb2.TableVersion:
 @pin_argument
 @lease_option
 def run_renew(session: Session, pin_id: str, lease: float | None) -> None:
-    """Keep a pin for another lease."""
+    """Keep a pin for another lease.
+
+    laketx pins renew 01a20627-6675 --lease 600
+    """
     pin_id = find_pin(session.client, pin_id)
     lease_ms = session.client.renew_pin(pin_id, lease_ms=round((lease or 0) * 1_000))
     answer = {"pin_id": pin_id, "lease_ms": lease_ms}
-    session.done(f"{pin_id} holds for {duration_text(lease_ms)} from now on", answer)
+    session.done(f"renewed pin {pin_id}: it holds for {duration_text(lease_ms)}", answer)
 
 
 @command("end", GROUP)
 @pin_argument
 @asks
 def run_end(session: Session, pin_id: str, yes: bool, dry_run: bool) -> None:
-    """End a pin."""
+    """End a pin.
+
+    laketx pins end 01a20627-6675
+    """
     pin_id = find_pin(session.client, pin_id)
     held = [pin for pin in session.client.list_pins() if pin.pin_id == pin_id]
     if not held:
@@ -119,7 +128,7 @@ def run_end(session: Session, pin_id: str, yes: bool, dry_run: bool) -> None:
     warning = " Its versions may go then."
     if session.agreed("end", what, held, yes=yes, dry_run=dry_run, warning=warning):
         session.client.unpin(pin_id)
-        session.done(f"{pin_id} has ended", held)
+        session.done(f"ended pin {pin_id}", held)
 
 
 def what_is_held(session: Session, pin: admin_pb2.Pin) -> str:

@@ -28,7 +28,10 @@ GROUP = group("purge", "Look at what may be deleted from storage; release a purg
 )
 @limit_option(1_000)
 def run_list(session: Session, table: str | None, limit: int) -> None:
-    """List the tables that have something to purge, or the paths of one."""
+    """List the tables that have something to purge, or the paths of one.
+
+    laketx purge list shop.orders
+    """
     if table is None:
         ids = islice(session.client.list_purgeable_tables(), limit)
         tables = [{"table_id": each, "name": table_name(session.client, each)} for each in ids]
@@ -43,6 +46,7 @@ def run_list(session: Session, table: str | None, limit: int) -> None:
 def run_release(session: Session, yes: bool, dry_run: bool) -> None:
     """Resume the purge, which is held after the store was restored.
 
+    laketx purge release
     Release it only when nobody uses the history before the restore: its files lie in the same folders.
     """
     reason = session.client.release_purge(validate_only=True)
@@ -53,4 +57,4 @@ def run_release(session: Session, yes: bool, dry_run: bool) -> None:
         return
     session.confirm(f"Release the purge, so that files are deleted? {waits[0].upper()}{waits[1:]}.", yes=yes)
     session.client.release_purge()
-    session.done("the purge goes on", {"reason": reason, "released": True})
+    session.done("released the purge", {"reason": reason, "released": True})

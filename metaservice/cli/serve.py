@@ -11,7 +11,10 @@ from metaservice.cli.output import Session
 
 @command("serve", kind=Passing)
 def run(session: Session, options: tuple[str, ...]) -> None:
-    """Run the service in the foreground; all options go to it."""
+    """Run the service in the foreground; all options go to it.
+
+    laketx serve --data data --listen 127.0.0.1:7070
+    """
     del session
     become("metaservice", *options)
 

@@ -23,6 +23,7 @@ from protos.laketx.v1 import catalog_pb2, common_pb2, read_pb2
 def run(session: Session, table: str, no_totals: bool, **as_of: Unpack[AsOf]) -> None:
     """Show a table at a version or time: the commit, and what was live.
 
+    laketx show shop.orders --version 41
     `live rows` are the rows that a reader sees. Where files may hold hidden rows too, the service knows only that they
     are at most so many; `laketx count` reads the files to tell. In JSON `rows` are the rows in the files, and
     `visible_rows` is left out where it is unknown.

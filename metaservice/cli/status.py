@@ -24,6 +24,7 @@ QUOTAS = (
 def run(session: Session) -> None:
     """Show the service in numbers, what is used of its quotas, and whether something waits for an operator.
 
+    laketx status --server meta:7070
     For each quota it shows what all principals use together, and what the largest user of it uses. Requests are counted
     over the last second.
 

@@ -12,6 +12,7 @@ from metaservice.cli.parameters import asks
 def run(session: Session, yes: bool, dry_run: bool) -> None:
     """Let a standby lead: the leader stops, gives its lease back and ends with exit code 75.
 
+    laketx step-down
     What runs the service has to start it again; it is a standby then. Without a standby nobody leads until that is
     done. See docs/high-availability.md.
     """
@@ -22,4 +23,7 @@ def run(session: Session, yes: bool, dry_run: bool) -> None:
         return
     session.confirm(f"Stop the leader {leader}, so that a standby leads?", yes=yes)
     session.client.step_down()
-    session.done(f"{leader} gives its lease back", {"leader": leader, "lease_epoch": epoch, "stepped_down": True})
+    session.done(
+        f"stopped leader {leader}: it gives its lease back",
+        {"leader": leader, "lease_epoch": epoch, "stepped_down": True},
+    )

@@ -79,7 +79,10 @@ GROUP = group("table", "List, show, make, alter and drop tables.")
 @click.option("--namespace", default="", type=NAMESPACE, help="Only tables of this namespace.")
 @click.option("--dropped", is_flag=True, help="List dropped tables that can be brought back.")
 def run_list(session: Session, namespace: str, dropped: bool) -> None:
-    """List the tables, by name."""
+    """List the tables, by name.
+
+    laketx table list --namespace shop
+    """
     found = session.client.list_tables(namespace=namespace, include_dropped=dropped)
     if dropped:
         gone = [table for table in found if table.HasField("drop_time_us")]
@@ -110,7 +113,10 @@ def dropped_row(table: catalog_pb2.Table) -> Row:
 @click.option("--version", type=VERSION, callback=alone, help="As it was at an ID version.")
 @click.option("--schema-version", type=VERSION, callback=alone, help="As of a version of its schema.")
 def run_show(session: Session, table: str, version: int | None, schema_version: int | None) -> None:
-    """Show a table: columns, key, partitions, settings."""
+    """Show a table: columns, key, partitions, settings.
+
+    laketx table show shop.orders
+    """
     found = find_table(session.client, table)
     if version is not None or schema_version is not None:
         found = session.client.get_table(table_id=found.table_id, version=version, schema_version=schema_version)
@@ -216,15 +222,16 @@ def run_create(
         wanted, validate_only=True, if_not_exists=if_not_exists, or_replace=or_replace
     )
     if dry_run:
-        session.show_answer(checked, f"would {'empty and redefine' if replaces else 'make'} {checked.name}")
+        session.show_answer(checked, f"would {'replace' if replaces else 'create'} table {checked.name}")
         return
     if replaces:
         session.confirm(f"Empty and redefine {name}? Older versions stay readable.", yes=yes)
     made = session.client.create_table(wanted, if_not_exists=if_not_exists, or_replace=or_replace)
     if replaces:
-        session.done(f"{made.name} is replaced: version {made.head_version}", made)
+        session.done(f"replaced table {made.name}: version {made.head_version}", made)
     else:
-        session.done(f"{made.name} is {'there' if if_not_exists else 'made'} ({made.table_id})", made)
+        named = f"{made.name} ({made.table_id})"
+        session.done(f"table {named} exists" if if_not_exists else f"created table {named}", made)
 
 
 def is_there(session: Session, name: str) -> bool:
@@ -337,7 +344,7 @@ def run_alter(
     if gone:
         session.confirm(f"Drop {gone} of {found.name}?", yes=yes)
     answer = session.client.alter_table(found.table_id, alteration, commit_message=message)
-    session.done(f"{found.name} is altered: version {answer.version}", answer)
+    session.done(f"altered table {found.name}: version {answer.version}", answer)
 
 
 @command("rename", GROUP)
@@ -352,7 +359,7 @@ def run_rename(session: Session, table: str, name: str, message: str) -> None:
     """
     found = find_table(session.client, table)
     renamed = session.client.rename_table(found.table_id, name, commit_message=message)
-    session.done(f"{found.name} is {renamed.name}: version {renamed.head_version}", renamed)
+    session.done(f"renamed table {found.name} to {renamed.name}: version {renamed.head_version}", renamed)
 
 
 @command("drop", GROUP)
@@ -361,6 +368,7 @@ def run_rename(session: Session, table: str, name: str, message: str) -> None:
 def run_drop(session: Session, tables: tuple[str, ...], yes: bool, dry_run: bool) -> None:
     """Drop tables; their open transactions end.
 
+    laketx table drop shop.orders shop.visits
     Every name is checked before the first table is dropped: a misspelt name drops nothing.
     """
     client = session.client
@@ -375,7 +383,7 @@ def run_drop(session: Session, tables: tuple[str, ...], yes: bool, dry_run: bool
     if session.as_json:
         session.show_json(ended_json(ended_by))
     for name in ended_by:
-        session.done(f"{name} is dropped")
+        session.done(f"dropped table {name}")
 
 
 def ended_json(ended_by: Mapping[str, int]) -> list[dict[str, object]]:
@@ -400,7 +408,7 @@ def run_undrop(session: Session, table: str) -> None:
         if others:
             session.note(f"dropped earlier under the same name: {others}")
     back = session.client.undrop_table(table_id)
-    session.done(f"{back.name} is back: version {back.head_version}", back)
+    session.done(f"undropped table {back.name}: version {back.head_version}", back)
 
 
 def no_dropped_table(session: Session, name: str) -> CommandError:
@@ -412,7 +420,10 @@ def no_dropped_table(session: Session, name: str) -> CommandError:
 @command("schemas", GROUP)
 @table_argument
 def run_schemas(session: Session, table: str) -> None:
-    """List the versions of a table's schema, oldest first."""
+    """List the versions of a table's schema, oldest first.
+
+    laketx table schemas shop.orders
+    """
     found = find_table(session.client, table)
     session.show_list(SCHEMA_COLUMNS, session.client.list_schemas(found.table_id), schema_row)
 

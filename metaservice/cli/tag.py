@@ -41,14 +41,18 @@ def run_create(session: Session, table: str, name: str, comment: str, move: bool
     """
     found = find_table(session.client, table)
     version = session.client.resolve_version(found.table_id, **as_of).version
+    verb = "set" if move else "created"
     made = session.client.create_tag(found.table_id, name, version=version, comment=comment, move=move)
-    session.done(f"{made.name} names {found.name}@{made.version}", made)
+    session.done(f"{verb} tag {made.name}: {found.name}@{made.version}", made)
 
 
 @command("list", GROUP)
 @one_table
 def run_list(session: Session, table: str | None) -> None:
-    """List tags, by table and name."""
+    """List tags, by table and name.
+
+    laketx tag list shop.orders
+    """
     table_id = find_table(session.client, table).table_id if table is not None else ""
     tables = Tables(session.client)
     session.show_list(COLUMNS, session.client.list_tags(table_id), lambda tag: row(tag, tables))
@@ -64,7 +68,10 @@ def row(tag: read_pb2.Tag, tables: Tables) -> Row:
 @click.argument("name", metavar="TAG", type=TAG, help="Name of the tag.")
 @asks
 def run_drop(session: Session, table: str, name: str, yes: bool, dry_run: bool) -> None:
-    """Drop a tag."""
+    """Drop a tag.
+
+    laketx tag drop shop.orders 2026-11
+    """
     found = find_table(session.client, table)
     tag = next((each for each in session.client.list_tags(found.table_id) if each.name == name), None)
     if tag is None:
@@ -73,4 +80,4 @@ def run_drop(session: Session, table: str, name: str, yes: bool, dry_run: bool) 
     what, warning = f"the tag {tag.name} of {found.name}@{tag.version}", " The version may go then."
     if session.agreed("drop", what, tag, yes=yes, dry_run=dry_run, warning=warning):
         session.client.drop_tag(found.table_id, name)
-        session.done(f"{name} is gone", tag)
+        session.done(f"dropped tag {name} of {found.name}", tag)

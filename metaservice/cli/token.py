@@ -47,7 +47,10 @@ def run_create(session: Session, principal: str, groups: tuple[str, ...], days: 
 
 @command("list", GROUP)
 def run_list(session: Session) -> None:
-    """List the tokens, without their secrets."""
+    """List the tokens, without their secrets.
+
+    laketx token list
+    """
     session.show_list(COLUMNS, session.client.list_tokens(), row)
 
 
@@ -60,7 +63,10 @@ def row(one: access_pb2.Token) -> Row:
 @click.argument("token_id", metavar="TOKEN", help="Id of the token, as `laketx token list` shows it.")
 @asks
 def run_revoke(session: Session, token_id: str, yes: bool, dry_run: bool) -> None:
-    """Revoke a token: the next call with it is refused."""
+    """Revoke a token: the next call with it is refused.
+
+    laketx token revoke 01a20627-651c-7231-9a3c-e4eb132cf76f
+    """
     token = next((one for one in session.client.list_tokens() if one.token_id == token_id), None)
     if token is None:
         raise CommandError(
@@ -68,4 +74,4 @@ def run_revoke(session: Session, token_id: str, yes: bool, dry_run: bool) -> Non
         )
     if session.agreed("revoke", f"the token {token_id} of {token.principal}", token, yes=yes, dry_run=dry_run):
         session.client.revoke_token(token_id)
-        session.done(f"{token_id} is revoked", token)
+        session.done(f"revoked token {token_id}", token)

@@ -42,7 +42,10 @@ GROUP = group("txn", "List, show and abort transactions.")
 @table_option
 @limit_option()
 def run_list(session: Session, state: str | None, table: str | None, limit: int) -> None:
-    """List transactions, newest first."""
+    """List transactions, newest first.
+
+    laketx txn list --table shop.orders --state open
+    """
     table_id = find_table(session.client, table).table_id if table else ""
     wanted = transaction_pb2.TransactionState.Value(f"TRANSACTION_STATE_{(state or 'unspecified').upper()}")
     pages = session.client.list_transactions(state=wanted, table_id=table_id, page_size=min(limit, 500))
@@ -65,7 +68,10 @@ def row(transaction: transaction_pb2.Transaction, tables: Tables) -> Row:
 @command("show", GROUP)
 @transaction_argument
 def run_show(session: Session, txn_id: str) -> None:
-    """Show everything that is known about a transaction."""
+    """Show everything that is known about a transaction.
+
+    laketx txn show 01a20627-6675
+    """
     transaction = find_transaction(session.client, txn_id)
     if session.as_json:
         session.show_json(transaction)
@@ -104,7 +110,10 @@ def run_show(session: Session, txn_id: str) -> None:
 @command("outcome", GROUP)
 @transaction_argument
 def run_outcome(session: Session, txn_id: str) -> None:
-    """Show in one line how a transaction ended."""
+    """Show in one line how a transaction ended.
+
+    laketx txn outcome 01a20627-6675
+    """
     transaction = find_transaction(session.client, txn_id)
     if session.as_json:
         session.show_json(transaction)
@@ -119,7 +128,10 @@ def run_outcome(session: Session, txn_id: str) -> None:
 @click.option("--reason", default="aborted by an operator", help="Shown to anyone who asks how it ended.")
 @asks
 def run_abort(session: Session, txn_id: str, reason: str, yes: bool, dry_run: bool) -> None:
-    """Abort an open transaction: nothing of it is committed."""
+    """Abort an open transaction: nothing of it is committed.
+
+    laketx txn abort 01a20627-6675 --reason "wrong input"
+    """
     client = session.client
     transaction = find_transaction(client, txn_id)
     txn_id = transaction.txn_id
@@ -131,7 +143,7 @@ def run_abort(session: Session, txn_id: str, reason: str, yes: bool, dry_run: bo
     what = f"transaction {txn_id} of {who}, with {transaction.registered_files} files"
     if session.agreed("abort", what, transaction, yes=yes, dry_run=dry_run):
         client.abort(txn_id, reason)
-        session.done(f"{txn_id} is aborted", client.get_transaction(txn_id) if session.as_json else None)
+        session.done(f"aborted transaction {txn_id}", client.get_transaction(txn_id) if session.as_json else None)
 
 
 def outcome_of(transaction: transaction_pb2.Transaction, tables: Tables) -> str:

@@ -20,7 +20,10 @@ name_argument = click.argument("name", type=VIEW, help="Name of the view.")
 @command("list", GROUP)
 @click.option("--namespace", default="", type=NAMESPACE, help="Only views of this namespace.")
 def run_list(session: Session, namespace: str) -> None:
-    """List the views, by name."""
+    """List the views, by name.
+
+    laketx view list
+    """
     session.show_list(COLUMNS, session.client.list_views(namespace=namespace), row)
 
 
@@ -31,7 +34,10 @@ def row(view: catalog_pb2.View) -> Row:
 @command("show", GROUP)
 @name_argument
 def run_show(session: Session, name: str) -> None:
-    """Show a view: its query and its columns."""
+    """Show a view: its query and its columns.
+
+    laketx view show shop.totals
+    """
     view = session.client.get_view(name)
     if session.as_json:
         session.show_json(view)
@@ -54,9 +60,12 @@ def run_show(session: Session, name: str) -> None:
 @name_argument
 @asks
 def run_drop(session: Session, name: str, yes: bool, dry_run: bool) -> None:
-    """Drop a view. The tables that it reads stay."""
+    """Drop a view. The tables that it reads stay.
+
+    laketx view drop shop.totals
+    """
     found = session.client.get_view(name).name
     answer = {"view": found, "dropped": False}
     if session.agreed("drop", f"view {found}", answer, yes=yes, dry_run=dry_run):
         session.client.drop_view(found)
-        session.done(f"view {found} is dropped", {**answer, "dropped": True})
+        session.done(f"dropped view {found}", {**answer, "dropped": True})

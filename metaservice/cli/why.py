@@ -33,7 +33,10 @@ ADVICE = {
 @command("why")
 @transaction_argument
 def run(session: Session, txn_id: str) -> None:
-    """Explain how a transaction ended: the winner, the rule, the partition, what to do."""
+    """Explain how a transaction ended: the winner, the rule, the partition, what to do.
+
+    laketx why 01a20627-6675
+    """
     transaction = find_transaction(session.client, txn_id)
     if session.as_json:
         session.show_json(transaction)

@@ -9,6 +9,9 @@ from metaservice.cli.serve import become
 
 @command("worker", kind=Passing)
 def run(session: Session, options: tuple[str, ...]) -> None:
-    """Run compactions that the service plans; needs Spark."""
+    """Run compactions that the service plans; needs Spark.
+
+    laketx worker --server meta:7070 --warehouse s3a://bucket/lake
+    """
     del session
     become("worker", *options)

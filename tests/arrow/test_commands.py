@@ -170,7 +170,7 @@ def test_show_never_says_a_wrong_number(lake: LabLake, seed: int) -> None:
 
 def test_an_export_to_csv(orders: LabTable, run: Run, tmp_path: Path) -> None:
     done = run("export", orders.meta.name, "--to", tmp_path / "rows.csv", "--columns", "id,note,amount,at")
-    assert done.out == f"{tmp_path}/rows.csv has 6 rows of {orders.meta.name}, version {orders.head}\n"
+    assert done.out == f"exported 6 rows of {orders.meta.name}, version {orders.head}, to {tmp_path}/rows.csv\n"
     header, *lines = (tmp_path / "rows.csv").read_text().splitlines()
     assert header == "id,note,amount,at"
     assert sorted(lines)[1:4] == [

@@ -174,7 +174,7 @@ def test_an_empty_export_comes_back(orders: Table, run: Run) -> None:
     for form in ("csv", "json", "parquet"):
         assert run("export", orders.name, "--to", f"none.{form}").code == 0
         done = run("load", orders.name, f"none.{form}")
-        assert (done.code, done.err, done.out[: len("0 rows")]) == (0, "", "0 rows")
+        assert (done.code, done.err, done.out[: len("loaded 0 rows")]) == (0, "", "loaded 0 rows")
 
 
 # ----------------------------------------------------------------------------------------------------- what is written
@@ -183,7 +183,7 @@ def test_an_empty_export_comes_back(orders: Table, run: Run) -> None:
 def test_rows_of_a_file_are_one_commit(orders: Table, run: Run) -> None:
     write("orders.csv", "note,ID,amount", "first,1,12.5", ",2,", '"",3,1')
     done = run("load", orders.name, "orders.csv", "--message", "by hand")
-    assert (done.out, done.err) == (f"3 rows of orders.csv are in {orders.name}, version 1\n", "")
+    assert (done.out, done.err) == (f"loaded 3 rows of orders.csv into {orders.name}, version 1\n", "")
     assert orders.refresh().to_arrow().to_pylist() == [
         {"id": 1, "day": None, "amount": Decimal("12.50"), "note": "first"},
         {"id": 2, "day": None, "amount": None, "note": None},
@@ -207,14 +207,14 @@ def test_files_of_all_formats_are_one_commit(orders: Table, run: Run) -> None:
     write_arrow("d.feather", pa.table({"id": [6, 7, 8]}))
     write_arrow("e.arrows", pa.table({"id": [9, 10, 11]}), stream=True)
     done = run("load", orders.name, "a.csv", "b.ndjson", "c.parquet", "d.feather", "e.arrows")
-    assert (done.code, done.out) == (0, f"11 rows of 5 files are in {orders.name}, version 1\n")
+    assert (done.code, done.out) == (0, f"loaded 11 rows of 5 files into {orders.name}, version 1\n")
     assert ids(orders) == list(range(1, 12))
     assert orders.history()[0].message == "load of 5 files"
 
 
 def test_standard_input(orders: Table, run: Run) -> None:
     done = run("load", orders.name, "-", "--format", "csv", stdin=b"id,note\n1,a\n2,b")
-    assert (done.out, ids(orders)) == (f"2 rows of standard input are in {orders.name}, version 1\n", [1, 2])
+    assert (done.out, ids(orders)) == (f"loaded 2 rows of standard input into {orders.name}, version 1\n", [1, 2])
     assert run("load", orders.name, "-", "--format", "json", stdin=b'{"id": 3}\n\n{"id": 4}').code == 0
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, pa.schema([("id", pa.int64())])) as out:
@@ -262,7 +262,7 @@ def test_a_primary_key_table_upserts(keyed: Table, run: Run) -> None:
     write("a.csv", "id,note", "1,a", "2,a")
     write("b.json", '{"id": 2, "note": "b"}', '{"id": 3, "note": "b"}')
     assert run("load", keyed.name, "a.csv").code == 0
-    assert run("load", keyed.name, "b.json").out == f"2 rows of b.json are in {keyed.name}, version 2\n"
+    assert run("load", keyed.name, "b.json").out == f"loaded 2 rows of b.json into {keyed.name}, version 2\n"
     found = keyed.refresh().to_arrow(columns=["id", "note"]).to_pylist()
     assert sorted((row["id"], row["note"]) for row in found) == [(1, "a"), (2, "b"), (3, "b")]
     assert run("load", keyed.name, "b.json", "--overwrite").code == 0
@@ -331,7 +331,7 @@ def test_a_load_is_repeated_once(lake: Lake, orders: Table, run: Run) -> None:
     again = run(*words, 7, "-o", "json")
     assert (again.code, json.loads(again.out)["already_applied"], ids(orders)) == (0, True, [1])
     write("a.csv", "id", "what was loaded is not read again")
-    said = f"a.csv: nightly had loaded its version 6 into {orders.name} already\n"
+    said = f"nothing new: nightly has already loaded its version 6 into {orders.name}\n"
     assert run(*words, 6).out == run(*words, 6, "--dry-run").out == said
     write("a.csv", "id", "2")
     assert (run(*words, 8).code, ids(orders)) == (0, [1, 2])
@@ -350,7 +350,10 @@ def test_both_of_two_loads_at_once_count_once(orders: Table, run: Run, monkeypat
 
     monkeypatch.setattr(sources.Source, "batches", slow)
     done = run("load", orders.name, "a.csv", "--app-id", "nightly", "--app-version", 1)
-    assert (done.out, ids(orders)) == (f"a.csv: nightly had loaded its version 1 into {orders.name} already\n", [1])
+    assert (done.out, ids(orders)) == (
+        f"nothing new: nightly has already loaded its version 1 into {orders.name}\n",
+        [1],
+    )
     check_nothing_was_written(orders.refresh(), 1)
 
 
@@ -397,7 +400,7 @@ def test_input_that_can_be_read_once_is_not_read_again(lake: Lake, run: Run, mon
 
 def test_a_dry_run_writes_nothing(orders: Table, days: Table, run: Run) -> None:
     write("a.csv", "id,day", "1,2026-11-01")
-    assert run("load", orders.name, "a.csv", "--dry-run").out == f"would add 1 rows of a.csv to {orders.name}\n"
+    assert run("load", orders.name, "a.csv", "--dry-run").out == f"would load 1 rows of a.csv into {orders.name}\n"
     said = run("load", days.name, "a.csv", "--dry-run", "--overwrite").out
     assert said == f"would replace all rows of {days.name} by 1 rows of a.csv\n"
     words = ["load", days.name, "a.csv", "--dry-run", "--overwrite", "--partition", "day=2026-11-01"]
@@ -495,9 +498,9 @@ def test_letters(orders: Table, run: Run) -> None:
 
 def test_an_empty_file(orders: Table, run: Run) -> None:
     Path("a.json").touch()
-    assert run("load", orders.name, "a.json").out == f"0 rows of a.json are in {orders.name}, version 1\n"
+    assert run("load", orders.name, "a.json").out == f"loaded 0 rows of a.json into {orders.name}, version 1\n"
     write("a.csv", "id")
-    assert run("load", orders.name, "a.csv").out == f"0 rows of a.csv are in {orders.name}, version 2\n"
+    assert run("load", orders.name, "a.csv").out == f"loaded 0 rows of a.csv into {orders.name}, version 2\n"
     for word in ("csv", "parquet", "arrow"):
         Path(f"none.{word}").touch()
         assert run("load", orders.name, f"none.{word}", "--overwrite").code == Exit.REFUSED
@@ -561,12 +564,12 @@ def test_a_missing_table_is_made(lake: Lake, run: Run, name: str, form: str) -> 
         write_arrow(path, rows)
     new = f"{name}_space.orders"
     words = ["load", new, path, "--create"]
-    said = f"would make {new} (Id bigint, day date, tags array<string>) with 2 rows of {path}\n"
+    said = f"would create table {new} (Id bigint, day date, tags array<string>) with 2 rows of {path}\n"
     assert run(*words, "--dry-run").out == said
     assert new not in lake.tables()
     assert run(*words[:-1]).code == Exit.NOT_FOUND
-    assert run(*words).out == f"2 rows of {path} are in {new}, version 1\n"
-    assert run(*words).out == f"2 rows of {path} are in {new}, version 2\n"
+    assert run(*words).out == f"loaded 2 rows of {path} into {new}, version 1\n"
+    assert run(*words).out == f"loaded 2 rows of {path} into {new}, version 2\n"
     assert texts(lake.table(new).to_arrow()) == sorted([*texts(rows), *texts(rows)])
 
 
@@ -610,7 +613,7 @@ def test_many_rows_in_many_blocks(orders: Table, run: Run, monkeypatch: pytest.M
     wanted = set(zip(rows["id"].to_pylist(), rows["note"].to_pylist(), strict=True))
     for file in ("a.csv", "b.json", "c.parquet", "d.arrow"):
         done = run("load", orders.name, file, "--overwrite")
-        assert (done.code, done.out.split()[0]) == (0, str(MANY)), done.err
+        assert (done.code, done.out.split()[1]) == (0, str(MANY)), done.err
         found = orders.refresh().to_arrow()
         assert set(zip(found["id"].to_pylist(), found["note"].to_pylist(), strict=True)) == wanted
     lines[MANY - 3] = "x,"

@@ -397,12 +397,12 @@ def test_the_command(tmp_path: Path, source: Path, capsys: pytest.CaptureFixture
 
     assert run("--dry-run")[0] == 0
     code, said = run()
-    assert (code, "orders is at snapshot 0, version 1: 1 files with 3 rows added" in said) == (0, True)
+    assert (code, "imported snapshot 0 into orders, version 1: 1 files with 3 rows added" in said) == (0, True)
     write_deltalake(str(source), orders(11, 2), mode="append")
     code, said = run("-o", "json")
     assert (code, json.loads(said)["rows_added"], json.loads(said)["table"]) == (0, 2, "orders")
     code, said = run("--as", NAME)
-    assert (code, "shop.orders is at snapshot 1" in said) == (0, True)
+    assert (code, "imported snapshot 1 into shop.orders" in said) == (0, True)
 
 
 def test_paths_are_decoded_once(source: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_terminal_is_never_too_narrow(lake: Lake, width: int) -> None:
     commands = ["table list", "table show shop.orders", "versions shop.orders", "txn list", f"why {lake.lost}"]
     shown = lake.shell.terminal(width=width, command=in_one_process(*commands))
     assert shown.code == 0, shown.out
-    lines = [line for line in shown.lines() if not line.startswith("too narrow for")]
+    lines = [line for line in shown.lines() if not line.startswith("hidden columns: ")]
     assert [line for line in lines if len(line) > width] == []
     assert "…" not in shown.out
     assert "Traceback" not in shown.out
@@ -166,9 +166,9 @@ def test_a_terminal_is_never_too_narrow(lake: Lake, width: int) -> None:
 
 def test_what_a_narrow_terminal_left_out_is_said(lake: Lake) -> None:
     narrow = lake.shell.terminal("table", "list", width=60)
-    assert any(line.startswith("too narrow for: ") and "id" in line for line in narrow.lines())
-    assert "too narrow" not in lake.shell.terminal("table", "list", width=200).out
-    assert "too narrow" not in lake.shell.terminal("table", "list", "--quiet", width=60).out
+    assert any(line.startswith("hidden columns: ") and "id" in line for line in narrow.lines())
+    assert "hidden columns" not in lake.shell.terminal("table", "list", width=200).out
+    assert "hidden columns" not in lake.shell.terminal("table", "list", "--quiet", width=60).out
 
 
 def test_colours_can_be_turned_off(lake: Lake) -> None:
@@ -261,7 +261,7 @@ def test_a_table_from_create_to_drop(lake: Lake, here: Run) -> None:
     assert (made.code, made.err) == (0, "")
     assert here("table", "create", "tmp.life", "--columns", columns).code == Exit.REFUSED
     altered = here("table", "alter", "tmp.life", "--set", "user.owner=ana", "--comment", "mine", "-m", "handover")
-    assert altered.out == "tmp.life is altered: version 1\n"
+    assert altered.out == "altered table tmp.life: version 1\n"
     table = json.loads(here("table", "show", "tmp.life", "-o", "json").out)
     assert (table["properties"], table["comment"], table["buckets"]) == ({"user.owner": "ana"}, "mine", 1)
     assert [each["type"] for each in table["columns"]] == ["bigint", "date", "decimal(10,2)"]
@@ -270,7 +270,7 @@ def test_a_table_from_create_to_drop(lake: Lake, here: Run) -> None:
     assert re.fullmatch(r"laketx-cli/\d+\.\d+\.\d+.*", newest["principal"]["client"])
     assert newest["commit_message"] == "handover"
     assert here("table", "drop", "tmp.life", "--dry-run").out == "would drop tmp.life\n"
-    assert here("table", "drop", "tmp.life", "--yes").out == "tmp.life is dropped\n"
+    assert here("table", "drop", "tmp.life", "--yes").out == "dropped table tmp.life\n"
     assert here("table", "show", table["table_id"]).code == Exit.NOT_FOUND
 
 
@@ -389,7 +389,7 @@ def test_who_destroys_is_asked(lake: Lake, here: Run) -> None:
     assert (stopped.code, "Traceback" in stopped.out) == (Exit.INTERRUPTED, False)
     assert here("table", "show", "tmp.asked").code == 0
     yes = lake.shell.terminal(*ask, types=[("[y/N]", "y\n")])
-    assert (yes.code, "tmp.asked is dropped" in yes.out) == (0, True)
+    assert (yes.code, "dropped table tmp.asked" in yes.out) == (0, True)
 
 
 def test_a_transaction_is_aborted_after_a_yes(lake: Lake, here: Run) -> None:
@@ -451,7 +451,7 @@ def test_a_load_is_measured(lake: Lake, here: Run, kind: str) -> None:
         ("laketx --server 127.0.0.1:1 versions s", []),
         ("laketx nonsense ", []),
         ("laketx __", []),
-        ("laketx help pin", ["ping", "pins"]),
+        ("laketx help pin", ["pins", "ping"]),
         ("laketx show shop.orders --no-to", ["--no-totals"]),
         ("laketx serve no", [":files"]),
     ],

@@ -105,7 +105,7 @@ def each_of(ended: Ended) -> list[Any]:
 
 
 def test_a_namespace_from_create_to_drop(lake: Lake, here: Run) -> None:
-    assert here("namespace", "create", "lab", "--property", "user.owner=ana").out == "lab is there\n"
+    assert here("namespace", "create", "lab", "--property", "user.owner=ana").out == "created namespace lab\n"
     again = here("namespace", "create", "lab")
     assert (again.code, "--if-not-exists" in again.err) == (Exit.REFUSED, True)
     assert of(here("namespace", "create", "lab", "--if-not-exists", "-o", "json"))["properties"] == {
@@ -116,7 +116,7 @@ def test_a_namespace_from_create_to_drop(lake: Lake, here: Run) -> None:
     assert re.search(r"^tables +1$", shown.out, re.MULTILINE)
     assert here("namespace", "drop", "lab", "--dry-run").out == "would drop namespace lab\n"
     assert here("namespace", "drop", "lab").code == Exit.USAGE
-    assert here("namespace", "drop", "lab", "-y").out == "namespace lab is dropped\n"
+    assert here("namespace", "drop", "lab", "-y").out == "dropped namespace lab\n"
     gone = here("namespace", "show", "lab")
     assert (gone.code, "NAMESPACE_UNKNOWN" in gone.err) == (Exit.NOT_FOUND, True)
     held = here("namespace", "drop", "shop", "--yes")
@@ -130,7 +130,7 @@ def test_columns_change_in_their_order(lake: Lake, here: Run) -> None:
     changes += ["--rename", "net=gross", "--move", "day first", "--widen", "id bigint", "--relax", "id"]
     changes += ["--add", "p.street string", "--comment-column", "gross=in euros", "--comment", "mine"]
     would = of(here("table", "alter", "alters", *changes, "--dry-run", "-o", "json"))
-    assert here("table", "alter", "alters", *changes).out == "alters is altered: version 1\n"
+    assert here("table", "alter", "alters", *changes).out == "altered table alters: version 1\n"
     table = of(here("table", "show", "alters", "-o", "json"))
     assert would["columns"] == table["columns"]
     found = [(each["name"], each["type"], each["nullable"], each["comment"]) for each in table["columns"]]
@@ -165,7 +165,7 @@ def test_columns_of_any_name_and_a_table_of_another(here: Run) -> None:
         ("s", "struct<`P q`:int,`n n`:int>", ""),
     ]
     assert shown["primary_key"] == ["a.b"]
-    assert here("table", "rename", "oddly", "shop.evenly").out == "oddly is shop.evenly: version 2\n"
+    assert here("table", "rename", "oddly", "shop.evenly").out == "renamed table oddly to shop.evenly: version 2\n"
     taken = here("table", "rename", "shop.evenly", "SHOP.Orders")
     assert (taken.code, "TABLE_EXISTS" in taken.err) == (Exit.REFUSED, True)
     bad = here("table", "alter", "shop.evenly", "--add", "k int not null")
@@ -180,12 +180,12 @@ def test_a_table_is_made_where_one_may_be(lake: Lake, here: Run) -> None:
     taken = here(*append_columns)
     assert (taken.code, "--or-replace" in taken.err) == (Exit.REFUSED, True)
     assert of(here(*append_columns, "--if-not-exists", "-o", "json"))["columns"] == first["columns"]
-    assert here(*append_columns, "--or-replace", "--dry-run").out == "would empty and redefine again\n"
+    assert here(*append_columns, "--or-replace", "--dry-run").out == "would replace table again\n"
     assert here(*append_columns, "--or-replace").code == Exit.USAGE
-    assert here(*append_columns, "--or-replace", "--yes").out == "again is replaced: version 1\n"
+    assert here(*append_columns, "--or-replace", "--yes").out == "replaced table again: version 1\n"
     table = of(here("table", "show", "again", "-o", "json"))
     assert (table["table_id"], len(table["columns"])) == (first["table_id"], 2)
-    assert here("table", "create", "new", "id int", "--or-replace", "--dry-run").out == "would make new\n"
+    assert here("table", "create", "new", "id int", "--or-replace", "--dry-run").out == "would create table new\n"
     assert here("table", "show", "new").code == Exit.NOT_FOUND
 
 
@@ -202,7 +202,7 @@ def test_a_dropped_table_comes_back(lake: Lake, here: Run) -> None:
     wrong = here("table", "undrop", "twcie")
     assert (wrong.code, "did you mean `twice`?" in wrong.err) == (Exit.NOT_FOUND, True)
     back = here("table", "undrop", "twice")
-    assert (back.out, ids[0] in back.err) == ("twice is back: version 0\n", True)
+    assert (back.out, ids[0] in back.err) == ("undropped table twice: version 0\n", True)
     assert of(here("table", "show", "twice", "-o", "json"))["table_id"] == ids[1]
     assert here("table", "drop", "twice", "--yes", "-q").code == 0
     assert here("table", "undrop", ids[0], "-q").code == 0
@@ -378,7 +378,7 @@ def test_a_pin_from_create_to_end(lake: Lake, here: Run) -> None:
     (held,) = of(here("pins", "list", "-o", "json"))
     assert (held["pin_id"], held["version"], held["principal"]["name"]) == (pin["pin_id"], 1, "ana")
     assert "shop.orders" in here("pins", "list").lines()[1]
-    assert here("pins", "renew", pin["pin_id"], "--lease", "30").out.endswith("holds for 30 s from now on\n")
+    assert here("pins", "renew", pin["pin_id"], "--lease", "30").out.endswith(": it holds for 30 s\n")
     assert here("pins", "end", pin["pin_id"], "--dry-run").out == "would end the pin of ana on shop.orders@1\n"
     assert here("pins", "end", pin["pin_id"]).code == Exit.USAGE
     assert here("pins", "end", pin["pin_id"], "--yes").code == 0
@@ -387,8 +387,9 @@ def test_a_pin_from_create_to_end(lake: Lake, here: Run) -> None:
         assert (gone.code, "laketx pins list" in gone.err) == (Exit.NOT_FOUND, True)
     assert here("pins", "create", "shop.orders@new").code == Exit.USAGE
     brief = here("pins", "create", "shop.orders", "--lease", "1").out
-    assert "holds shop.orders@3 for 1 s" in brief
-    lake.client.unpin(brief.split()[0])
+    created = re.fullmatch(r"created pin (\S+): it holds shop\.orders@3 for 1 s\n", brief)
+    assert created is not None
+    lake.client.unpin(created[1])
 
 
 def test_status_and_purge_of_a_service_that_is_well(lake: Lake, here: Run) -> None:
@@ -418,12 +419,12 @@ def test_a_backup_is_restored_checked_and_released(lake: Lake, here: Run, tmp_pa
     there = {"LAKETX_SERVER": service.start()}
     try:
         found = here("check", environment=there)
-        assert (found.code, "TIME_NOT_FOUND" in found.out, "1 problems" in found.out) == (Exit.CORRUPT, True, True)
+        assert (found.code, "TIME_NOT_FOUND" in found.out, ": 1 problems" in found.out) == (Exit.CORRUPT, True, True)
         assert here("check", "shop.orders", "-o", "json", environment=there).code == Exit.CORRUPT
         assert "PURGE WAITS" in here("status", environment=there).out
         assert "would release" in here("purge", "release", "--dry-run", environment=there).out
         assert here("purge", "release", environment=there).code == Exit.USAGE
-        assert here("purge", "release", "-y", environment=there).out == "the purge goes on\n"
+        assert here("purge", "release", "-y", environment=there).out == "released the purge\n"
         assert "PURGE WAITS" not in here("status", environment=there).out
     finally:
         assert service.process is not None
@@ -489,7 +490,7 @@ def test_nothing_is_wider_than_the_terminal(lake: Lake, width: int) -> None:
     commands = ["namespace list", "table list --dropped", "table schemas shop.orders", "pins list", "status", explained]
     shown = lake.shell.terminal(width=width, command=in_one_process(*commands, "changes shop.orders --from 0"))
     assert shown.code == 0, shown.out
-    assert max(len(line) for line in shown.lines() if not line.startswith("too narrow for")) <= width
+    assert max(len(line) for line in shown.lines() if not line.startswith("hidden columns: ")) <= width
 
 
 def test_completion_knows_the_new_words(lake: Lake, here: Run) -> None:
@@ -523,6 +524,6 @@ def test_views_are_listed_shown_and_dropped(lake: Lake, here: Run) -> None:
     assert re.search(r"^query +SELECT 1 AS total$", here("view", "show", "SHOP.V").out, re.MULTILINE)
     assert of(here("view", "show", "shop.v", "-o", "json"))["columns"][0]["type"] == "BIGINT"
     assert here("view", "drop", "shop.v", "--dry-run").out == "would drop view shop.v\n"
-    assert here("view", "drop", "shop.v", "-y").out == "view shop.v is dropped\n"
+    assert here("view", "drop", "shop.v", "-y").out == "dropped view shop.v\n"
     gone = here("view", "show", "shop.v")
     assert (gone.code, "laketx view list" in gone.err) == (Exit.NOT_FOUND, True)

@@ -42,22 +42,22 @@ def test_plan_run_list_and_cancel(lake: tuple[Shell, MetaClient]) -> None:
 
     assert "none" in status_line(shell, "workers")
     queued = shell.run("compaction", "run", "orders", "minor", "--partition", "day=2", "-o", "json")
-    assert "no worker is there" in queued.err
+    assert "no worker is running" in queued.err
     assert status_line(shell, "workers") == "NONE: 1 tasks wait; `laketx worker` starts one"
     (task,) = json.loads(queued.out)["tasks"]
     assert task["state"] == "queued"
     assert task["requested_by"]["name"] == "ana"
     again = shell.run("compaction", "run", "orders", "minor", "--partition", "day=2")
     assert task["task_id"] in again.out
-    assert "queued already" in again.err
-    assert "no worker is there: the task waits until `laketx worker` runs" in again.err
+    assert "already queued" in again.err
+    assert "no worker is running: the task waits until `laketx worker` runs" in again.err
     listed = shell.run("compaction", "list")
     assert task["task_id"] in listed.out
     assert "1 waiting, 0 running" in listed.err
     shown = shell.terminal("compaction", "list", "--quiet", width=80).lines()[1]
     assert shown.split()[:3] == ["queued", "minor", "orders"]
     assert task["task_id"].startswith(short := shown.split()[-1])
-    assert shell.run("compaction", "cancel", short, "--dry-run").out.startswith("would call off minor")
+    assert shell.run("compaction", "cancel", short, "--dry-run").out.startswith("would cancel minor")
     assert shell.run("compaction", "cancel", task["task_id"], "--yes").code == Exit.DONE
     assert task["task_id"] not in shell.run("compaction", "list").out
     ended = json.loads(shell.run("compaction", "list", "--all", "-o", "json").out)

@@ -50,7 +50,7 @@ def test_a_clock_that_jumped_is_shown_and_confirmed(tmp_path: Path) -> None:
             list(client.list_purgeable(table_id))
         assert "would confirm" in shell.run("clock", "confirm", "--dry-run").out
         assert shell.run("clock", "confirm").code == Exit.USAGE
-        assert shell.run("clock", "confirm", "-y").out == "the clock is confirmed\n"
+        assert shell.run("clock", "confirm", "-y").out == "confirmed the clock\n"
         assert shell.run("clock", "confirm", "-y").out == "nothing to confirm\n"
         assert "CLOCK JUMPED" not in shell.run("status").out
         assert '"event": "clocks_disagree"' in again.said()

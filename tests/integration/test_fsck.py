@@ -117,7 +117,7 @@ def test_strays_are_set_aside_and_not_deleted(lake: Warehouse, here: Run) -> Non
     assert here("fsck", "days").code == 0, "what was set aside is no finding"
 
 
-LAST = "{} files, {} findings, {} quarantined"
+LAST = "checked {} files: {} findings, {} quarantined"
 
 
 def test_delete_sets_in_files_are_read(lake: Warehouse) -> None:

@@ -58,7 +58,7 @@ def test_files_become_a_tables_and_no_spark_starts(lake: Warehouse, run: Run, ar
 
 
 def test_what_is_there_already_is_refused(lake: Warehouse, run: Run, arrivals: Path, tmp_path: Path) -> None:
-    assert run([str(arrivals), "shop.orders", "-m", "first"]).out == "shop.orders has 4 more rows at version 1\n"
+    assert run([str(arrivals), "shop.orders", "-m", "first"]).out == "imported 4 rows into shop.orders, version 1\n"
     again = run([str(arrivals), "shop.orders"])
     assert (again.code, "PATH_LIVE" in again.err) == (Exit.REFUSED, True)
     nothing = run([str(tmp_path / "nothing"), "shop.other", "-o", "json"])

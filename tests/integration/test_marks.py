@@ -114,12 +114,12 @@ def test_bad_marks_are_refused(client: MetaClient) -> None:
 def test_tags_on_the_command_line(client: MetaClient, here: Run) -> None:
     table_id = new_table(client, "shown", "0")
     overwrite(client, table_id)
-    assert here("tag", "create", "shown", "first", "--comment", "for Bo").lines() == ["first names shown@1"]
+    assert here("tag", "create", "shown", "first", "--comment", "for Bo").lines() == ["created tag first: shown@1"]
     overwrite(client, table_id)
     assert here("show", "shown", "--tag", "first").code == 0
     refused = here("tag", "create", "shown", "first")
     assert (refused.code, "TAG_EXISTS" in refused.err) == (1, True)
-    assert here("tag", "create", "shown", "first", "--move").lines() == ["first names shown@2"]
+    assert here("tag", "create", "shown", "first", "--move").lines() == ["set tag first: shown@2"]
     (tag,) = json.loads(here("-o", "json", "tag", "list", "shown").out)
     assert (tag["name"], tag["version"], tag["comment"]) == ("first", 2, "")
     assert "tag first" in here("pins", "list").out
@@ -140,13 +140,13 @@ def reason_or_none(call: Callable[[], object]) -> str | None:
 def test_cursors_on_the_command_line(client: MetaClient, here: Run) -> None:
     table_id = new_table(client, "followed", "24")
     overwrite(client, table_id)
-    assert here("cursor", "create", "followed", "etl", "--version", "0").lines() == ["etl stands at followed@0"]
-    assert here("cursor", "create", "followed", "etl").lines() == ["etl stood already at followed@0"]
+    assert here("cursor", "create", "followed", "etl", "--version", "0").lines() == ["created cursor etl: followed@0"]
+    assert here("cursor", "create", "followed", "etl").lines() == ["kept cursor etl: followed@0, as it was"]
     shown = json.loads(here("-o", "json", "pins", "list").out)
     (pinned,) = (each for each in shown if each["table_id"] == table_id)
     assert (pinned["version"], pinned["keep_ms"]) == (0, 7 * 24 * 3_600_000)
     assert here("cursor", "advance", "followed", "etl", "--from", "0", "--to", "1").lines() == [
-        "etl stands at followed@1"
+        "advanced cursor etl: followed@1"
     ]
     moved = here("cursor", "advance", "followed", "etl", "--from", "0", "--to", "1")
     assert (moved.code, "CURSOR_MOVED" in moved.err) == (1, True)

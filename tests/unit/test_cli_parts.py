@@ -3,7 +3,9 @@
 import json
 import logging
 import re
+import shlex
 from datetime import UTC, date, datetime
+from itertools import takewhile
 
 import click
 import pytest
@@ -12,11 +14,12 @@ from hypothesis import strategies as st
 
 from metaservice.cli import bench, versions
 from metaservice.cli.columns import read_columns
-from metaservice.cli.command import find_context, paragraphs
+from metaservice.cli.command import Group, find_context, is_example, paragraphs
 from metaservice.cli.failures import NEXT_OF_REASON, CommandError, nearest
 from metaservice.cli.files import typed_condition
 from metaservice.cli.kinds import Known
-from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, fit
+from metaservice.cli.output import FOLDED_AT_LEAST, GAP, Column, Session, fit
+from metaservice.cli.registry import build_root
 from metaservice.cli.short_ids import SHORTEST, cutter, whole_id
 from metaservice.cli.values import as_json, duration_text, partition_text, read_time_us, typed_partition_text
 from metaservice.client import PROFILE_NAMES
@@ -188,6 +191,29 @@ def test_every_command_has_help_with_its_options() -> None:
         text = context.get_help()
         options = [each for each in context.command.params if isinstance(each, click.Option)]
         assert all(name in text for each in options for name in each.opts)
+
+
+def test_every_command_has_an_example_that_parses() -> None:
+    for context in walk(root_context()):
+        if isinstance(context.command, Group):
+            continue
+        examples = [each for each in paragraphs(context.command.help) if is_example(each)]
+        assert examples, f"`{context.command_path} --help` shows no example"
+        for each in examples:
+            assert parsed(each).command_path == context.command_path, each
+
+
+def parsed(line: str) -> click.Context:
+    """The command that a line runs, with its options read."""
+    _, *words = shlex.split(line)
+    rest = list(takewhile(lambda word: word not in (">", "<", "|", "…"), words))
+    found = build_root().make_context("laketx", rest, obj=Session(lambda: 0, {}))
+    while isinstance(found.command, Group):
+        rest = [*found._protected_args, *found.args]
+        name, command, rest = found.command.resolve_command(found, rest)
+        assert command is not None
+        found = command.make_context(name, rest, parent=found)
+    return found
 
 
 def test_a_help_keeps_examples_and_joins_what_belongs_together() -> None:

@@ -92,7 +92,7 @@ def run_fsck(
                 session.say(str(finding))
     if session.as_json:
         session.show_json_lines([{"files": fsck.files, "findings": found, "quarantined": fsck.quarantined}])
-    session.done(f"{fsck.files} files, {found} findings, {fsck.quarantined} quarantined")
+    session.done(f"checked {fsck.files} files: {found} findings, {fsck.quarantined} quarantined")
     return Exit.CORRUPT if found else Exit.DONE
 
 
@@ -125,14 +125,14 @@ def run_adopt(session: Session, warehouse: str | None, yes: bool, dry_run: bool)
     except InputError:
         before = "something else"
     if dry_run:
-        session.say(f"would mark {place}, which is marked by {before}")
+        session.say(f"would adopt warehouse {place}, which is marked by {before}")
         return
     session.confirm(
         f"Mark {place} as this service's, so that it deletes files there? It is marked by {before}.", yes=yes
     )
     known = adopt(session.client, place)
     answer = {"service_id": known.service_id, "history_epoch": known.history_epoch, "before": before}
-    session.done(f"{place} is the service's", answer)
+    session.done(f"adopted warehouse {place}", answer)
 
 
 @contextmanager

@@ -13,4 +13,4 @@ def run_import(session: Session, path: str, table: str, warehouse: str | None, m
     with told(), connect(lake_of(session), user=session.settings.user, warehouse=files) as lake:
         done = import_files(lake, path, table, message=message)
     answer = {"table": done.table, "version": done.version, "rows": done.rows_staged}
-    session.done(f"{done.table} has {done.rows_staged} more rows at version {done.version}", answer)
+    session.done(f"imported {done.rows_staged} rows into {done.table}, version {done.version}", answer)

@@ -96,13 +96,13 @@ def bar(session: Session, load: Load) -> Iterator[None]:
 
 def say_done(session: Session, load: Load, done: Commit) -> None:
     answer = load.answer(done.version, done.rows_staged)
-    session.done(f"{done.rows_staged} rows of {load.what} are in {done.table}, version {done.version}", answer)
+    session.done(f"loaded {done.rows_staged} rows of {load.what} into {done.table}, version {done.version}", answer)
 
 
 def say_applied(session: Session, load: Load, app: common_pb2.AppVersion, version: int) -> None:
     """Of a repeated load: nothing was written."""
     answer = {**load.answer(version, 0), "already_applied": True}
-    said = f"{load.what}: {app.app_id} had loaded its version {app.version} into {load.table.name} already"
+    said = f"nothing new: {app.app_id} has already loaded its version {app.version} into {load.table.name}"
     session.done(said, answer)
 
 
@@ -110,13 +110,13 @@ def say_checked(session: Session, load: Load, rows: int) -> None:
     table, what = load.table, f"{rows} rows of {load.what}"
     if load.schema is not None:
         columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
-        said = f"would make {table.name} ({columns}) with {what}"
+        said = f"would create table {table.name} ({columns}) with {what}"
     elif load.overwrites:
         said = f"would replace {load.partition or 'all rows'} of {table.name} by {what}"
     elif table.primary_key:
-        said = f"would put {what} into {table.name}, in the place of rows with their keys"
+        said = f"would load {what} into {table.name}, replacing rows with their keys"
     else:
-        said = f"would add {what} to {table.name}"
+        said = f"would load {what} into {table.name}"
     answer = {**load.answer(table.head_version, rows), "dry_run": True, "created": load.schema is not None}
     session.show_answer(answer, said)
 

@@ -60,7 +60,7 @@ def run_export(
         with filled(target, overwrite=overwrite) as sink:
             rows = write(sink, scan.schema, batches(found, scan), found.meta)
     answer = {"table": found.name, "version": scan.version, "rows": rows, "file": str(target)}
-    session.done(f"{target} has {rows} rows of {found.name}, version {scan.version}", answer)
+    session.done(f"exported {rows} rows of {found.name}, version {scan.version}, to {target}", answer)
 
 
 # -- what can't be written so ------------------------------------------------------------------------------------------
