@@ -29,7 +29,7 @@ OF_REFUSALS: Final = ("status.proto", "error_details.proto")  # what the trailer
 STAMP: Final = BUILT / "sources.sha256"
 LOG: Final = BUILT / "maven.log"
 JAVA_MIN: Final = 17
-JAR_BYTES_MAX: Final = 8 << 20
+JAR_BYTES_MAX: Final = 9 << 20
 LOG_LINES_SHOWN: Final = 30
 FROM_SPARK: Final = (
     "spark-sql",

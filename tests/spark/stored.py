@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
@@ -17,6 +18,9 @@ def live(table: Table, version: int | None = None) -> list[common_pb2.LiveEntry]
 
 
 def file_rows(table: Table, file: common_pb2.DataFile) -> list[Row]:
+    if file.inlined:
+        (one,) = table.lake.client.read_inlined(table.table_id, [file.path])
+        return list(pa.ipc.open_stream(one.content).read_all().to_pylist())
     path = file.path if file.external else f"{table.folder}/{file.path}"
     return list(pq.ParquetFile(path).read().to_pylist())
 

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import gc
 import re
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from pyspark.sql import SparkSession
 
 from metaservice.client import MetaClient
 from tests.house.tree import ROOT
-from tests.integration.service import Service, service
+from tests.integration.service import Service
+from tests.spark.counted_calls import Counted, counted_service, session_on
 from tests.spark.processes import wait_until
 from worker.base.session import job_tag
-from worker.base.spark_jar import catalog_settings
 
 SECTION = re.compile(r"^## What it costs$(?P<text>.*?)^## ", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| `(?P<statement>[^`]+)` \| (?P<calls>\d+) \| (?P<jobs>\d+) \|$", re.MULTILINE)
-BACKGROUND = {"RenewPin", "RenewTransaction", "Unpin"}
 SETUP = """
 CREATE NAMESPACE lake.shop;
 CREATE TABLE lake.shop.events (id BIGINT, day DATE, amount DOUBLE) PARTITIONED BY (day);
@@ -34,51 +30,11 @@ INSERT INTO lake.shop.orders VALUES (3, DATE'2026-11-01', 0)
 """
 
 
-class Counted(grpc.GenericRpcHandler):
-    """Passes calls on to a service, and counts them."""
-
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.insecure_channel(address)
-        self._lock = threading.Lock()
-        self._calls: list[str] = []
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
-        method = handler_call_details.method
-        with self._lock:
-            self._calls.append(method.rpartition("/")[2])
-
-        def forward(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-            call: Any = self._channel.stream_stream(method)
-            own = tuple((key, value) for key, value in context.invocation_metadata() if key.startswith("x-"))
-            answers = call(requests, timeout=context.time_remaining(), metadata=own)
-            try:
-                yield from answers
-            except grpc.RpcError:
-                context.set_trailing_metadata(answers.trailing_metadata())
-                context.abort(answers.code(), answers.details())
-
-        return grpc.stream_stream_rpc_method_handler(forward)
-
-    def taken(self) -> list[str]:
-        """Those since the last time, but what goes on in the background."""
-        with self._lock:
-            found, self._calls = self._calls, []
-        return [call for call in found if call not in BACKGROUND]
-
-
 @pytest.fixture
 def counted(tmp_path: Path) -> Iterator[tuple[Counted, str, Service]]:
     """With its address."""
-    with service(tmp_path / "store") as (running, _):
-        calls = Counted(running.address)
-        server = grpc.server(ThreadPoolExecutor(16))
-        server.add_generic_rpc_handlers((calls,))
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        try:
-            yield calls, f"127.0.0.1:{port}", running
-        finally:
-            server.stop(None).wait()
+    with counted_service(tmp_path / "store") as found:
+        yield found
 
 
 def settled(spark: SparkSession, client: MetaClient) -> None:
@@ -96,9 +52,7 @@ def settled(spark: SparkSession, client: MetaClient) -> None:
 @pytest.mark.long
 def test_what_statements_cost(spark: SparkSession, counted: tuple[Counted, str, Service], tmp_path: Path) -> None:
     calls, address, running = counted
-    session = spark.newSession()
-    for key, value in catalog_settings("lake", f"laketx://{address}", str(tmp_path / "files")).items():
-        session.conf.set(key, value)
+    session = session_on(spark, "lake", address, tmp_path / "files")
     for statement in SETUP.split(";"):
         session.sql(statement)
     section = SECTION.search((ROOT / "docs" / "spark-sql.md").read_text(encoding="utf-8"))
@@ -111,6 +65,7 @@ def test_what_statements_cost(spark: SparkSession, counted: tuple[Counted, str, 
         f"| `{row['statement']}` | {len(asked)} | {jobs} |" for row, (asked, jobs) in zip(rows, counts, strict=True)
     ]
     said = "\n".join(f"{line}  {asked}" for line, (asked, _) in zip(found, counts, strict=True))
+    print(said)
     assert found == [row[0] for row in rows], said
 
 

@@ -68,6 +68,7 @@ def test_any_text_is_a_value_and_a_partition(
         partition_by=["part"],
         key_scope="partition" if keyed else None,
         buckets=1 if keyed else None,
+        properties={"write.inline.rows": "0"},
     )
     name = f"{{lake}}.{table.name}"
     around = {one.name for one in lake_folder.iterdir()} | {Path(table.folder).name}

@@ -8,8 +8,10 @@ from typing import Any, Final
 import pytest
 from pyspark.errors import PySparkException
 
-from laketx import Lake
+from laketx import Lake, Table
 from protos.laketx.v1 import common_pb2
+from protos.laketx.v1.transaction_pb2 import TRANSACTION_STATE_ABORTED as ABORTED
+from tests.spark.held import Held
 from tests.spark.held_races import (
     COMMITS,
     HOLDS,
@@ -25,6 +27,7 @@ from tests.spark.held_races import (
     setting,
     values,
 )
+from tests.spark.processes import wait_until
 from tests.spark.sql import SqlReads
 
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
@@ -98,6 +101,21 @@ def test_a_streams_replacement_begins_with_its_batch(races: Races, tmp_path: Pat
 
     assert "CONCURRENT" in races.run(batch, table, replaces)
     assert values(table) == [70, 71]
+
+
+@pytest.mark.long
+def test_a_long_statement_that_has_lost_is_cancelled(races: Races) -> None:
+    """It begins by itself while its job waits for rows that don't come."""
+    table = races.table("row_level")
+
+    def loses(one: Table) -> None:
+        changes(one)
+        wait_until(lambda: any(races.lake.client.list_transactions(state=ABORTED, table_id=one.table_id)))
+
+    held = Held(races.sql.spark, races.folder, "held")
+    update = f"UPDATE {races.shown(table)} SET v = held(v) WHERE id = 1"
+    assert "lost a race" in str(held.run(lambda: races.sql.spark.sql(update), lambda: loses(table)))
+    assert values(table) == [11, 20]
 
 
 # -- what a statement reads of its table is declared

@@ -178,6 +178,8 @@ def test_a_version_is_pinned_while_a_plan_reads_it(lab: LabLake, sql: SqlReads) 
 
     first = sql("SELECT * FROM {lake}.pinned")
     again = sql("SELECT id FROM {lake}.pinned")
+    assert held() == []  # until the read is planned, or for 10 seconds
+    assert len(first.collect()) == len(again.collect()) == 1
     assert held() == [1]
     table.insert([row(2)])
     old = sql("SELECT * FROM {lake}.pinned VERSION AS OF 1")

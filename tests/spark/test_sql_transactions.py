@@ -118,7 +118,7 @@ def test_an_exception_rolls_back(lake: Lake, sql: SqlReads, pair: tuple[str, str
 
 def folders(lake: Lake, folder: Path, names: tuple[str, str]) -> set[Path]:
     """Of transactions that have files."""
-    return {one for name in names for one in (folder / lake.table(name).table_id).iterdir()}
+    return {one for name in names for one in (folder / lake.table(name).table_id).glob("*")}
 
 
 def test_what_a_statement_read_of_other_tables_counts(

@@ -188,8 +188,8 @@ BUGS: Final = (
     ),
     Bug(
         "a write of Spark SQL begins at the head when its first task is made",
-        CATALOG + "write/WriteTransaction.java",
-        (("            .setReadVersion(how.readVersion)\n", ""),),
+        CATALOG + "write/TransactionBegin.java",
+        (("            .setReadVersion(readVersion)\n", ""),),
         own_tests=("tests/spark/test_sql_isolation.py", "-k", "began_when"),
     ),
     Bug(

@@ -157,6 +157,7 @@ public final class LakeCatalog
     org.apache.spark.sql.connector.catalog.Table found = StagingTableCatalog.super.loadTable(ident, context, options);
     if (found instanceof ChangesTable changes) return changes.until(options);
     boolean isFeed = options.getBoolean(ChangesTable.FEED, false) && found instanceof LakeTable;
+    if (isFeed) ((LakeTable) found).snapshot().hold();
     return isFeed ? ChangesTable.of(found.name(), ((LakeTable) found).snapshot()).until(options) : found;
   }
 
@@ -176,7 +177,10 @@ public final class LakeCatalog
   private org.apache.spark.sql.connector.catalog.Table load(Identifier ident, ResolveVersionRequest.Builder at)
       throws NoSuchTableException {
     Table newest = Tables.find(service, TableNames.ofTable(ident));
-    if (newest != null) return new LakeTable(catalog + "." + ident, snapshot(newest, at));
+    if (newest != null) {
+      boolean isFree = at == null && SqlTransaction.current() == null;
+      return new LakeTable(catalog + "." + ident, isFree ? Snapshot.lookedAt(service, newest) : snapshot(newest, at));
+    }
     MetadataKind kind = MetadataKind.find(ident.name());
     boolean isChanges = ident.name().equalsIgnoreCase(ChangesTable.NAME);
     String foreign = ForeignWords.table(catalog + "." + String.join(".", ident.namespace()), ident.name());

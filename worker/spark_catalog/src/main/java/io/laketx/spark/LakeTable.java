@@ -172,6 +172,7 @@ public final class LakeTable
         schema,
         (required, checkpoint) -> {
           if (read != snapshot) read.letGo();
+          snapshot.hold();
           return TableStream.ofRows(name, snapshot, schema, required, options, checkpoint);
         });
   }

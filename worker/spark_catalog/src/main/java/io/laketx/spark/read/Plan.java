@@ -18,6 +18,7 @@ public final class Plan {
    * then lack; null: nobody asks for them.
    */
   static List<LiveEntry> of(Snapshot snapshot, Predicate condition, ColumnBounds bounds) {
+    snapshot.hold();
     PlanScanRequest.Builder request =
         PlanScanRequest.newBuilder()
             .setTableId(snapshot.tableId())

@@ -10,19 +10,33 @@ import io.laketx.v1.ListSchemasRequest;
 import io.laketx.v1.ListSchemasResponse;
 import io.laketx.v1.SchemaVersion;
 import io.laketx.v1.Table;
+import java.lang.ref.WeakReference;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
-/** A version of a table, under the schema of that version. Its files stay for as long as this can be reached. */
+/**
+ * A version of a table, under the schema of that version. Its files stay for as long as this can be reached.
+ *
+ * <p>One that a statement has only looked at is held when a read of it is planned, or soon after: what writes alone holds
+ * none.
+ */
 public final class Snapshot {
+  private static final Logger LOG = LoggerFactory.getLogger(Snapshot.class);
   private static final int LOOKS_MAX = 8;
+  private static final long HOLD_AFTER_MS = 10_000;
   private final Service service;
   private final Table meta;
-  private final long version;
-  private final Pins.Pin pin; // null: the caller keeps it
+  private long version;
+  private Pins.Pin pin; // null: the caller keeps it, or it is not held yet
+  private boolean isLooseYet;
+  private boolean isWritten;
   private final SqlTransaction transaction;
   private final boolean isChosen;
+  private final long madeNs = System.nanoTime();
   private Map<Long, List<Column>> schemas;
 
   private Snapshot(
@@ -49,6 +63,39 @@ public final class Snapshot {
     }
   }
 
+  /** The same, which is held when a read of it is planned, or in a while. */
+  public static Snapshot lookedAt(Service service, Table meta) {
+    Snapshot found = new Snapshot(service, meta, meta.getHeadVersion(), null, null, false);
+    found.isLooseYet = true;
+    WeakReference<Snapshot> reachable = new WeakReference<>(found);
+    service.pins().later(() -> holdLater(reachable.get()), HOLD_AFTER_MS);
+    return found;
+  }
+
+  private static void holdLater(Snapshot found) {
+    try {
+      if (found != null && !found.isWritten()) found.hold();
+    } catch (LakeException error) {
+      LOG.debug("a version that a plan reads is not held yet: {}", error.getMessage());
+    }
+  }
+
+  /** Holds one that was looked at. Where its version is retired already, it becomes the newest under the same columns. */
+  public synchronized void hold() {
+    for (int look = 1; isLooseYet; look++) {
+      try {
+        pin = service.pins().hold(meta.getTableId(), version);
+        isLooseYet = false;
+      } catch (LakeException error) {
+        if (!error.reason().equals("VERSION_RETIRED") || look == LOOKS_MAX) throw error;
+        GetTableRequest request = GetTableRequest.newBuilder().setTableId(meta.getTableId()).build();
+        Table now = service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
+        if (now.getSchemaVersion() != meta.getSchemaVersion()) throw error;
+        version = now.getHeadVersion();
+      }
+    }
+  }
+
   /** An older one, under the schema of then. */
   public static Snapshot at(Service service, Table newest, long version) {
     if (version == newest.getHeadVersion()) return newest(service, newest);
@@ -62,11 +109,24 @@ public final class Snapshot {
    * where somebody keeps this one, or has named it, or where the columns have changed.
    */
   public Snapshot renewed() {
-    if (isChosen || pin == null || transaction != null) return this;
+    if (isChosen || isKept() || transaction != null) return this;
     GetTableRequest request = GetTableRequest.newBuilder().setTableId(meta.getTableId()).build();
     Table now = service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
     boolean isSame = now.getHeadVersion() == version || now.getSchemaVersion() != meta.getSchemaVersion();
     return isSame ? this : newest(service, now);
+  }
+
+  /** A statement adds rows and reads none of it: it isn't held before a read is planned. */
+  public synchronized void written() {
+    isWritten = true;
+  }
+
+  private synchronized boolean isWritten() {
+    return isWritten;
+  }
+
+  private synchronized boolean isKept() {
+    return pin == null && !isLooseYet;
   }
 
   /** A version that the caller keeps readable, under the schema of that version. */
@@ -111,8 +171,13 @@ public final class Snapshot {
     return meta;
   }
 
-  public long version() {
+  public synchronized long version() {
     return version;
+  }
+
+  /** Since it was looked at. */
+  public long ageMs() {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - madeNs);
   }
 
   public String tableId() {
@@ -124,7 +189,8 @@ public final class Snapshot {
   }
 
   /** Ends what keeps the version readable, for readers that keep what they need themselves. */
-  public void letGo() {
+  public synchronized void letGo() {
+    isLooseYet = false;
     if (pin != null) pin.letGo();
   }
 

@@ -127,6 +127,11 @@ public final class Pins {
     background().execute(work);
   }
 
+  /** Runs work in the background, after so many milliseconds. */
+  public void later(Runnable work, long pauseMs) {
+    background().schedule(work, pauseMs, TimeUnit.MILLISECONDS);
+  }
+
   private void renewLater(long leaseMs) {
     long pauseMs = Math.max(LEASE_MS_MIN, leaseMs) / RENEWALS_PER_LEASE;
     background().schedule(this::renewAll, pauseMs, TimeUnit.MILLISECONDS);

@@ -25,15 +25,9 @@ final class Refusals {
   static LakeException of(StatusRuntimeException error) {
     Status status = error.getStatus();
     RefusalKind kind = kindOf(status.getCode());
-    byte[] details = error.getTrailers() == null ? null : error.getTrailers().get(DETAILS);
-    if (details != null) {
-      try {
-        LakeException found = decoded(com.google.rpc.Status.parseFrom(details), kind, error);
-        if (found != null) return found;
-      } catch (InvalidProtocolBufferException unreadable) {
-        error.addSuppressed(unreadable);
-      }
-    }
+    com.google.rpc.Status details = statusOf(error);
+    LakeException found = details == null ? null : decoded(details, kind, error);
+    if (found != null) return found;
     for (Throwable cause = status.getCause(); cause != null; cause = cause.getCause()) {
       if (cause instanceof CertificateException || cause instanceof SSLPeerUnverifiedException) {
         String said = "its certificate is not trusted: " + cause.getMessage();
@@ -45,12 +39,30 @@ final class Refusals {
     return new LakeException(kind, "RPC_" + status.getCode(), message, Map.of(), error);
   }
 
-  private static LakeException decoded(com.google.rpc.Status status, RefusalKind byCode, Throwable cause)
-      throws InvalidProtocolBufferException {
+  /** The refusal of one call of a session. */
+  static LakeException of(com.google.rpc.Status status) {
+    Status.Code code = Status.fromCodeValue(status.getCode()).getCode();
+    LakeException found = decoded(status, kindOf(code), null);
+    return found != null ? found : new LakeException(kindOf(code), "RPC_" + code, status.getMessage(), Map.of());
+  }
+
+  /** The service's own words in the trailers; null where it had none. */
+  static com.google.rpc.Status statusOf(StatusRuntimeException error) {
+    byte[] details = error.getTrailers() == null ? null : error.getTrailers().get(DETAILS);
+    if (details == null) return null;
+    try {
+      return com.google.rpc.Status.parseFrom(details);
+    } catch (InvalidProtocolBufferException unreadable) {
+      error.addSuppressed(unreadable);
+      return null;
+    }
+  }
+
+  private static LakeException decoded(com.google.rpc.Status status, RefusalKind byCode, Throwable cause) {
     for (Any detail : status.getDetailsList()) {
       if (!detail.getTypeUrl().endsWith(ERROR_INFO)) continue;
-      ErrorInfo info = ErrorInfo.parseFrom(detail.getValue());
-      if (!info.getDomain().equals(DOMAIN)) continue;
+      ErrorInfo info = infoOf(detail);
+      if (info == null || !info.getDomain().equals(DOMAIN)) continue;
       Map<String, String> facts = new HashMap<>(info.getMetadataMap());
       String named = facts.remove("kind");
       String prefix = info.getReason() + ": ";
@@ -59,6 +71,14 @@ final class Refusals {
       return new LakeException(named(named, byCode), info.getReason(), message, facts, cause);
     }
     return null;
+  }
+
+  private static ErrorInfo infoOf(Any detail) {
+    try {
+      return ErrorInfo.parseFrom(detail.getValue());
+    } catch (InvalidProtocolBufferException unreadable) {
+      return null;
+    }
   }
 
   private static RefusalKind named(String name, RefusalKind otherwise) {

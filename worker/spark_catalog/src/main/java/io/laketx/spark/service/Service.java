@@ -36,7 +36,8 @@ import java.util.function.Function;
 public final class Service {
   private static final String CLIENT = "laketx-spark-sql";
   private static final int MESSAGE_BYTES_MAX = 64 << 20;
-  private static final Set<String> FINAL = Set.of("SERVER_NOT_RUNNING", Refusals.TLS_FAILED);
+  private static final Set<String> FINAL =
+      Set.of("SERVER_NOT_RUNNING", Refusals.TLS_FAILED, "TOO_MANY_INLINED_ROWS"); // the last goes into files
   private static final long CALL_S = 120;
   private static final long BUDGET_NS = TimeUnit.SECONDS.toNanos(60);
   private static final long PAUSE_MS_MIN = 20;

@@ -12,10 +12,8 @@ import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.apache.parquet.column.statistics.Statistics;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
@@ -38,15 +36,20 @@ final class FileBounds {
         if (path.length == 1) chunks.computeIfAbsent(path[0], none -> new ArrayList<>()).add(one);
       }
     }
-    Set<String> always = new HashSet<>(meta.getPrimaryKeyList());
-    always.addAll(meta.getPartitionColumnsList());
     for (int at = 0; at < meta.getColumnsCount(); at++) {
       Column column = meta.getColumns(at);
-      boolean isWanted = at < COLUMNS || always.contains(column.getName()) || !column.getNullable();
       List<ColumnChunkMetaData> found = chunks.get(column.getName());
-      ColumnStats stats = isWanted && found != null ? of(column, found) : null;
+      ColumnStats stats = isWanted(meta, at) && found != null ? of(column, found) : null;
       if (stats != null) entry.addStats(stats);
     }
+  }
+
+  /** Whether files tell the values of a column. */
+  static boolean isWanted(Table meta, int at) {
+    Column column = meta.getColumns(at);
+    boolean isKey = meta.getPrimaryKeyList().contains(column.getName());
+    boolean isPartition = meta.getPartitionColumnsList().contains(column.getName());
+    return at < COLUMNS || isKey || isPartition || !column.getNullable();
   }
 
   /** Null where a row group says nothing. */
@@ -81,11 +84,12 @@ final class FileBounds {
     return order.compare(left, right) * sign <= 0 ? left : right;
   }
 
-  private static boolean isNaN(Object value) {
+  static boolean isNaN(Object value) {
     return (value instanceof Double real && real.isNaN()) || (value instanceof Float small && small.isNaN());
   }
 
-  private static void addBounds(ColumnStats.Builder found, String type, Object low, Object high) {
+  /** Bounds as Parquet has them. */
+  static void addBounds(ColumnStats.Builder found, String type, Object low, Object high) {
     switch (type) {
       case "boolean" -> {
         found.setMin(Value.newBuilder().setBoolean((Boolean) low));

@@ -95,12 +95,6 @@ final class LakeDelta implements DeltaWrite, DeltaBatchWrite, RequiresDistributi
     reads = StatementReads.ofRowChange(snapshot, scans, changesAll);
     ConflictPolicy policy = ConflictPolicy.of(options, snapshot.meta(), false);
     txn = reads.begin(operation(), snapshot.meta().getSchemaVersion(), policy);
-    try {
-      txn.checkNotDoomed(); // shuffles may have taken long
-    } catch (LakeException lost) {
-      txn.abort();
-      throw lost;
-    }
     FileKind kind = snapshot.isKeyed() ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_UNSPECIFIED;
     Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, !snapshot.isKeyed());
     int origin = List.of(metadata.fieldNames()).indexOf(mayMove ? MetadataColumns.PARTITION : MetadataColumns.FILE);

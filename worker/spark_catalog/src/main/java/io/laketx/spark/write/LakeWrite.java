@@ -11,6 +11,7 @@ import java.io.IOException;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriter;
@@ -28,10 +29,15 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final Scope scope;
   private final PartitionCondition condition;
   private final NewDefinition definition;
-  private final Spread spread;
+  private final Spread spread; // null: tasks hand the rows to the driver
   private final LogicalWriteInfo info;
   private StatementReads reads;
   private WriteTransaction txn;
+
+  /** An INSERT whose rows the driver writes. */
+  static LakeWrite ofFewRows(Snapshot snapshot, LogicalWriteInfo info) {
+    return new LakeWrite(snapshot, Operation.OPERATION_INSERT, null, null, null, info, null);
+  }
 
   /**
    * `scope` is null where nothing is overwritten. `condition` tells which partitions are, where it is only known later;
@@ -44,13 +50,24 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
       PartitionCondition condition,
       NewDefinition definition,
       LogicalWriteInfo info) {
+    this(snapshot, operation, scope, condition, definition, info, new Spread(snapshot.meta(), true));
+  }
+
+  private LakeWrite(
+      Snapshot snapshot,
+      Operation operation,
+      Scope scope,
+      PartitionCondition condition,
+      NewDefinition definition,
+      LogicalWriteInfo info,
+      Spread spread) {
     this.snapshot = snapshot;
     this.operation = operation;
     this.scope = scope;
     this.condition = condition;
     this.definition = definition;
     this.info = info;
-    spread = new Spread(snapshot.meta(), true);
+    this.spread = spread;
   }
 
   @Override
@@ -77,17 +94,17 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   @Override
   public Distribution requiredDistribution() {
-    return spread.distribution();
+    return spread == null ? Distributions.unspecified() : spread.distribution();
   }
 
   @Override
   public int requiredNumPartitions() {
-    return spread.tasks();
+    return spread == null ? 0 : spread.tasks();
   }
 
   @Override
   public SortOrder[] requiredOrdering() {
-    return spread.ordering();
+    return spread == null ? new SortOrder[0] : spread.ordering();
   }
 
   @Override
@@ -96,12 +113,18 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     reads = StatementReads.ofRows(snapshot, condition, before());
     boolean isBlind = operation == Operation.OPERATION_INSERT && reads.areNone();
     txn = begin(ConflictPolicy.of(info.options(), snapshot.meta(), isBlind));
-    FileKind kind = FileKind.FILE_KIND_UNSPECIFIED;
-    if (snapshot.isKeyed()) {
-      kind = operation == Operation.OPERATION_INSERT ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_BASE;
-    }
-    Staging staging = new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind, false);
-    return new Factory(staging, spread.isOneBucket());
+    if (isBlind) snapshot.written();
+    if (spread == null) return new GivenRows.Factory(Staging.typesOf(snapshot.meta()));
+    return new Factory(staging(), spread.isOneBucket());
+  }
+
+  private Staging staging() {
+    return new Staging(snapshot.meta(), txn.tableFolder(), txn.id(), kind(), false);
+  }
+
+  private FileKind kind() {
+    if (!snapshot.isKeyed()) return FileKind.FILE_KIND_UNSPECIFIED;
+    return operation == Operation.OPERATION_INSERT ? FileKind.FILE_KIND_DELTA : FileKind.FILE_KIND_BASE;
   }
 
   /** The table before this write. */
@@ -111,12 +134,26 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   private WriteTransaction begin(ConflictPolicy policy) {
     boolean isMerge = SparkPlans.isInsertOnlyMerge(); // which Spark makes an append
-    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, before().getSchemaVersion(), policy);
+    return reads.begin(isMerge ? Operation.OPERATION_MERGE : operation, before().getSchemaVersion(), policy, definition != null);
   }
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    Arrived arrived = Arrived.of(messages);
+    if (spread != null) {
+      commit(Arrived.of(messages));
+      return;
+    }
+    Arrived inlined = GivenRows.inlined(messages, Staging.inlined(snapshot.meta(), txn.id(), kind()));
+    try {
+      if (inlined != null) commit(inlined);
+      else commit(GivenRows.written(messages, staging()));
+    } catch (LakeException refusal) {
+      if (inlined == null || !GivenRows.areRefused(refusal.reason())) throw refusal;
+      commit(GivenRows.written(messages, staging()));
+    }
+  }
+
+  private void commit(Arrived arrived) {
     Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta()));
     if (scope != null) change.setScope(scope);
     if (condition != null) condition.declare(change, snapshot, arrived.files());

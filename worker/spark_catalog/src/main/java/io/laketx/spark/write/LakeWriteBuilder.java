@@ -64,6 +64,8 @@ public class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
 
   @Override
   public Write build() {
+    boolean isInsert = operation == Operation.OPERATION_INSERT && snapshot.transaction() == null;
+    if (isInsert && GivenRows.areFew(snapshot.meta())) return LakeWrite.ofFewRows(snapshot, info);
     return new LakeWrite(snapshot, operation, scope, condition, null, info);
   }
 }

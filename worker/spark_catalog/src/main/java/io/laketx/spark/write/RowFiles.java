@@ -13,7 +13,6 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
-import org.apache.spark.sql.execution.datasources.OutputWriter;
 import org.apache.spark.sql.types.DataType;
 
 /**
@@ -39,7 +38,7 @@ final class RowFiles {
   private final List<Told.Written> done = new ArrayList<>();
   private Told.Refused refused;
 
-  private OutputWriter open;
+  private RowFile open;
   private String path;
   private Object[] place; // partition values of the rows that come
   private int bucket = -1;
@@ -145,9 +144,9 @@ final class RowFiles {
 
   /** Leaves what is open. */
   void drop() {
-    OutputWriter left = open;
+    RowFile left = open;
     open = null;
-    if (left != null) left.close();
+    if (left != null) left.drop();
   }
 
   // -- rows
@@ -209,8 +208,8 @@ final class RowFiles {
 
   private void write(InternalRow row) {
     if (open == null) {
-      path = prefix + number++ + ".parquet";
-      open = staging.out().open(staging.folder() + "/" + path);
+      path = prefix + number++ + staging.suffix();
+      open = staging.create(path);
     }
     open.write(row);
     rows++;
@@ -241,15 +240,12 @@ final class RowFiles {
     flush();
     lastKey = null;
     if (open == null) return;
-    OutputWriter closing = open;
+    RowFile closing = open;
     open = null;
-    closing.close();
-    String where = staging.folder() + "/" + path;
     DataFile.Builder entry =
         DataFile.newBuilder()
             .setPath(path)
             .setRows(rows)
-            .setBytes(staging.out().sizeOf(where))
             .setSchemaVersion(meta.getSchemaVersion())
             .setKind(staging.kind())
             .setTombstones(tombstones)
@@ -259,7 +255,7 @@ final class RowFiles {
       entry.setCarriesRowIds(true);
       if (hasIds) entry.setRowIdMin(idMin).setRowIdMax(idMax);
     }
-    FileBounds.add(entry, meta, staging.out().footerOf(where));
+    closing.finish(entry);
     long[] told = hashed <= KEYS_MAX ? Arrays.copyOf(hashes, hashed) : new long[0];
     done.add(new Told.Written(entry.build().toByteArray(), told));
     rows = 0;

@@ -12,6 +12,7 @@ import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
+import org.apache.spark.sql.catalyst.analysis.ResolvedInlineTable;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Alias$;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -33,10 +34,12 @@ import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.SortOrder$;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.V2ExpressionUtils$;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.Inner$;
+import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData$;
 import org.apache.spark.sql.catalyst.plans.logical.CreateTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
@@ -44,6 +47,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.InsertOnlyMerge;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
@@ -51,8 +55,10 @@ import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.Dataset;
@@ -144,6 +150,34 @@ final class SparkPlans {
   static List<TableRead> reads() {
     QueryExecution execution = execution();
     return execution == null ? null : PlanScans.of(execution.optimizedPlan());
+  }
+
+  /** Whether it is an INSERT of rows that it brings with it, at most so many; it is not planned yet. */
+  static boolean bringsRows(long rowsMax, long bytesMax) {
+    QueryExecution execution = execution();
+    AppendData insert = execution == null ? null : find(execution.analyzed(), AppendData.class);
+    if (insert == null || insert.query().containsPattern(TreePattern.PLAN_EXPRESSION())) return false;
+    List<LogicalPlan> leaves = CollectionConverters.asJava(insert.query().collectLeaves());
+    long rows = rowsBrought(insert.query());
+    return rows >= 0 && rows <= rowsMax && leaves.stream().mapToLong(SparkPlans::bytesBrought).sum() <= bytesMax;
+  }
+
+  /** -1: nobody knows. */
+  private static long rowsBrought(LogicalPlan plan) {
+    if (plan instanceof LocalRelation rows) return rows.isStreaming() ? -1 : rows.data().size();
+    if (plan instanceof ResolvedInlineTable rows) return rows.rows().size();
+    if (plan instanceof OneRowRelation) return 1;
+    boolean isSame =
+        plan instanceof Project || plan instanceof SubqueryAlias || plan instanceof View || plan instanceof Filter;
+    return isSame ? rowsBrought(plan.children().head()) : -1;
+  }
+
+  private static long bytesBrought(LogicalPlan plan) {
+    if (!(plan instanceof LocalRelation rows)) return 0;
+    UnsafeProjection projection = UnsafeProjection.create(rows.schema());
+    long found = 0;
+    for (InternalRow one : CollectionConverters.asJava(rows.data())) found += projection.apply(one).getSizeInBytes();
+    return found;
   }
 
   /** Whether it is a MERGE that inserts alone. */

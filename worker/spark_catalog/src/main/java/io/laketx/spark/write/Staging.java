@@ -20,8 +20,22 @@ final class Staging implements Serializable {
   private final String txnId;
   private final FileKind kind;
   private final boolean keepsIds;
-  private final ParquetOut out;
+  private final ParquetOut out; // null: nothing is written, MetaService keeps the rows
   private transient Table meta;
+
+  private Staging(Table meta, String txnId, FileKind kind) {
+    table = meta.toByteArray();
+    folder = null;
+    this.txnId = txnId;
+    this.kind = kind;
+    keepsIds = false;
+    out = null;
+  }
+
+  /** For rows that MetaService keeps. */
+  static Staging inlined(Table meta, String txnId, FileKind kind) {
+    return new Staging(meta, txnId, kind);
+  }
 
   /** `folder` is the table's; `keepsIds`: rows may bring the id that they had. */
   Staging(Table meta, String folder, String txnId, FileKind kind, boolean keepsIds) {
@@ -44,10 +58,6 @@ final class Staging implements Serializable {
     }
   }
 
-  String folder() {
-    return folder;
-  }
-
   String txnId() {
     return txnId;
   }
@@ -64,8 +74,13 @@ final class Staging implements Serializable {
     return kind != FileKind.FILE_KIND_UNSPECIFIED;
   }
 
-  ParquetOut out() {
-    return out;
+  /** A new file at a path within the table's folder. */
+  RowFile create(String path) {
+    return out == null ? new InlinedRowFile(meta(), kind) : new ParquetRowFile(meta(), out, folder + "/" + path);
+  }
+
+  String suffix() {
+    return out == null ? ".arrow" : ".parquet";
   }
 
   /** Whether the service judges by rows, and asks for the keys that are written. */
@@ -74,7 +89,11 @@ final class Staging implements Serializable {
   }
 
   DataType[] types() {
-    return meta().getColumnsList().stream().map(one -> WireTypes.typeOf(one.getType())).toArray(DataType[]::new);
+    return typesOf(meta());
+  }
+
+  static DataType[] typesOf(Table meta) {
+    return meta.getColumnsList().stream().map(one -> WireTypes.typeOf(one.getType())).toArray(DataType[]::new);
   }
 
   int[] ordinals(List<String> names) {

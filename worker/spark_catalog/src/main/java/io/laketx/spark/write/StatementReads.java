@@ -87,14 +87,20 @@ final class StatementReads {
   }
 
   WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy) {
+    return begin(operation, schemaVersion, policy, false);
+  }
+
+  /** `isNow`: the service hears of it at once. */
+  WriteTransaction begin(Operation operation, long schemaVersion, ConflictPolicy policy, boolean isNow) {
     try {
       Collection<OtherReads> elsewhere = OtherReads.of(others, readsAll);
-      return WriteTransaction.begin(
-          snapshot, new WriteTransaction.Beginning(operation, schemaVersion, version(), declared(), elsewhere, policy));
+      TransactionBegin how =
+          new TransactionBegin(operation, schemaVersion, version(), declared(), elsewhere, policy);
+      return WriteTransaction.begin(snapshot, how, isNow);
     } catch (LakeException error) {
       if (readsAll || areNone() || error.kind() != RefusalKind.INVALID) throw error;
       readsAll = true;
-      return begin(operation, schemaVersion, policy);
+      return begin(operation, schemaVersion, policy, isNow);
     }
   }
 
@@ -121,7 +127,7 @@ final class StatementReads {
     try {
       return commit.get();
     } catch (LakeException error) {
-      if (readsAll || !error.reason().equals("PREDICATE_TOO_COSTLY")) throw error;
+      if (readsAll || areNone() || error.kind() != RefusalKind.INVALID) throw error;
       readsAll = true;
       return commit.get();
     }

@@ -43,10 +43,10 @@ public final class Truncation {
   private static void commit(Snapshot snapshot, List<Read> reads, Change.Builder change) {
     long schema = snapshot.meta().getSchemaVersion();
     ConflictPolicy policy = ConflictPolicy.of(CaseInsensitiveStringMap.empty(), snapshot.meta(), false);
-    WriteTransaction.Beginning how =
-        new WriteTransaction.Beginning(
+    TransactionBegin how =
+        new TransactionBegin(
             Operation.OPERATION_TRUNCATE, schema, snapshot.version(), reads, List.of(), policy);
-    WriteTransaction txn = WriteTransaction.begin(snapshot, how);
+    WriteTransaction txn = WriteTransaction.begin(snapshot, how, false);
     change.addAllReads(reads);
     try {
       commit(txn, change);

@@ -1,39 +1,34 @@
 package io.laketx.spark.write;
 
-import io.grpc.StatusRuntimeException;
-import io.grpc.stub.StreamObserver;
 import io.laketx.spark.read.Snapshot;
 import io.laketx.spark.read.SqlTransaction;
-import io.laketx.spark.service.Ids;
 import io.laketx.spark.service.LakeException;
 import io.laketx.spark.service.RefusalKind;
 import io.laketx.spark.service.Service;
+import io.laketx.spark.service.SessionFrame;
 import io.laketx.v1.AbortTransactionRequest;
 import io.laketx.v1.BeginTransactionRequest;
+import io.laketx.v1.BeginTransactionResponse;
 import io.laketx.v1.Change;
 import io.laketx.v1.CommitTransactionRequest;
 import io.laketx.v1.CommitTransactionResponse;
+import io.laketx.v1.Conflict;
 import io.laketx.v1.DataFile;
 import io.laketx.v1.DeleteSet;
 import io.laketx.v1.Operation;
-import io.laketx.v1.Read;
 import io.laketx.v1.RegisterFilesRequest;
-import io.laketx.v1.RegisterFilesResponse;
 import io.laketx.v1.RenewTransactionRequest;
 import io.laketx.v1.RenewTransactionResponse;
+import io.laketx.v1.SessionCall;
+import io.laketx.v1.SessionReply;
 import io.laketx.v1.Table;
 import io.laketx.v1.TableCommit;
-import io.laketx.v1.TableIntent;
-import io.laketx.v1.TransactionServiceGrpc;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -41,16 +36,19 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One statement's transaction on one table, from begin to commit; it is kept alive meanwhile. A statement of a transaction
- * of several only stages its files: they are committed with the others.
+ * One statement's transaction on one table, from begin to commit. It begins with its commit, in one call; where that takes
+ * long it begins by itself, and is kept alive then. A statement of a transaction of several only stages its files: they are
+ * committed with the others.
  */
 final class WriteTransaction {
   private static final Logger LOG = LoggerFactory.getLogger(WriteTransaction.class);
   private static final int RENEWALS_PER_LEASE = 3;
+  private static final long BEGIN_AFTER_MS = 10_000; // what takes longer should hear early that it can't commit
+  private static final int FRAME_BYTES_MAX = 2 << 20; // of files that are registered in the call that commits
   private static final int ENTRIES_A_MESSAGE = 500;
   private static final int FILES_A_COMMIT = 10_000;
-  private static final ScheduledExecutorService HEARTBEATS =
-      Executors.newScheduledThreadPool(
+  private static final ScheduledThreadPoolExecutor HEARTBEATS =
+      new ScheduledThreadPoolExecutor(
           2,
           work -> {
             Thread thread = new Thread(work, "laketx-heartbeats");
@@ -58,85 +56,115 @@ final class WriteTransaction {
             return thread;
           });
 
+  static {
+    HEARTBEATS.setRemoveOnCancelPolicy(true); // what has ended is let go
+  }
+
   private final Snapshot snapshot;
   private final String txnId;
   private final ConflictPolicy policy;
-  private final Consumer<String> jobs;
-  private final ScheduledFuture<?> heartbeat; // null in a transaction of several statements
+  private final Consumer<String> jobs; // null in a transaction of several statements
   private final Operation operation;
   private final long readVersion;
   private final boolean isBlind;
+  private ScheduledFuture<?> heartbeat;
+  private BeginTransactionRequest begin; // until it was answered
+  private boolean isSent;
+  private boolean isEnded;
   private boolean mayHaveCommitted;
 
   /** Of several statements. */
-  private WriteTransaction(Snapshot snapshot, Beginning how) {
+  private WriteTransaction(Snapshot snapshot, TransactionBegin how) {
     this.snapshot = snapshot;
-    operation = how.operation;
-    readVersion = how.readVersion;
+    operation = how.operation();
+    readVersion = how.readVersion();
     isBlind = false;
     txnId = snapshot.transaction().id();
     policy = ConflictPolicy.FAIL;
     jobs = null;
-    heartbeat = null;
   }
 
-  private WriteTransaction(Snapshot snapshot, Beginning how, String txnId, long leaseMs) {
+  private WriteTransaction(Snapshot snapshot, TransactionBegin how, BeginTransactionRequest begin) {
     this.snapshot = snapshot;
-    this.operation = how.operation;
-    this.readVersion = how.readVersion;
+    this.operation = how.operation();
+    this.readVersion = how.readVersion();
     this.isBlind = how.isBlind();
-    this.txnId = txnId;
-    this.policy = how.policy;
+    this.txnId = begin.getTxnId();
+    this.policy = how.policy();
+    this.begin = begin;
     ParquetOut.tagJobs(tag());
     jobs = ParquetOut.stopper(tag());
-    long pauseMs = Math.max(leaseMs / RENEWALS_PER_LEASE, 1);
-    heartbeat = HEARTBEATS.scheduleWithFixedDelay(this::renew, pauseMs, pauseMs, TimeUnit.MILLISECONDS);
   }
 
-  /**
-   * How a transaction begins. Whenever that is, `readVersion` is what the table was when Spark analysed its statement: what
-   * was committed since is judged.
-   */
-  record Beginning(
-      Operation operation,
-      long schemaVersion,
-      long readVersion,
-      Collection<Read> reads,
-      Collection<OtherReads> others,
-      ConflictPolicy policy) {
-    /** Whether its files mean the same on top of any other commit. */
-    boolean isBlind() {
-      return operation == Operation.OPERATION_INSERT && reads.isEmpty() && others.isEmpty();
-    }
-  }
-
-  static WriteTransaction begin(Snapshot snapshot, Beginning how) {
+  /** `isNow`: the service hears of it at once. */
+  static WriteTransaction begin(Snapshot snapshot, TransactionBegin how, boolean isNow) {
     if (snapshot.transaction() != null) {
       WarehouseMark.leave(snapshot.service());
       snapshot.transaction().begin(snapshot);
       return new WriteTransaction(snapshot, how);
     }
     SqlTransaction.refuse("a change of a table of another lake");
-    TableIntent.Builder intent =
-        TableIntent.newBuilder()
-            .setTableId(snapshot.tableId())
-            .setOperation(how.operation)
-            .setSchemaVersion(how.schemaVersion)
-            .setReadVersion(how.readVersion)
-            .addAllReads(how.reads);
-    Service service = snapshot.service();
-    WarehouseMark.leave(service);
-    List<TableIntent> others = how.others.stream().map(OtherReads::intent).toList();
-    BeginTransactionRequest request = beginning(service).addTables(intent).addAllTables(others).build();
-    long leaseMs = service.ask(stubs -> stubs.transactions().beginTransaction(request)).getLeaseMs();
-    return new WriteTransaction(snapshot, how, request.getTxnId(), leaseMs);
+    WarehouseMark.leave(snapshot.service());
+    WriteTransaction found = new WriteTransaction(snapshot, how, how.request(snapshot));
+    found.beginSoon(isNow || snapshot.ageMs() > BEGIN_AFTER_MS);
+    return found;
   }
 
-  private static BeginTransactionRequest.Builder beginning(Service service) {
-    return BeginTransactionRequest.newBuilder()
-        .setTxnId(Ids.uuid7())
-        .setPrincipal(service.principal())
-        .addAllClientFeatures(Service.WRITTEN);
+  private void beginSoon(boolean isNow) {
+    if (!isNow) {
+      beginLater();
+      return;
+    }
+    try {
+      Conflict doomed = beginNow(); // what comes before the first row may have taken long
+      if (doomed != null) throw Conflicts.of(doomed, snapshot.meta().getName());
+    } catch (LakeException error) {
+      abort();
+      throw error;
+    }
+  }
+
+  /** Begins, unless it has; returns what makes it pointless to go on, or null. */
+  private synchronized Conflict beginNow() {
+    if (begin == null || isEnded) return null;
+    BeginTransactionRequest request = begin;
+    isSent = true;
+    BeginTransactionResponse answer =
+        snapshot.service().ask(stubs -> stubs.transactions().beginTransaction(request));
+    begun(answer);
+    return answer.hasDoomed() && !reruns() && !resubmits() ? answer.getDoomed() : null;
+  }
+
+  private synchronized void begun(BeginTransactionResponse answer) {
+    if (begin == null) return;
+    begin = null;
+    if (heartbeat != null) heartbeat.cancel(false);
+    long pauseMs = Math.max(answer.getLeaseMs() / RENEWALS_PER_LEASE, 1);
+    heartbeat = HEARTBEATS.scheduleWithFixedDelay(this::renew, pauseMs, pauseMs, TimeUnit.MILLISECONDS);
+  }
+
+  /** In the background. Reads that the service can't take are left to the commit, which declares them anew. */
+  private void beginByItself() {
+    try {
+      Conflict doomed = beginNow();
+      if (doomed != null) stop(Conflicts.of(doomed, snapshot.meta().getName()));
+    } catch (LakeException error) {
+      if (error.kind().mayPass()) beginLater();
+      else if (error.kind() != RefusalKind.INVALID || !dropReads()) stop(error);
+      else beginByItself();
+    }
+  }
+
+  private synchronized void beginLater() {
+    if (!isEnded) heartbeat = HEARTBEATS.schedule(this::beginByItself, BEGIN_AFTER_MS, TimeUnit.MILLISECONDS);
+  }
+
+  /** Whether there were any. */
+  private synchronized boolean dropReads() {
+    if (begin == null) return false;
+    BeginTransactionRequest before = begin;
+    begin = TransactionBegin.withoutReads(before);
+    return !begin.equals(before);
   }
 
   String id() {
@@ -167,7 +195,7 @@ final class WriteTransaction {
   }
 
   private boolean isOneOfSeveral() {
-    return heartbeat == null;
+    return jobs == null;
   }
 
   TableCommit commit(
@@ -178,8 +206,16 @@ final class WriteTransaction {
       snapshot.transaction().hold(snapshot, operation, staged, held, readVersion);
       return TableCommit.getDefaultInstance();
     }
-    if (!files.isEmpty() || !deleteSets.isEmpty()) register(files, deleteSets);
-    return commit(committing(change, others));
+    if (files.isEmpty() && deleteSets.isEmpty()) return commit(committing(change, others), null);
+    change.setRegisteredFiles(files.size() + deleteSets.size());
+    change.setRegisteredRows(files.stream().mapToLong(DataFile::getRows).sum());
+    RegisterFilesRequest all = message().addAllFiles(files).addAllDeleteSets(deleteSets).build();
+    boolean areFew = files.size() + deleteSets.size() <= ENTRIES_A_MESSAGE && all.getSerializedSize() <= FRAME_BYTES_MAX;
+    if (!areFew) {
+      beginNow();
+      register(files, deleteSets);
+    }
+    return commit(committing(change, others), areFew ? all : null);
   }
 
   /** The same for an overwrite that redefines the table: its files are of a schema that only the commit makes. */
@@ -191,7 +227,7 @@ final class WriteTransaction {
               + files.size() + ": repartition its rows, or replace the table first and then insert");
     }
     Table.Builder replacement = definition.toBuilder().setTableId(snapshot.tableId());
-    return commit(committing(change.clearFiles().addAllFiles(files), others).addReplacements(replacement));
+    return commit(committing(change.clearFiles().addAllFiles(files), others).addReplacements(replacement), null);
   }
 
   /** The table that is changed comes first: so does its commit in the answer. */
@@ -201,38 +237,60 @@ final class WriteTransaction {
         .addAllChanges(others.stream().map(OtherReads::change).toList());
   }
 
-  private TableCommit commit(CommitTransactionRequest.Builder committing) {
-    CommitTransactionResponse answer = ask(committing.setTxnId(txnId));
+  /** `files`: what is registered with it, in the same call; null: all is. */
+  private synchronized TableCommit commit(CommitTransactionRequest.Builder committing, RegisterFilesRequest files) {
+    CommitTransactionResponse answer = ask(committing.setTxnId(txnId).build(), files);
     for (int attempt = 2; answer.hasConflict(); attempt++) {
       boolean again = resubmits() && attempt <= ConflictPolicy.ATTEMPTS_MAX;
       if (!again || !ConflictPolicy.mayResubmit(answer.getConflict())) {
         throw Conflicts.of(answer.getConflict(), snapshot.meta().getName());
       }
       pause(attempt);
-      answer = ask(committing.setTxnId(adopted(committing.getTxnId())));
+      answer = adopted(committing);
     }
     mayHaveCommitted = true;
     end();
     return answer.getCommitted().getTables(0);
   }
 
-  private CommitTransactionResponse ask(CommitTransactionRequest.Builder committing) {
-    CommitTransactionRequest request = committing.build();
+  /** In the call that commits the reads count; those of the begin would say the same. */
+  private CommitTransactionResponse ask(CommitTransactionRequest commit, RegisterFilesRequest files) {
     try {
-      return snapshot.service().ask(stubs -> stubs.transactions().commitTransaction(request));
+      return ask(begin == null ? null : TransactionBegin.withoutReads(begin), files, commit);
+    } catch (LakeException error) {
+      boolean isLate = begin != null && resubmits() && error.reason().equals("VERSION_RETIRED");
+      if (!isLate) throw error;
+      begin = TransactionBegin.atHead(begin); // as if it had lost to all commits since then
+      return ask(begin, files, commit);
+    }
+  }
+
+  /** In one call; each may be null but the last. */
+  private CommitTransactionResponse ask(
+      BeginTransactionRequest beginning, RegisterFilesRequest files, CommitTransactionRequest commit) {
+    List<SessionCall> calls = new ArrayList<>();
+    if (beginning != null) calls.add(SessionCall.newBuilder().setBegin(beginning).build());
+    if (files != null) calls.add(SessionCall.newBuilder().setRegister(files).build());
+    calls.add(SessionCall.newBuilder().setCommit(commit).build());
+    isSent = true;
+    try {
+      return snapshot.service().ask(stubs -> SessionFrame.send(stubs, calls, this::heard)).getCommit();
     } catch (LakeException error) {
       mayHaveCommitted = error.kind() == RefusalKind.UNAVAILABLE;
       throw error;
     }
   }
 
-  /** A new transaction that takes over the files of one that lost. */
-  private String adopted(String lost) {
-    TableIntent.Builder intent =
-        TableIntent.newBuilder().setTableId(snapshot.tableId()).setOperation(Operation.OPERATION_INSERT);
-    BeginTransactionRequest request = beginning(snapshot.service()).setAdoptFrom(lost).addTables(intent).build();
-    snapshot.service().ask(stubs -> stubs.transactions().beginTransaction(request));
-    return request.getTxnId();
+  private void heard(SessionReply reply) {
+    if (reply.hasBegin()) begun(reply.getBegin());
+  }
+
+  /** A new transaction takes over the files of one that lost. */
+  private CommitTransactionResponse adopted(CommitTransactionRequest.Builder committing) {
+    BeginTransactionRequest request = TransactionBegin.adopting(snapshot, committing.getTxnId());
+    committing.setTxnId(request.getTxnId());
+    committing.setChanges(0, committing.getChanges(0).toBuilder().clearRegisteredFiles().clearRegisteredRows());
+    return ask(request, null, committing.build());
   }
 
   /** Before an attempt. */
@@ -244,12 +302,13 @@ final class WriteTransaction {
     }
   }
 
-  private void end() {
+  private synchronized void end() {
     if (isOneOfSeveral()) {
       snapshot.transaction().undo(snapshot);
       return;
     }
-    heartbeat.cancel(false);
+    isEnded = true;
+    if (heartbeat != null) heartbeat.cancel(false);
     ParquetOut.untagJobs(tag());
   }
 
@@ -257,7 +316,7 @@ final class WriteTransaction {
   void abort() {
     end();
     if (mayHaveCommitted) return;
-    if (!isOneOfSeveral()) tellAborted();
+    if (isSent) tellAborted();
     try {
       ParquetOut.removeFolder(tableFolder() + "/" + txnId);
     } catch (IOException error) {
@@ -290,17 +349,10 @@ final class WriteTransaction {
   /** It can't commit any more: what Spark still does for it is in vain. */
   private void stop(LakeException why) {
     LOG.warn("cancelled, because it can't commit: {}", why.getMessage());
-    heartbeat.cancel(false);
+    synchronized (this) {
+      if (heartbeat != null) heartbeat.cancel(false);
+    }
     jobs.accept(why.getMessage());
-  }
-
-  /** Fails where another commit has made it impossible that this one commits. */
-  void checkNotDoomed() {
-    if (isOneOfSeveral() || reruns()) return; // its begin comes with the commit; it is told then that it lost
-    RenewTransactionRequest request = RenewTransactionRequest.newBuilder().setTxnId(txnId).build();
-    RenewTransactionResponse answer =
-        snapshot.service().ask(stubs -> stubs.transactions().renewTransaction(request));
-    if (answer.hasDoomed()) throw Conflicts.of(answer.getDoomed(), snapshot.meta().getName());
   }
 
   private void register(List<DataFile> files, List<DeleteSet> deleteSets) {
@@ -309,44 +361,10 @@ final class WriteTransaction {
       messages.add(message().addAllFiles(files.subList(at, Math.min(files.size(), at + ENTRIES_A_MESSAGE))).build());
     }
     for (DeleteSet one : deleteSets) messages.add(message().addDeleteSets(one).build()); // each may be large
-    snapshot.service().ask(stubs -> send(stubs, messages));
+    snapshot.service().ask(stubs -> SessionFrame.register(stubs, messages));
   }
 
   private RegisterFilesRequest.Builder message() {
     return RegisterFilesRequest.newBuilder().setTxnId(txnId).setTableId(snapshot.tableId());
-  }
-
-  private static RegisterFilesResponse send(Service.Stubs stubs, List<RegisterFilesRequest> messages) {
-    CompletableFuture<RegisterFilesResponse> answer = new CompletableFuture<>();
-    StreamObserver<RegisterFilesRequest> out =
-        TransactionServiceGrpc.newStub(stubs.transactions().getChannel())
-            .registerFiles(
-                new StreamObserver<>() {
-                  @Override
-                  public void onNext(RegisterFilesResponse response) {
-                    answer.complete(response);
-                  }
-
-                  @Override
-                  public void onError(Throwable error) {
-                    answer.completeExceptionally(error);
-                  }
-
-                  @Override
-                  public void onCompleted() {
-                    answer.completeExceptionally(new IllegalStateException("no answer to a registration"));
-                  }
-                });
-    for (RegisterFilesRequest one : messages) {
-      if (answer.isDone()) break;
-      out.onNext(one);
-    }
-    if (!answer.isDone()) out.onCompleted();
-    try {
-      return answer.join();
-    } catch (CompletionException error) {
-      if (error.getCause() instanceof StatusRuntimeException status) throw status;
-      throw error;
-    }
   }
 }
