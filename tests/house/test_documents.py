@@ -1,6 +1,8 @@
 """Documents point at things that exist: files, headings, commands. The Makefile explains each of its commands."""
 
 import re
+from functools import cache
+from itertools import chain, count
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -54,11 +56,12 @@ def leads_somewhere(document: Path, link: str) -> bool:
     return not fragment or target.suffix != ".md" or fragment in anchors(target)
 
 
+@cache
 def anchors(document: Path) -> set[str]:
     """The anchors that a heading gets, by GitHub's rule; a repeated heading is numbered."""
     found: set[str] = set()
     for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", document.read_text(encoding="utf-8")), re.MULTILINE):
         base = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
-        repeats = [f"{base}-{number}" for number in range(1, len(found) + 1)]
-        found.add(next(anchor for anchor in [base, *repeats] if anchor not in found))
+        repeats = (f"{base}-{number}" for number in count(1))
+        found.add(next(anchor for anchor in chain([base], repeats) if anchor not in found))
     return found

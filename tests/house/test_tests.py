@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,20 +13,28 @@ VERIFIES = re.compile(r"raises|warns|assert|check|expect|verify|run_state_machin
 LEAVES_OUT = {"skip", "skipif", "xfail", "importorskip"}
 
 
-@pytest.mark.parametrize("path", TESTS, ids=name_of)
-def test_every_test_can_fail(path: Path) -> None:
-    assert list(list_unfailing(ast.parse(path.read_text(encoding="utf-8")))) == []
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """Every file of the tests, parsed once for all rules."""
+    return {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in TESTS}
 
 
-@pytest.mark.parametrize("path", TESTS, ids=name_of)
-def test_a_test_that_is_left_out_says_why(path: Path) -> None:
-    assert list(list_unexplained(ast.parse(path.read_text(encoding="utf-8")))) == []
+def test_every_test_can_fail(trees: dict[str, ast.Module]) -> None:
+    assert [(name, found) for name, tree in trees.items() for found in list_unfailing(tree)] == []
 
 
-@pytest.mark.parametrize("path", TESTS, ids=name_of)
-def test_no_test_module_imports_another(path: Path) -> None:
-    modules = [node.module for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
-    assert [module for module in modules if module is not None and ".test_" in module] == [], "helpers have a module"
+def test_a_test_that_is_left_out_says_why(trees: dict[str, ast.Module]) -> None:
+    assert [(name, found) for name, tree in trees.items() for found in list_unexplained(tree)] == []
+
+
+def test_no_test_module_imports_another(trees: dict[str, ast.Module]) -> None:
+    modules = [
+        (name, node.module)
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+    ]
+    assert [(name, module) for name, module in modules if ".test_" in module] == [], "helpers have a module"
 
 
 @pytest.mark.parametrize(
