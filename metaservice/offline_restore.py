@@ -166,7 +166,7 @@ def _answer(as_json: bool, done: Restored, backup: Backup, data: str) -> None:
     if not done.epoch:
         said = f"{tables}, {manifest.size_bytes} bytes of {moment}, history {manifest.epoch}: can be restored"
     else:
-        said = f"{tables} of {moment} restored to {data}, history {done.epoch}; the purge waits"
+        said = f"restored {tables} of {moment} to {data}, history {done.epoch}; the purge waits"
     sys.stdout.write(said + "\n")
 
 

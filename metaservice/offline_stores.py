@@ -34,7 +34,7 @@ def run_check(arguments: Sequence[str]) -> int:
             problems += len(last.problems)
             sys.stdout.writelines(f"{printable(str(problem))}\n" for problem in last.problems)
     assert last is not None
-    sys.stdout.write(f"{last.tables} tables, {last.entries} entries, {problems} problems\n")
+    sys.stdout.write(f"checked {last.tables} tables, {last.entries} entries: {problems} problems\n")
     return EXIT_REFUSED if problems else 0
 
 
@@ -44,7 +44,7 @@ def run_copy(arguments: Sequence[str]) -> int:
     parser.add_argument("target", help="a place where there is no store yet")
     found = parser.parse_args(arguments)
     copied = copy_store(found.source, found.target)
-    sys.stdout.write(f"{copied} entries copied from {found.source} to {found.target}\n")
+    sys.stdout.write(f"copied {copied} entries from {found.source} to {found.target}\n")
     return 0
 
 

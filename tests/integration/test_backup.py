@@ -142,7 +142,7 @@ def back_up_and_restore(place: Places, folder: Path) -> Iterator[Copied]:
         run = offline(*words, environment=place.environment)
         assert run.returncode == 0, run.stderr
         run = offline("check", "--data", place.restored, environment=place.environment)
-        assert (run.returncode, run.stdout.split(",")[0]) == (0, "2 tables"), run.stderr
+        assert (run.returncode, run.stdout.split(",")[0]) == (0, "checked 2 tables"), run.stderr
         data, again_flags = place.again
         with service(data, *again_flags, environment=place.environment) as (again, restored):
             wait_until(lambda: leads(again), "it leads")

@@ -108,7 +108,7 @@ def test_a_restore_never_writes_over_anything(backup: Path, tmp_path: Path) -> N
 def test_a_check_of_a_folder_says_what_it_found_by_its_exit_code(backup: Path, tmp_path: Path) -> None:
     restore(FolderBackup(backup), tmp_path / "data", "aa", 1)
     run = offline("check", "--data", str(tmp_path / "data"))
-    assert (run.returncode, run.stdout.split(",")[0]) == (0, "2 tables")
+    assert (run.returncode, run.stdout.split(",")[0]) == (0, "checked 2 tables")
     missing = offline("check", "--data", str(tmp_path / "nothing"))
     assert (missing.returncode, "STORE_MISSING" in missing.stderr) == (1, True)
     assert not (tmp_path / "nothing").exists()

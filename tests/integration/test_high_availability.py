@@ -166,7 +166,7 @@ def test_a_store_moves_to_a_bucket_and_back(both: Pair, tmp_path: Path) -> None:
     for place in (STORE, other, str(tmp_path / "back")):
         said = laketx(both, "check", "--data", place)
         assert said.returncode == 0, said.stderr
-        assert said.stdout.startswith("1 tables")
+        assert said.stdout.startswith("checked 1 tables")
         assert said.stdout.endswith(" 0 problems\n")
 
     both.processes[0].start()
