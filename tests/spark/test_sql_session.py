@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from laketx import InputError, Lake, connect
+from metaservice.client import add_column, drop_column
 from metaservice.embedded import open_folder
 from tests.integration.service import service
 from tests.spark.lab_tables import COLUMNS, row
@@ -167,6 +168,25 @@ def test_metadata_tables(lab: LabLake, sql: SqlReads) -> None:
 
 
 # -- what it holds -----------------------------------------------------------------------------------------------------
+
+
+def test_a_query_reads_the_newest_version_under_the_columns_of_its_analysis(lab: LabLake, sql: SqlReads) -> None:
+    """Rows, and columns, that others commit between the two."""
+    table = lab.create("moving", {"id": "bigint", "v": "bigint", "w": "bigint"})
+    table.insert([{"id": 1, "v": 1, "w": 1}])
+    both, narrow, whole = (
+        sql("SELECT * FROM {lake}.moving a JOIN {lake}.moving b USING (id)"),
+        *(sql(f"SELECT {columns} FROM {{lake}}.moving") for columns in ("id, v", "*")),
+    )
+    table.insert([{"id": 2, "v": 2, "w": 2}])
+    assert len(both.collect()) == 2
+    table.alter(add_column("x", "string"), rows=lambda one: {**one, "x": None})
+    table.insert([{"id": 3, "v": 3, "w": 3, "x": "new"}])
+    assert shown(narrow) == [(1, 1), (2, 2), (3, 3)]
+    table.alter(drop_column("w"), rows=lambda one: {name: one[name] for name in ("id", "v", "x")})
+    with pytest.raises(AnalysisException, match="w"):
+        whole.collect()
+    assert len(sql("SELECT * FROM {lake}.moving").columns) == 3
 
 
 def test_a_version_is_pinned_while_a_plan_reads_it(lab: LabLake, sql: SqlReads) -> None:

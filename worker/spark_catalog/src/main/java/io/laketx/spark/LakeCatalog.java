@@ -12,6 +12,7 @@ import io.laketx.spark.metadata.MetadataKind;
 import io.laketx.spark.metadata.MetadataTable;
 import io.laketx.spark.procedures.Procedures;
 import io.laketx.spark.read.Snapshot;
+import io.laketx.spark.read.SparkInternals;
 import io.laketx.spark.read.SqlTransaction;
 import io.laketx.spark.service.ForeignWords;
 import io.laketx.spark.service.LakeAddress;
@@ -66,6 +67,7 @@ public final class LakeCatalog
   private Namespaces namespaces;
   private Procedures procedures;
   private Views views;
+  private final RecentLooks looks = new RecentLooks();
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
@@ -176,9 +178,12 @@ public final class LakeCatalog
   /** `at` is null for the newest version. */
   private org.apache.spark.sql.connector.catalog.Table load(Identifier ident, ResolveVersionRequest.Builder at)
       throws NoSuchTableException {
+    boolean isFree = at == null && SqlTransaction.current() == null;
+    Table known = isFree && SparkInternals.isLookingAgain() ? looks.recent(ident) : null;
+    if (known != null) return new LakeTable(catalog + "." + ident, Snapshot.upcoming(service, known));
     Table newest = Tables.find(service, TableNames.ofTable(ident));
     if (newest != null) {
-      boolean isFree = at == null && SqlTransaction.current() == null;
+      looks.keep(ident, newest);
       return new LakeTable(catalog + "." + ident, isFree ? Snapshot.lookedAt(service, newest) : snapshot(newest, at));
     }
     MetadataKind kind = MetadataKind.find(ident.name());

@@ -109,12 +109,13 @@ public final class LakeScan implements Scan, Batch, SupportsReportStatistics, Su
   /** What the service can't take as a condition is left to Spark: to read more is right. */
   private List<LiveEntry> plan() {
     bounds = SparkInternals.asksForBounds() ? new ColumnBounds(snapshot, required) : null;
+    boolean withRows = statement == null || !statement.needsNoRows();
     try {
-      return Plan.of(snapshot, condition, bounds);
+      return Plan.of(snapshot, condition, bounds, withRows);
     } catch (LakeException error) {
       if (condition == null || error.kind() != RefusalKind.INVALID) throw error;
       condition = null;
-      return Plan.of(snapshot, null, bounds);
+      return Plan.of(snapshot, null, bounds, withRows);
     }
   }
 

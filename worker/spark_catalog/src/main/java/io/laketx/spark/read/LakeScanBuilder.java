@@ -84,6 +84,7 @@ public final class LakeScanBuilder
   @Override
   public Scan build() {
     LakeScan scan = new LakeScan(table, snapshot, schema, required, filters, limit, streams);
+    if (snapshot.isUpcoming()) scan.entries(); // all reads of it see the version of the first
     if (statement == null) {
       if (snapshot.transaction() != null) snapshot.transaction().read(scan);
       return scan;

@@ -4,28 +4,33 @@ import io.laketx.spark.service.Service;
 import io.laketx.v1.LiveEntry;
 import io.laketx.v1.Partition;
 import io.laketx.v1.PlanScanRequest;
+import io.laketx.v1.PlanScanResponse;
 import io.laketx.v1.Predicate;
+import io.laketx.v1.Table;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Iterator;
 import java.util.List;
 
 /** The entries that a read of a snapshot needs. The service leaves out what the condition rules out. */
 public final class Plan {
   private Plan() {}
 
+  /** What the service answered. `leaseMs` is 0 where nothing was pinned; `table` is null where it wasn't asked for. */
+  record Answer(List<LiveEntry> entries, long version, long leaseMs, Table table) {}
+
   /**
    * `condition` names the snapshot's columns; null: all entries. `bounds` learn the files' statistics, which the entries
-   * then lack; null: nobody asks for them.
+   * then lack; null: nobody asks for them. `withRows`: inlined files come with their rows.
    */
-  static List<LiveEntry> of(Snapshot snapshot, Predicate condition, ColumnBounds bounds) {
-    snapshot.hold();
+  static List<LiveEntry> of(Snapshot snapshot, Predicate condition, ColumnBounds bounds, boolean withRows) {
     PlanScanRequest.Builder request =
         PlanScanRequest.newBuilder()
             .setTableId(snapshot.tableId())
-            .setVersion(snapshot.version())
-            .setWithoutStats(bounds == null);
+            .setWithoutStats(bounds == null)
+            .setWithRows(withRows);
     if (condition != null) request.setPredicate(condition);
-    List<LiveEntry> found = of(snapshot.service(), request.build());
+    List<LiveEntry> found = snapshot.plan(request);
     if (bounds != null) found.replaceAll(one -> told(one, bounds));
     return found;
   }
@@ -43,16 +48,20 @@ public final class Plan {
             .setTableId(snapshot.tableId())
             .setVersion(version)
             .addAllPartitions(partitions)
-            .setWithoutStats(true);
-    return Inlined.filled(snapshot, of(snapshot.service(), request.build()));
+            .setWithoutStats(true)
+            .setWithRows(true);
+    return Inlined.filled(snapshot, ask(snapshot.service(), request.build()).entries());
   }
 
-  private static List<LiveEntry> of(Service service, PlanScanRequest asked) {
+  static Answer ask(Service service, PlanScanRequest asked) {
     return service.ask(
         stubs -> {
           List<LiveEntry> found = new ArrayList<>();
-          stubs.reads().planScan(asked).forEachRemaining(part -> found.addAll(part.getEntriesList()));
-          return found;
+          Iterator<PlanScanResponse> parts = stubs.reads().planScan(asked);
+          PlanScanResponse first = parts.next();
+          found.addAll(first.getEntriesList());
+          parts.forEachRemaining(part -> found.addAll(part.getEntriesList()));
+          return new Answer(found, first.getVersion(), first.getLeaseMs(), first.hasTable() ? first.getTable() : null);
         });
   }
 }

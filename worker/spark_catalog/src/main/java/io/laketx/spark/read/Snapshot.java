@@ -8,13 +8,17 @@ import io.laketx.v1.DataFile;
 import io.laketx.v1.GetTableRequest;
 import io.laketx.v1.ListSchemasRequest;
 import io.laketx.v1.ListSchemasResponse;
+import io.laketx.v1.LiveEntry;
+import io.laketx.v1.PlanScanRequest;
 import io.laketx.v1.SchemaVersion;
 import io.laketx.v1.Table;
 import java.lang.ref.WeakReference;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -33,6 +37,7 @@ public final class Snapshot {
   private long version;
   private Pins.Pin pin; // null: the caller keeps it, or it is not held yet
   private boolean isLooseYet;
+  private boolean isUpcoming;
   private boolean isWritten;
   private final SqlTransaction transaction;
   private final boolean isChosen;
@@ -65,8 +70,21 @@ public final class Snapshot {
 
   /** The same, which is held when a read of it is planned, or in a while. */
   public static Snapshot lookedAt(Service service, Table meta) {
+    return loose(service, meta, false);
+  }
+
+  /**
+   * The version that is the newest when the first read of it is planned, under the columns that the table had at a look
+   * a moment ago.
+   */
+  public static Snapshot upcoming(Service service, Table meta) {
+    return loose(service, meta, true);
+  }
+
+  private static Snapshot loose(Service service, Table meta, boolean isUpcoming) {
     Snapshot found = new Snapshot(service, meta, meta.getHeadVersion(), null, null, false);
     found.isLooseYet = true;
+    found.isUpcoming = isUpcoming;
     WeakReference<Snapshot> reachable = new WeakReference<>(found);
     service.pins().later(() -> holdLater(reachable.get()), HOLD_AFTER_MS);
     return found;
@@ -82,18 +100,81 @@ public final class Snapshot {
 
   /** Holds one that was looked at. Where its version is retired already, it becomes the newest under the same columns. */
   public synchronized void hold() {
+    isUpcoming = false;
     for (int look = 1; isLooseYet; look++) {
       try {
         pin = service.pins().hold(meta.getTableId(), version);
         isLooseYet = false;
       } catch (LakeException error) {
         if (!error.reason().equals("VERSION_RETIRED") || look == LOOKS_MAX) throw error;
-        GetTableRequest request = GetTableRequest.newBuilder().setTableId(meta.getTableId()).build();
-        Table now = service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
+        Table now = newest();
         if (now.getSchemaVersion() != meta.getSchemaVersion()) throw error;
         version = now.getHeadVersion();
       }
     }
+  }
+
+  /** The entries of a read. The first one holds the version, in the same call. */
+  synchronized List<LiveEntry> plan(PlanScanRequest.Builder request) {
+    if (isLooseYet && !isUpcoming) {
+      pin = service.pins().known(meta.getTableId(), version);
+      isLooseYet = pin == null;
+    }
+    if (!isLooseYet) return Plan.ask(service, request.setVersion(version).build()).entries();
+    String pinId = service.pins().newId();
+    request.setPinId(pinId).setPrincipal(service.principal()).setWithTables(isUpcoming);
+    if (!isUpcoming) request.setVersion(version);
+    Plan.Answer answer;
+    try {
+      answer = Plan.ask(service, request.build());
+    } catch (LakeException error) {
+      if (!error.reason().equals("VERSION_RETIRED")) throw error;
+      hold();
+      return plan(unpinned(request));
+    }
+    if (answer.leaseMs() > 0) {
+      if (isUpcoming) checkColumns(answer.table(), pinId);
+      version = answer.version();
+      pin = service.pins().taken(meta.getTableId(), version, pinId, answer.leaseMs());
+      isLooseYet = false;
+      isUpcoming = false;
+      return answer.entries();
+    }
+    if (isUpcoming) { // a service of the release before pins nothing with a plan, nor tells the columns
+      Table now = newest();
+      checkColumns(now, pinId);
+      version = now.getHeadVersion();
+    }
+    hold();
+    return plan(unpinned(request));
+  }
+
+  private Table newest() {
+    GetTableRequest request = GetTableRequest.newBuilder().setTableId(meta.getTableId()).build();
+    return service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
+  }
+
+  private static Column asRead(Column column) {
+    return column.toBuilder().clearComment().clearDefaultSql().build();
+  }
+
+  /** The columns that the plan was made for are still there. */
+  private void checkColumns(Table now, String pinId) {
+    if (now.getSchemaVersion() == meta.getSchemaVersion()) return;
+    Set<Column> there = now.getColumnsList().stream().map(Snapshot::asRead).collect(Collectors.toSet());
+    List<String> changed =
+        meta.getColumnsList().stream().filter(one -> !there.contains(asRead(one))).map(Column::getName).toList();
+    boolean isLaidOutAlike =
+        now.getPartitionColumnsList().equals(meta.getPartitionColumnsList())
+            && now.getPrimaryKeyList().equals(meta.getPrimaryKeyList())
+            && now.getBuckets() == meta.getBuckets();
+    if (changed.isEmpty() && isLaidOutAlike) return;
+    service.pins().drop(pinId);
+    SparkInternals.<RuntimeException>refuseChanged(meta.getName(), changed);
+  }
+
+  private static PlanScanRequest.Builder unpinned(PlanScanRequest.Builder request) {
+    return request.clearPinId().clearPrincipal().clearWithTables();
   }
 
   /** An older one, under the schema of then. */
@@ -109,9 +190,8 @@ public final class Snapshot {
    * where somebody keeps this one, or has named it, or where the columns have changed.
    */
   public Snapshot renewed() {
-    if (isChosen || isKept() || transaction != null) return this;
-    GetTableRequest request = GetTableRequest.newBuilder().setTableId(meta.getTableId()).build();
-    Table now = service.ask(stubs -> stubs.catalog().getTable(request)).getTable();
+    if (isChosen || isKept() || isUpcoming() || transaction != null) return this;
+    Table now = newest();
     boolean isSame = now.getHeadVersion() == version || now.getSchemaVersion() != meta.getSchemaVersion();
     return isSame ? this : newest(service, now);
   }
@@ -123,6 +203,11 @@ public final class Snapshot {
 
   private synchronized boolean isWritten() {
     return isWritten;
+  }
+
+  /** Whether its version is known when the first read of it is planned. */
+  synchronized boolean isUpcoming() {
+    return isUpcoming;
   }
 
   private synchronized boolean isKept() {

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.Serializable;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -19,6 +20,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.VariantExtraction;
+import org.apache.spark.sql.errors.QueryCompilationErrors$;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetPartitionReaderFactory;
@@ -35,6 +37,7 @@ import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * All that is used of Spark beyond its public interfaces: its vectorised Parquet reader, and a few conversions. What a
@@ -43,6 +46,9 @@ import scala.collection.immutable.Seq;
 public final class SparkInternals {
   /** A column of this name Spark fills with each row's position in its file. */
   static final String ROW_INDEX = "_tmp_metadata_row_index";
+
+  private static final String LOOKS_AGAIN = "org.apache.spark.sql.execution.datasources.v2.V2TableRefreshUtil";
+  private static final int LOOK_DEPTH = 32;
 
   private static final String FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled";
   private static final String VECTORED_IO = "parquet.hadoop.vectored.io.enabled";
@@ -75,6 +81,20 @@ public final class SparkInternals {
   /** Whether a batch of a streaming query is planned by this thread. */
   public static boolean isInStream() {
     return session().sparkContext().getLocalProperty(StreamExecution.QUERY_ID_KEY()) != null;
+  }
+
+  /** Whether Spark looks once more at the tables of a statement that it has analysed, for it is about to run. */
+  public static boolean isLookingAgain() {
+    return StackWalker.getInstance()
+        .walk(frames -> frames.limit(LOOK_DEPTH).anyMatch(one -> one.getClassName().startsWith(LOOKS_AGAIN)));
+  }
+
+  /** Fails as Spark does when it looks once more, and columns of a table have changed. */
+  @SuppressWarnings("unchecked")
+  static <E extends Throwable> void refuseChanged(String table, List<String> columns) throws E {
+    List<String> said = columns.stream().map(one -> "column " + one + " has changed").toList();
+    Seq<String> errors = CollectionConverters.asScala(said).toSeq();
+    throw (E) QueryCompilationErrors$.MODULE$.columnsChangedAfterAnalysis(table, errors);
   }
 
   /** Whether Spark's optimiser reckons with the columns' bounds. */

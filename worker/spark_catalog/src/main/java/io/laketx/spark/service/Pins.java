@@ -72,12 +72,36 @@ public final class Pins {
       Held found = held.get(key);
       if (found != null) return use(key, found);
     }
-    String pinId = Ids.uuid7();
+    String pinId = newId();
     PinVersionsRequest.Builder asked =
         PinVersionsRequest.newBuilder().setPinId(pinId).setPrincipal(service.principal());
     for (long one : key.versions) asked.addTables(TableVersion.newBuilder().setTableId(tableId).setVersion(one));
     PinVersionsRequest request = asked.build();
-    long leaseMs = service.ask(stubs -> stubs.reads().pinVersions(request)).getLeaseMs();
+    return taken(key, pinId, service.ask(stubs -> stubs.reads().pinVersions(request)).getLeaseMs());
+  }
+
+  /** The pin of a version that another plan holds; null: none does. */
+  public synchronized Pin known(String tableId, long version) {
+    Key key = new Key(tableId, List.of(version));
+    Held found = held.get(key);
+    return found == null ? null : use(key, found);
+  }
+
+  public String newId() {
+    return Ids.uuid7();
+  }
+
+  /** A pin that came with another call, which named its id. */
+  public Pin taken(String tableId, long version, String pinId, long leaseMs) {
+    return taken(new Key(tableId, List.of(version)), pinId, leaseMs);
+  }
+
+  /** Ends a pin that nobody uses. */
+  public void drop(String pinId) {
+    later(() -> unpin(pinId));
+  }
+
+  private Pin taken(Key key, String pinId, long leaseMs) {
     synchronized (this) {
       Held other = held.get(key);
       if (other != null) {
