@@ -128,7 +128,7 @@ def play_rounds(both: Pair, rounds: Sequence[str], load: Load, writers: int) -> 
 
 def play_everywhere(folder: Path, seed: int, rounds: int, pairs: int, writers: int) -> list[Played]:
     """So many rounds, dealt to pairs of processes that share a bucket, each pair a store."""
-    mix = [what for what, count in MIX.items() for _ in range(count)]
+    mix = [*MIX, *(what for what, count in MIX.items() for _ in range(count - 1))]  # first each once
     dealt = (mix * (rounds // len(mix) + 1))[:rounds]
     random.Random(seed).shuffle(dealt)
     with bucket(folder) as variables, ThreadPoolExecutor(pairs) as pool:

@@ -156,7 +156,7 @@ def slow(tmp_path: Path) -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize(
     ("flags", "rounds", "seed"),
     [
-        pytest.param((), 5, 1, id="folder"),
+        pytest.param((), 3, 1, id="folder"),
         pytest.param(("--store", STORE), 2, 2, id="bucket"),
         *(pytest.param((), 20, seed, id=f"folder-{seed}", marks=pytest.mark.long) for seed in range(3, 6)),
         *(
