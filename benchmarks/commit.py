@@ -28,6 +28,8 @@ LARGE = 100_000
 WIDE = 3_000  # partitions
 COMPARISONS = 950_000  # the limit is 1,000,000
 NODES = 9_999  # of one condition; the limit is 10,000
+CONTENT = bytes(1 << 20)  # of an inlined file; the limit
+APPENDS_WITH_ROWS = 32
 
 Costly = Callable[[MetaClient, str, int], None]
 
@@ -167,6 +169,17 @@ def begin_with_much(client: MetaClient, table_id: str, read_version: int) -> Non
     txn.abort("measured")
 
 
+def append_with_rows(client: MetaClient, _table_id: str, _read_version: int) -> None:
+    """Appends whose rows the service keeps, as many bytes as one may have, to a table of its own."""
+    table_id = make_table(client, "maxcompute")
+    for _ in range(APPENDS_WITH_ROWS):
+        txn_id = uuid7()
+        file = data_file(txn_id, 0)
+        file.kind, file.bytes, file.content = common_pb2.FILE_KIND_INLINED, len(CONTENT), CONTENT
+        client.append(table_id, [file], txn_id=txn_id)
+    client.drop_table(table_id)
+
+
 def time_beside_costly(client: MetaClient, address: str, work: Costly) -> tuple[float, float]:
     """The p99 of others' appends alone, and beside one client that does nothing but this."""
     other = make_table(client, "delta_write_serializable")
@@ -294,8 +307,13 @@ class Loads:
         self.bench.add("others meanwhile: p99 over p99 alone", ratios, unit="times", at_most=5)
 
     def costly(self) -> None:
-        """What judging the worst allowed conditions costs others."""
-        for what, work in (("commits judged longest", commit_what_costs), ("the largest conditions", begin_with_much)):
+        """What the worst that is allowed costs others: conditions to judge, rows to keep."""
+        works: dict[str, Costly] = {
+            "commits judged longest": commit_what_costs,
+            "the largest conditions": begin_with_much,
+            "appends with 1 MiB of rows": append_with_rows,
+        }
+        for what, work in works.items():
             runs = [time_beside_costly(self.client, self.address, work) for _ in range(max(1, round(3 * scale())))]
             ratios = [meanwhile / alone for alone, meanwhile in runs]
             self.bench.add(f"others beside {what}: p99 over p99 alone", ratios, unit="times", at_most=5)

@@ -63,7 +63,7 @@ class Loader:
             for number, file in enumerate(files):
                 file.path = f"{txn_id}/{number}.parquet"
             requests.append(transaction_pb2.AppendRequest(txn_id=txn_id, table_id=table_id, files=files))
-        self._decider.call(lambda: [self._calls.append(request) for request in requests])
+        self._decider.call(lambda: [self._calls.prepared_append(request)() for request in requests])
 
     def replace(self, table_id: str, count: int) -> None:
         """So many commits, each of which puts a file in the place of one, oldest first; in groups, undecided."""

@@ -41,7 +41,17 @@ from protos.laketx.v1 import common_pb2, transaction_pb2
 T = TypeVar("T")
 Beginning = Callable[[], transaction_pb2.BeginTransactionResponse]
 Committing = Callable[[], transaction_pb2.CommitTransactionResponse]
+Appending = Callable[[], list[Txn | MetaError]]
+BatchAnswer = transaction_pb2.CommitBatchResponse
 CONVERTED_IN_TURN_MAX = 8_192  # bytes of a request: it is converted by the decider, which takes less than handing over
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """An append in core's types, or its refusal, under the metadata that its table had then."""
+
+    meta: TableMeta
+    found: Append | MetaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,38 +200,65 @@ class Calls:
                 self.imports.check(change.adds)
         return changes, counts
 
-    def append(self, request: transaction_pb2.AppendRequest) -> transaction_pb2.AppendResponse:
-        (result,) = self.append_many([request])
-        if isinstance(result, MetaError):
-            raise result
-        return answers.append_answer(result)
+    def prepared_append(self, request: transaction_pb2.AppendRequest) -> Callable[[], transaction_pb2.AppendResponse]:
+        """Any thread: converts a large request before the decider's turn."""
+        run = self.prepared_appends([request])
+        return lambda: _append_answer(run())
 
-    def _append(self, request: transaction_pb2.AppendRequest) -> Append:
-        parsed = wire_changes.append(request, self.meta(request.table_id))
-        self.imports.check(parsed.entries)
+    def prepared_batch(self, request: transaction_pb2.CommitBatchRequest) -> Callable[[], BatchAnswer]:
+        """Likewise."""
+        if len(request.appends) > limits.APPENDS_PER_BATCH_MAX:
+            raise invalid("BATCH_TOO_LARGE", count=len(request.appends), most=limits.APPENDS_PER_BATCH_MAX)
+        run = self.prepared_appends(request.appends)
+        return lambda: answers.batch_answer(run())
+
+    def prepared_appends(self, requests: Sequence[transaction_pb2.AppendRequest]) -> Appending:
+        """Likewise, of the appends of a frame or a batch."""
+        if sum(one.ByteSize() for one in requests) <= CONVERTED_IN_TURN_MAX:
+            return partial(self.append_many, requests)
+        converted = [self._converted(one) for one in requests]
+        return lambda: self._decide_appends(requests, map(self._current, requests, converted))
+
+    def append_many(self, requests: Sequence[transaction_pb2.AppendRequest]) -> list[Txn | MetaError]:
+        """On the decider's thread, conversion too."""
+        return self._decide_appends(requests, map(self._convert, requests))
+
+    def _convert(self, request: transaction_pb2.AppendRequest) -> Append | MetaError:
+        try:
+            parsed = wire_changes.append(request, self.meta(request.table_id))
+            self.imports.check(parsed.entries)
+        except MetaError as refusal:
+            return refusal
         return parsed
 
-    def append_many(self, requests: Iterable[transaction_pb2.AppendRequest]) -> list[Txn | MetaError]:
-        parsed: list[Append] = []
-        results: list[Txn | MetaError | None] = []
-        for request in requests:
-            try:
-                parsed.append(self._append(request))
-                results.append(None)
-            except MetaError as refusal:
-                results.append(self._appended(request) or refusal)
-        decided = iter(self.transactions.append_many(parsed))
-        return [next(decided) if one is None else one for one in results]
+    def _converted(self, request: transaction_pb2.AppendRequest) -> Converted | None:
+        table = self.decider.state.tables.get(request.table_id)
+        if table is None:
+            return None
+        meta = table.meta
+        found = self._convert(request)
+        return Converted(meta, found) if table.meta is meta else None
+
+    def _current(self, request: transaction_pb2.AppendRequest, known: Converted | None) -> Append | MetaError:
+        """What was converted before, unless the table's metadata has changed since."""
+        if known is not None and self._are_current({known.meta.table_id: known.meta}):
+            return known.found
+        return self._convert(request)
+
+    def _decide_appends(
+        self, requests: Iterable[transaction_pb2.AppendRequest], given: Iterable[Append | MetaError]
+    ) -> list[Txn | MetaError]:
+        converted = list(given)
+        decided = iter(self.transactions.append_many([one for one in converted if not isinstance(one, MetaError)]))
+        return [
+            self._appended(request) or one if isinstance(one, MetaError) else next(decided)
+            for request, one in zip(requests, converted, strict=True)
+        ]
 
     def _appended(self, request: transaction_pb2.AppendRequest) -> Txn | None:
         """The append that is asked for again, perhaps about a table that is gone by now."""
         txn = self.decider.state.find_txn(request.txn_id) if wire.UUID7.match(request.txn_id) else None
         return txn if txn is not None and txn.begin_digest == wire.digest(request) else None
-
-    def batch(self, request: transaction_pb2.CommitBatchRequest) -> transaction_pb2.CommitBatchResponse:
-        if len(request.appends) > limits.APPENDS_PER_BATCH_MAX:
-            raise invalid("BATCH_TOO_LARGE", count=len(request.appends), most=limits.APPENDS_PER_BATCH_MAX)
-        return answers.batch_answer(self.append_many(request.appends))
 
     def abort(self, request: transaction_pb2.AbortTransactionRequest) -> transaction_pb2.AbortTransactionResponse:
         txn = self.decider.state.get_txn(wire.txn_id(request.txn_id))  # a hidden one is refused before, in these words
@@ -251,6 +288,13 @@ class Servicer:
 
     def _ask(self, job: Callable[[], T]) -> T:
         return self._calls.decider.call(job)
+
+
+def _append_answer(results: Sequence[Txn | MetaError]) -> transaction_pb2.AppendResponse:
+    (result,) = results
+    if isinstance(result, MetaError):
+        raise result
+    return answers.append_answer(result)
 
 
 def _refuse(refusal: MetaError) -> NoReturn:

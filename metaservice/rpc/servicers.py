@@ -60,10 +60,10 @@ class TransactionServicer(Servicer, transaction_pb2_grpc.TransactionServiceServi
         return self._calls.decider.call(self._calls.prepared_commit(request))
 
     def CommitBatch(self, request: pb.CommitBatchRequest, context: Context) -> pb.CommitBatchResponse:
-        return self._ask(lambda: self._calls.batch(request))
+        return self._ask(self._calls.prepared_batch(request))
 
     def Append(self, request: pb.AppendRequest, context: Context) -> pb.AppendResponse:
-        return self._ask(lambda: self._calls.append(request))
+        return self._ask(self._calls.prepared_append(request))
 
     def AbortTransaction(self, request: pb.AbortTransactionRequest, context: Context) -> pb.AbortTransactionResponse:
         return self._ask(lambda: self._calls.abort(request))

@@ -159,7 +159,7 @@ class Sessions:
             kind = call.WhichOneof("call")
             if refusal is not None:
                 if appends:
-                    jobs.append(self._appends(sink, appends))
+                    jobs.append(self._appends(sink, appends, are_large=bool(prepare)))
                     appends = []
                 jobs.append((sink, (call.call_id, "error"), partial(_raise, refusal)))
                 continue
@@ -167,7 +167,7 @@ class Sessions:
                 appends.append(call)
                 continue
             if appends:
-                jobs.append(self._appends(sink, appends))
+                jobs.append(self._appends(sink, appends, are_large=bool(prepare)))
                 appends = []
             serve = self._serve.get(kind or "")
             if serve is None or kind is None:
@@ -177,12 +177,13 @@ class Sessions:
             else:
                 jobs.append((sink, (call.call_id, kind), partial(serve, getattr(call, kind))))
         if appends:
-            jobs.append(self._appends(sink, appends))
+            jobs.append(self._appends(sink, appends, are_large=bool(prepare)))
         return jobs
 
-    def _appends(self, sink: Sink, calls: list[pb.SessionCall]) -> Job:
-        numbers = [call.call_id for call in calls]
-        return sink, (numbers, "appends"), lambda: self._calls.append_many([call.append for call in calls])
+    def _appends(self, sink: Sink, calls: list[pb.SessionCall], *, are_large: bool) -> Job:
+        numbers, appends = [call.call_id for call in calls], [call.append for call in calls]
+        run = self._calls.prepared_appends(appends) if are_large else partial(self._calls.append_many, appends)
+        return sink, (numbers, "appends"), run
 
 
 class _Talk:

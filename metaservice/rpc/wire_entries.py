@@ -71,6 +71,7 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
             raise invalid("TOMBSTONES_INVALID", path=path, count=message.tombstones)
         if not 0 <= schema_version <= newest:
             raise invalid("SCHEMA_VERSION_INVALID", path=path, asked=schema_version, newest=newest)
+        is_inlined = number >= INLINED or message.inlined or bool(message.content)
         is_placed = is_partitioned or message.HasField("partition")
         entry = Entry(
             path,
@@ -79,14 +80,14 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
             kind,
             wire.count(message.rows, "rows", limits.FILE_COUNT_MAX),
             wire.count(message.bytes, "bytes", limits.FILE_COUNT_MAX),
-            message.SerializeToString() if schema_version else message.SerializeToString() + mark,
+            b"" if is_inlined else message.SerializeToString() + (b"" if schema_version else mark),
             message.data_change if says_itself and message.HasField("data_change") else changes_data,
             False,
             False,
             external,
         )
-        if number >= INLINED or message.content or message.inlined:
-            _inline(entry, message, may_inline=changes_data)
+        if is_inlined:
+            _inline(entry, message, schema_version or newest, may_inline=changes_data)
         if len(entry.payload) > limits.ENTRY_PLAIN_BYTES_MAX:
             wire_rows.check_size(entry)
         if message.carries_row_ids:
@@ -95,8 +96,8 @@ def data_files(messages: Iterable[common_pb2.DataFile], meta: TableMeta, txn: st
     return found
 
 
-def _inline(entry: Entry, message: common_pb2.DataFile, *, may_inline: bool) -> None:
-    """The rows are in the message; the record shows only that they are in the store."""
+def _inline(entry: Entry, message: common_pb2.DataFile, schema_version: int, *, may_inline: bool) -> None:
+    """The rows are in the message; the record shows only that they are in the store. They are not encoded again."""
     content = message.content
     if message.inlined or entry.external or not may_inline:
         why = "leave `inlined` to the service, and inline only new rows"
@@ -105,8 +106,10 @@ def _inline(entry: Entry, message: common_pb2.DataFile, *, may_inline: bool) -> 
         raise invalid("INLINED_TOO_LARGE", path=entry.path, bytes=len(content), most=limits.INLINED_FILE_BYTES_MAX)
     if not content or message.bytes != len(content) or not entry.rows:
         raise invalid("INLINED_INVALID", "`bytes` is the length of `content`, and it has rows", path=entry.path)
-    known = common_pb2.DataFile.FromString(entry.payload)
+    known = common_pb2.DataFile()
+    known.CopyFrom(message)
     known.ClearField("content")
+    known.schema_version = schema_version
     known.kind = int(entry.kind)  # type: ignore[assignment]
     known.inlined = True
     entry.payload, entry.content, entry.inlined = known.SerializeToString(), content, True

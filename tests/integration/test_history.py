@@ -219,7 +219,7 @@ def test_a_commit_in_the_group_of_a_drop_is_seen(past: Past) -> None:
 
     past.service.decider.submit(
         [
-            (sink, None, lambda: calls.append(append)),
+            (sink, None, calls.prepared_append(append)),
             (sink, None, lambda: calls.catalog.drop(table_id, validate_only=False)),
         ]
     )
