@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.races.courses import course_with_spark, course_without_spark
+from tests.races.courses import course_of_iceberg, course_with_spark, course_without_spark
 from tests.races.pairs import Course, Result, sampled
 from tests.spark.sessions import small_session
 
@@ -26,16 +26,20 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which pairs")
     parser.add_argument("--pairs", type=int, default=500, help="how many pairs of Spark's doors")
     parser.add_argument("--arrow-pairs", type=int, default=2000, help="how many pairs without Spark")
+    parser.add_argument("--iceberg-pairs", type=int, default=300, help="how many pairs of pyiceberg's")
     parser.add_argument("--only", default="", help="only pairs whose description has these words")
     asked = parser.parse_args(words)
     results: list[Result] = []
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="laketx-races-") as folder:
-        for name in ("arrow", "spark"):
+        for name in ("arrow", "iceberg", "spark"):
             (Path(folder) / name).mkdir()
         if asked.arrow_pairs:
             with course_without_spark(Path(folder) / "arrow") as course:
                 results += played(course, asked.seed, asked.arrow_pairs, asked.only)
+        if asked.iceberg_pairs:
+            with course_of_iceberg(Path(folder) / "iceberg") as course:
+                results += played(course, asked.seed, asked.iceberg_pairs, asked.only)
         if asked.pairs:
             spark = small_session()
             spark.sparkContext.setLogLevel("OFF")

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laketx import connect
+from tests.iceberg.servers import catalog_of, served
 from tests.integration.service import service
-from tests.races.doors import Arrow, Frames, Sql, Verbs, connect_without_spark
+from tests.races.compactions import Compactions
+from tests.races.doors import Arrow, Frames, Iceberg, Sql, Verbs, connect_without_spark
 from tests.races.gate import Gate
 from tests.races.pairs import Course
 from worker.base.spark_jar import catalog_settings
@@ -28,7 +30,21 @@ def course_without_spark(folder: Path) -> Iterator[Course]:
             connect_without_spark(f"laketx://{gate.address}", warehouse) as later,
             connect_without_spark(f"laketx://{running.address}", warehouse) as earlier,
         ):
-            yield Course(gate, earlier, [Arrow(later)], [Arrow(earlier)])
+            held = [Arrow(later), Compactions(later)]
+            yield Course(gate, earlier, held, [Arrow(earlier), Compactions(earlier)])
+
+
+@contextmanager
+def course_of_iceberg(folder: Path) -> Iterator[Course]:
+    """An Iceberg catalog behind the gate, for the statement that waits; the other one goes past it."""
+    with service(folder / "service") as (running, _), Gate(running.address) as gate:
+        warehouse = _warehouse(folder)
+        where = ["--server", gate.address, "iceberg", "serve", "--listen", "127.0.0.1:0", "--warehouse", warehouse]
+        with connect_without_spark(f"laketx://{running.address}", warehouse) as plain:
+            plain.mark_warehouse()
+            with served(*where) as server:
+                free = [Arrow(plain, copies=False), Compactions(plain)]
+                yield Course(gate, plain, [Iceberg(catalog_of(server, 2))], free)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -18,6 +19,7 @@ from worker.api.lake import CLIENT_NAME
 
 Policy = Literal["fail", "rerun"]
 SCHEMA: Final = "id bigint, day string, n bigint"
+ARROW: Final = pa.schema([("id", pa.int64()), ("day", pa.string()), ("n", pa.int64())])
 POLICY: Final = "spark.laketx.on_conflict"
 OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
@@ -42,6 +44,7 @@ class Door(ABC):
     name: str
     is_one_call = False  # small blind INSERTs begin and commit at once
     looks_again = False  # Spark looks at a statement's tables once more before it runs
+    says_outcome = True  # whether the docs say which outcome a meeting has; else the rows alone tell
     boundaries: Sequence[Boundary] = tuple(Boundary)
 
     @abstractmethod
@@ -64,6 +67,8 @@ def is_conflict(error: Exception, earlier: Statement) -> bool:
     """Also a refusal of columns that the earlier statement has redefined."""
     if isinstance(error, ConflictError) or (earlier.defines and "SCHEMA_VERSION_MISMATCH" in str(error)):
         return True
+    if type(error).__module__ == "pyiceberg.exceptions":
+        return type(error).__name__ in ("CommitFailedException", "ValidationException")
     return isinstance(error, PySparkException) and any(sign in str(error) for sign in ("LOST_RACE", "CONFLICT_"))
 
 
@@ -122,6 +127,64 @@ def _dicts(rows: Rows) -> list[dict[str, Any]]:
 def _partitions(statement: Statement) -> Any:
     named = statement.partitions
     return named if named in ("all", "dynamic") else {"day": named}
+
+
+class Iceberg(Door):
+    """pyiceberg over the REST catalog: it loads a table first; after a 409 it validates its change and tries again.
+
+    What an append was computed from is no client's and no catalog's to know, so appends bring rows from elsewhere.
+    """
+
+    name = "Iceberg, pyiceberg"
+    says_outcome = False
+
+    def __init__(self, catalog: Any) -> None:
+        self._catalog = catalog
+        self._known: dict[str, Any] = {}
+
+    def know(self, table: str) -> None:
+        self._known[table] = self._catalog.load_table(table)
+
+    def does(self, statement: Statement, *, keyed: bool) -> bool:
+        if keyed or statement.defines or statement.name == "RESTORE" or statement.name.startswith("REPLACE"):
+            return False
+        if statement.kind is Kind.CHANGE:
+            return statement.name in ("DELETE", "UPDATE")
+        is_copy = statement.kind is Kind.OVERWRITE and bool(statement.copies)
+        return statement.kind in (Kind.INSERT, Kind.OVERWRITE) and (not statement.reads or is_copy)
+
+    def reruns(self, statement: Statement) -> bool:
+        return False
+
+    def run(self, statement: Statement, table: str, policy: Policy) -> None:
+        found = self._known.pop(table, None) or self._catalog.load_table(table)
+        if statement.name == "DELETE":
+            found.delete(statement.where)
+        elif statement.name == "UPDATE":
+            rows = found.scan(row_filter=statement.where).to_arrow().to_pylist()
+            changed = pa.Table.from_pylist([row | {"n": row["n"] + 10} for row in rows], schema=ARROW)
+            found.upsert(changed, join_cols=["day", "id"])
+        elif statement.name.startswith("TRUNCATE"):
+            found.delete(_filter(statement))
+        else:
+            self._bring(found, statement)
+
+    def _bring(self, table: Any, statement: Statement) -> None:
+        if statement.copies:
+            chosen = {} if statement.copies == "all" else {"row_filter": statement.copies}
+            rows = table.scan(**chosen).to_arrow()
+        else:
+            rows = pa.Table.from_pylist(_dicts(statement.meaning(()).added), schema=ARROW)
+        if statement.kind is Kind.INSERT:
+            table.append(rows)
+        elif statement.partitions == "dynamic":
+            table.dynamic_partition_overwrite(rows)
+        else:
+            table.overwrite(rows, overwrite_filter=_filter(statement))
+
+
+def _filter(statement: Statement) -> str:
+    return "true" if statement.partitions == "all" else f"day = '{statement.partitions}'"
 
 
 # -- with Spark --------------------------------------------------------------------------------------------------------
@@ -246,9 +309,10 @@ class Verbs(Door):
             merge.execute(on_conflict=policy)
 
 
-def make_table(lake: Lake, name: str, profile: str, *, keyed: bool) -> None:
+def make_table(lake: Lake, name: str, profile: str, *, keyed: bool, inlined: bool) -> None:
     """With two versions of rows, so that compactions have something to do."""
     key: dict[str, Any] = {"primary_key": ["id", "day"], "buckets": 1} if keyed else {}
-    table = lake.create_table(name, SCHEMA, partition_by=["day"], profile=profile, **key)
+    said = {} if inlined else {"write.inline.rows": "0"}
+    table = lake.create_table(name, SCHEMA, partition_by=["day"], profile=profile, properties=said, **key)
     for rows in (FIRST, BASE[len(FIRST) :]):
         (table.upsert if keyed else table.append)(_dicts(rows))
