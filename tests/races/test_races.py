@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.races.courses import course_of_iceberg, course_with_spark, course_without_spark
+from tests.races.gate import Boundary
 from tests.races.known import outdated, unknown
-from tests.races.pairs import Course, Result, sampled
+from tests.races.pairs import Course, Pair, Result, sampled
 from tests.spark.sessions import shared_session, shared_settings
 
 SEED = 20261125
@@ -58,6 +60,34 @@ def test_races_of_iceberg(of_iceberg: Course) -> None:
 
 def test_races_with_spark(with_spark: Course) -> None:
     check(with_spark, SEED, 10)
+
+
+def reruns(course: Course, *names: str) -> Iterator[Pair]:
+    """What reads rows that an UPDATE changes before it commits; `names`: of these doors and statements alone."""
+    for pair in course.pairs():
+        is_met = pair.earlier.name == "UPDATE by value" and pair.place == "same partition" and not pair.keyed
+        is_asked = not names or f"{pair.door}: {pair.later.name}" in names
+        if is_met and is_asked and pair.profile == "delta_serializable" and pair.boundary is Boundary.COMMIT:
+            yield replace(pair, policy="rerun")
+
+
+def test_rerun_repeats_statements_and_dataframes(with_spark: Course) -> None:
+    names = (
+        "Spark SQL: TRUNCATE",
+        "Spark SQL: REPLACE TABLE, own rows",
+        "Spark DataFrames: REPLACE TABLE, own rows",
+        "Spark DataFrames: INSERT copy",
+        "Spark DataFrames: MERGE own rows",
+    )
+    results = [with_spark.play(pair) for pair in reruns(with_spark, *names)]
+    assert [str(one) for one in results if not one.is_right] == []
+    assert [one.outcome for one in results] == ["commits"] * len(names)
+
+
+@pytest.mark.long
+def test_rerun_repeats_whatever_reads(with_spark: Course) -> None:
+    results = [with_spark.play(pair) for pair in reruns(with_spark)]
+    assert not unknown(results), "\n".join(map(str, unknown(results)))
 
 
 @pytest.mark.long

@@ -157,17 +157,26 @@ final class LakeWrite implements RequiresDistributionAndOrdering, BatchWrite {
     Change.Builder change = Change.newBuilder().addAllKeySets(arrived.keySets(snapshot.meta()));
     if (scope != null) change.setScope(scope);
     if (condition != null) condition.declare(change, snapshot, arrived.files());
-    if (definition != null && definition.table() != null) {
+    try {
+      commit(arrived, change);
+    } catch (LakeException lost) {
+      if (definition == null) Reruns.run(txn, lost);
+      else if (isReplacement()) Reruns.runReplacement(txn, lost);
+      else TakenNames.settle(txn, lost);
+    }
+  }
+
+  private void commit(Arrived arrived, Change.Builder change) {
+    if (isReplacement()) {
       reads.commitUnder(txn, definition.table(), arrived.files(), change);
       return;
     }
     if (definition != null) change.setAlteration(definition.naming());
-    try {
-      reads.commit(txn, arrived.files(), List.of(), change, List.of());
-    } catch (LakeException lost) {
-      if (definition == null) Reruns.run(txn, lost);
-      else TakenNames.settle(txn, lost);
-    }
+    reads.commit(txn, arrived.files(), List.of(), change, List.of());
+  }
+
+  private boolean isReplacement() {
+    return definition != null && definition.table() != null;
   }
 
   @Override

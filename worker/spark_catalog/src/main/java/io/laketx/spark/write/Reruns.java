@@ -1,36 +1,41 @@
 package io.laketx.spark.write;
 
 import io.laketx.spark.service.LakeException;
+import org.apache.spark.sql.execution.QueryExecution;
 
 /** Statements that lost a race and run again: they read the newest version then. */
 final class Reruns {
-  private static final ThreadLocal<Integer> ATTEMPT = ThreadLocal.withInitial(() -> 1); // one runs within the other
+  private static final ThreadLocal<Attempt> ATTEMPT = ThreadLocal.withInitial(() -> new Attempt(1, null));
+
+  /** One runs within the other. `lost`: the transaction of the one before; null before the first has lost. */
+  private record Attempt(int number, WriteTransaction lost) {}
 
   private Reruns() {}
 
-  /** Whether the statement that runs has attempts left. */
-  static boolean mayRun() {
-    return ATTEMPT.get() < ConflictPolicy.ATTEMPTS_MAX;
-  }
-
-  /** Runs the statement of a transaction again; throws what it lost by where it may not, or Spark has no text of it. */
+  /** Runs the statement of a transaction again; throws what it lost by where it may not. */
   static void run(WriteTransaction txn, LakeException lost) {
-    boolean mayRun = txn.reruns() && lost.reason().equals(Conflicts.REASON) && mayRun();
-    String statement = mayRun ? SparkPlans.statement() : null;
-    if (statement == null) throw lost;
-    run(txn, () -> ParquetOut.session().sql(statement));
+    if (!txn.reruns() || !lost.reason().equals(Conflicts.REASON)) throw lost;
+    run(txn, SparkPlans.execution(), lost);
   }
 
-  /** Ends a transaction, and begins its statement again. */
-  static void run(WriteTransaction txn, Runnable statement) {
-    int attempt = ATTEMPT.get() + 1;
+  /** The same for one that redefines a table. */
+  static void runReplacement(WriteTransaction txn, LakeException lost) {
+    if (!txn.reruns() || !lost.reason().equals(Conflicts.REASON)) throw lost;
+    run(txn, SparkPlans.replacement(), lost);
+  }
+
+  /** Ends a transaction, and runs a statement again; throws what it lost by where that can't be, or would lose again. */
+  static void run(WriteTransaction txn, QueryExecution statement, LakeException lost) {
+    Attempt before = ATTEMPT.get();
+    boolean wouldLose = before.lost != null && !txn.readsNewer(before.lost); // its rows are a version's, whatever comes
+    if (wouldLose || before.number == ConflictPolicy.ATTEMPTS_MAX || !Repetition.mayBe(statement)) throw lost;
     txn.abort();
-    WriteTransaction.pause(attempt);
-    ATTEMPT.set(attempt);
+    WriteTransaction.pause(before.number + 1);
+    ATTEMPT.set(new Attempt(before.number + 1, txn));
     try {
-      statement.run();
+      if (!Repetition.run(statement)) throw lost;
     } finally {
-      ATTEMPT.set(attempt - 1);
+      ATTEMPT.set(before);
     }
   }
 }

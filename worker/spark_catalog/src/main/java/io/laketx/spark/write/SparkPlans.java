@@ -37,27 +37,21 @@ import org.apache.spark.sql.catalyst.expressions.SortOrder$;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.V2ExpressionUtils$;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
-import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.Inner$;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData$;
 import org.apache.spark.sql.catalyst.plans.logical.CreateTableAsSelect;
-import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
-import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.InsertOnlyMerge;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
-import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
-import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
@@ -207,22 +201,6 @@ final class SparkPlans {
     return null;
   }
 
-  /** The text of a statement that changes rows; null where it isn't all that was asked, or has no text of its own. */
-  static String statement() {
-    QueryExecution execution = execution();
-    Option<String> text = execution == null ? Option.empty() : execution.logical().origin().sqlText();
-    if (text.isEmpty()) return null;
-    LogicalPlan asked = parsed(text.get());
-    if (asked == null || asked.containsPattern(TreePattern.PARAMETER())) return null;
-    LogicalPlan whole = asked instanceof UnresolvedWith with ? with.child() : asked;
-    boolean changesRows =
-        whole instanceof UpdateTable
-            || whole instanceof DeleteFromTable
-            || whole instanceof MergeIntoTable
-            || whole instanceof InsertIntoStatement;
-    return changesRows ? text.get() : null;
-  }
-
   /** Whether rows are written for a CREATE TABLE IF NOT EXISTS … AS SELECT, by text or by DataFrame. */
   static boolean isForNewTableAlone() {
     QueryExecution whole = wholeExecution();
@@ -230,16 +208,10 @@ final class SparkPlans {
     return found != null && found.ignoreIfExists();
   }
 
-  /** Whether rows are written for a CREATE OR REPLACE TABLE … AS SELECT, by text or by DataFrame. */
-  static boolean isForAnyTable() {
+  /** The REPLACE TABLE … AS SELECT that rows are written for, by text or by DataFrame; null where it is none. */
+  static QueryExecution replacement() {
     QueryExecution whole = wholeExecution();
-    ReplaceTableAsSelect found = whole == null ? null : find(whole.analyzed(), ReplaceTableAsSelect.class);
-    return found != null && found.orCreate();
-  }
-
-  /** Runs the statement that rows are written for once more; what its text names is looked up anew. */
-  static void runWhole() {
-    Dataset$.MODULE$.ofRows(ParquetOut.session(), wholeExecution().logical());
+    return whole != null && find(whole.analyzed(), ReplaceTableAsSelect.class) != null ? whole : null;
   }
 
   private static <T extends LogicalPlan> T find(LogicalPlan plan, Class<T> kind) {
@@ -251,16 +223,8 @@ final class SparkPlans {
     return null;
   }
 
-  private static LogicalPlan parsed(String text) {
-    try {
-      return ParquetOut.session().sessionState().sqlParser().parsePlan(text);
-    } catch (ParseException part) {
-      return null;
-    }
-  }
-
   /** Null where it can't be seen. */
-  private static QueryExecution execution() {
+  static QueryExecution execution() {
     return execution("spark.sql.execution.id");
   }
 

@@ -16,7 +16,7 @@ public final class TakenNames {
   /** Ends the statement of a transaction as if it had come after the other one; throws what it lost by where that fails too. */
   static void settle(WriteTransaction txn, LakeException lost) {
     if (stay(lost)) txn.abort();
-    else if (!lost.reason().equals(REASON) || !SparkPlans.isForAnyTable() || !Reruns.mayRun()) throw lost;
-    else Reruns.run(txn, SparkPlans::runWhole);
+    else if (!lost.reason().equals(REASON)) throw lost;
+    else Reruns.run(txn, SparkPlans.replacement(), lost);
   }
 }

@@ -175,6 +175,11 @@ final class WriteTransaction {
     return policy != ConflictPolicy.FAIL && isBlind;
   }
 
+  /** Whether it sees more than another one did. */
+  boolean readsNewer(WriteTransaction other) {
+    return !snapshot.tableId().equals(other.snapshot.tableId()) || readVersion > other.readVersion;
+  }
+
   /** Whether its statement runs again after a lost race. */
   boolean reruns() {
     return policy == ConflictPolicy.RERUN && !isOneOfSeveral();
