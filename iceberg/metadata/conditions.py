@@ -118,6 +118,8 @@ class Filters:
         subject, literal = _sides(tree)
         if _is_reference(literal) and not _is_reference(subject):
             subject, literal, word = literal, subject, FLIPPED.get(word, word)
+        if not (isinstance(subject, str) or (isinstance(subject, dict) and isinstance(subject.get("type"), str))):
+            raise _invalid(f"{word} does not say what it tests")
         word = turned.get(word, word)
         column = self._column(subject)
         if column is None:

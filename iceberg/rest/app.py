@@ -73,7 +73,7 @@ def build_app(
         def work(lake: Connection, request: Request) -> Response:
             form = FORMATS.get(request.path_params.get("prefix", DEFAULT))
             if form is None:
-                raise RestError(404, "NotFoundException", "paths begin with /v1/v3 or /v1/v2")
+                raise RestError(400, "BadRequestException", "paths begin with /v1/v3 or /v1/v2")
             return answer(Catalog(lake, tables, listings, form, config), request)
 
         return run

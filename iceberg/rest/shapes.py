@@ -73,6 +73,13 @@ def listed(item: Shape) -> Shape:
     return check
 
 
+def distinct(value: Any, path: str) -> None:
+    """A list of texts without repeats."""
+    listed(text)(value, path)
+    if len({*value}) < len(value):
+        raise _unlike(path, "a list without repeats", value)
+
+
 def mapping(item: Shape) -> Shape:
     """An object with any names."""
 
@@ -229,7 +236,7 @@ REQUIREMENTS: Final = listed(
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 CREATE_NAMESPACE: Final = record({"namespace": NAMESPACE}, {"properties": TEXTS})
-NAMESPACE_PROPERTIES: Final = record({}, {"removals": listed(text), "updates": TEXTS})
+NAMESPACE_PROPERTIES: Final = record({}, {"removals": distinct, "updates": TEXTS})
 CREATE_TABLE: Final = record(
     {"name": text, "schema": SCHEMA},
     {"location": text, "partition-spec": SPEC, "write-order": ORDER, "stage-create": flag, "properties": TEXTS},
@@ -258,4 +265,25 @@ PLAN: Final = record(
     },
 )
 TASK: Final = record({"plan-task": text})
-METRICS: Final = record({"report-type": text})
+COUNTER: Final = record({"unit": text, "value": whole})
+TIMER: Final = record({"time-unit": text, "count": whole, "total-duration": whole})
+
+
+def _measured(value: Any, path: str) -> None:
+    is_timer = isinstance(value, dict) and "time-unit" in value
+    (TIMER if is_timer else COUNTER)(value, path)
+
+
+MEASURED: Final = {"report-type": text, "table-name": text, "snapshot-id": whole, "metrics": mapping(_measured)}
+SCAN_REPORT: Final = record(
+    MEASURED
+    | {"filter": anything, "schema-id": whole}
+    | {"projected-field-ids": listed(whole), "projected-field-names": listed(text)},
+    {"metadata": TEXTS},
+)
+COMMIT_REPORT: Final = record(MEASURED | {"sequence-number": whole, "operation": text}, {"metadata": TEXTS})
+
+
+def METRICS(value: Any, path: str) -> None:  # noqa: N802 - the name of a shape
+    is_commit = isinstance(value, dict) and "sequence-number" in value
+    (COMMIT_REPORT if is_commit else SCAN_REPORT)(value, path)

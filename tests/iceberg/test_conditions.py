@@ -215,6 +215,8 @@ def test_names_are_those_of_the_filter_and_become_those_of_the_version() -> None
         {"type": "and", "left": A},
         {"type": "in", "term": "small", "values": 1},
         {"type": "in", "term": "small"},
+        {"type": "is-null"},
+        {"type": "is-null", "child": {"name": "small"}},
     ],
 )
 def test_what_is_no_filter_is_refused(tree: Any) -> None:

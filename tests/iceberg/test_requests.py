@@ -118,13 +118,31 @@ REQUESTS: Final[Mapping[str, tuple[Shape, Any]]] = {  # by the schema in the spe
             "updates": [{"action": "add-view-version", "view-version": VERSION}],
         },
     ),
+    "ReportMetricsRequest": (
+        shapes.METRICS,
+        {
+            "report-type": "scan-report",
+            "table-name": "shop.t",
+            "snapshot-id": 1,
+            "filter": True,
+            "schema-id": 0,
+            "projected-field-ids": [1],
+            "projected-field-names": ["id"],
+            "metrics": {
+                "result-data-files": {"unit": "count", "value": 1},
+                "total-planning-duration": {"time-unit": "nanoseconds", "count": 1, "total-duration": 7},
+            },
+        },
+    ),
     "FetchScanTasksRequest": (shapes.TASK, {"plan-task": "t"}),
     "PlanTableScanRequest": (
         shapes.PLAN,
         {"snapshot-id": 1, "select": ["id"], "case-sensitive": True, "use-snapshot-schema": False},
     ),
 }
-LEFT_TO_OTHERS: Final = frozenset({"action", "type", "uuid", "manifest-list", "operation"})  # who reads them says more
+LEFT_TO_OTHERS: Final = frozenset(  # who reads them says more
+    {"action", "type", "uuid", "manifest-list", "operation", "filter"}
+)
 VALUES: Final[tuple[Any, ...]] = (None, 7, "x", True, [], {}, [["a", "b"]], 1.5, 1 << 70)
 
 

@@ -115,7 +115,7 @@ def test_an_answer_that_is_known_is_not_sent_again(lake: Lake, server: Server) -
         ("/v1/v3/namespaces/nowhere/tables", 404, "NoSuchNamespaceException"),
         ("/v1/v3/namespaces/a%1Fb", 404, "NoSuchNamespaceException"),
         ("/v1/v3/namespaces/default/views/nothing", 404, "NoSuchViewException"),
-        ("/v1/v9/namespaces", 404, "NotFoundException"),
+        ("/v1/v9/namespaces", 400, "BadRequestException"),
         ("/v1/config?warehouse=other", 400, "BadRequestException"),
         ("/v1/v3/namespaces?pageSize=x", 400, "BadRequestException"),
     ],
