@@ -192,9 +192,9 @@ class Writes:
         try:
             if wanted.refusal is not None:
                 raise wanted.refusal
-            if not wanted.appends:
-                raise refused("the first snapshot of a table has the operation append")
             found = read_append(folder, table_id, wanted.snapshots)
+            if not found.changes.is_append:  # Spark's CREATE OR REPLACE TABLE says that it overwrites
+                raise refused("the first snapshot of a table adds files, and does nothing else")
         except InputError:
             if give_up(self._client, table, table_id, wanted.snapshots[-1]):
                 return

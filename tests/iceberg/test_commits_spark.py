@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laketx import Lake
+from laketx import Lake, Table
 from tests.iceberg.engines.environment import run_statements
 from tests.iceberg.servers import Server
 from tests.iceberg.writers import ids
@@ -83,3 +83,42 @@ def test_spark_reads_metadata_tables(lake: Lake, server: Server, tmp_path: Path)
     assert [one.get("error", "") for one in answers[:-1]] == [""] * len(statements)
     assert [one["rows"] for one in answers[4:-2]] == [[[3]], [[3]], [[5]], [[3]], [[1]], [[5]]]
     assert "TABLE_OR_VIEW_NOT_FOUND" in answers[-1]["error"]
+
+
+REPLACES = (
+    "CREATE NAMESPACE lake.{0}",
+    """
+    CREATE OR REPLACE TABLE lake.{0}.a USING iceberg PARTITIONED BY (day) TBLPROPERTIES ('note' = 'one')
+    AS SELECT id, DATE '2026-11-01' AS day FROM range(3)
+    """,
+    """
+    CREATE OR REPLACE TABLE lake.{0}.a USING iceberg PARTITIONED BY (day)
+    AS SELECT id, DATE '2026-11-02' AS day, 'new' AS note FROM range(5, 7)
+    """,
+    """
+    CREATE OR REPLACE TABLE lake.{0}.a USING iceberg PARTITIONED BY (day)
+    AS SELECT id + 10 AS id, day, note FROM lake.{0}.a
+    """,
+)
+AFTER = (
+    "SELECT id, note FROM lake.{0}.a ORDER BY id",
+    "SELECT id FROM lake.{0}.a VERSION AS OF 2 ORDER BY id",
+    "REPLACE TABLE lake.{0}.a (id BIGINT, day DATE) USING iceberg PARTITIONED BY (day)",
+    "SELECT count(*) FROM lake.{0}.a",
+)
+
+
+@pytest.mark.parametrize("form", ["v2", "v3"])
+def test_spark_replaces_tables_as_select(lake: Lake, server: Server, tmp_path: Path, form: str) -> None:
+    """The table is new, then there, then replaced by what is read of it, then emptied."""
+    name = f"replaced_{form}"
+    answers = run_statements(server.url, tmp_path, form, [one.format(name) for one in (*REPLACES, *AFTER)])
+    assert [one.get("error", "") for one in answers] == [""] * len(answers)
+    assert [one["rows"] for one in answers[len(REPLACES) :]] == [[[15, "new"], [16, "new"]], [[0], [1], [2]], [], [[0]]]
+    ours = lake.table(f"{name}.a")
+    assert [ids_at(ours, version) for version in range(1, 5)] == [[0, 1, 2], [5, 6], [15, 16], []]
+    assert ours.meta.properties["user.iceberg.note"] == "one"
+
+
+def ids_at(table: Table, version: int) -> list[int]:
+    return sorted(table.to_arrow(version=version).column("id").to_pylist())

@@ -84,6 +84,15 @@ def test_a_table_that_is_made_leaves_no_note(place: Warehouse, catalog: Server) 
     assert catalog_of(catalog).load_table("default.made").scan().to_arrow().num_rows == 2
 
 
+def test_the_first_rows_may_be_said_to_overwrite(catalog: Server) -> None:
+    """As Spark's CREATE OR REPLACE TABLE AS SELECT says of a table that is new."""
+    staged = Staged(catalog, "replaced_at_first")
+    added = [one["snapshot"] for one in staged.commit.body["updates"] if one["action"] == "add-snapshot"]
+    added[0]["summary"]["operation"] = "overwrite"
+    assert staged.commit.send(catalog).status_code == 200
+    assert catalog_of(catalog, 2).load_table("default.replaced_at_first").scan().to_arrow().num_rows == 2
+
+
 @pytest.mark.parametrize("rows", [True, False])
 def test_what_nobody_makes_goes(place: Warehouse, catalog: Server, rows: bool) -> None:
     staged = Staged(catalog, f"given_up_{rows}", rows)
