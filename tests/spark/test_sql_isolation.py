@@ -293,6 +293,14 @@ def test_rerun_computes_an_insert_again_that_read_its_table(races: Races) -> Non
     assert ids(table) == [1, 2, 3, 4]
 
 
+def test_rerun_computes_an_insert_again_whose_table_got_a_column(races: Races) -> None:
+    table = races.table("row_level", parted=False)
+    with setting(races.sql.spark, ON_CONFLICT, "rerun"):
+        again = f"INSERT INTO {{t}} (id, v, p) SELECT max(id) + 1, {HOLDS}, 1 FROM {{t}}"
+        assert races.run(again, table, lambda one: one.add_columns("note string")) == COMMITS
+    assert ids(table) == [1, 2, 3]
+
+
 @pytest.mark.long
 def test_a_dataframe_runs_again_under_the_same_columns_alone(races: Races) -> None:
     table = races.table("row_level", parted=False)

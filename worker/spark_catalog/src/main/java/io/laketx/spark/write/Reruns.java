@@ -14,13 +14,13 @@ final class Reruns {
 
   /** Runs the statement of a transaction again; throws what it lost by where it may not. */
   static void run(WriteTransaction txn, LakeException lost) {
-    if (!txn.reruns() || !lost.reason().equals(Conflicts.REASON)) throw lost;
+    if (!txn.reruns() || !Conflicts.END_IN.contains(lost.reason())) throw lost;
     run(txn, SparkPlans.execution(), lost);
   }
 
   /** The same for one that redefines a table. */
   static void runReplacement(WriteTransaction txn, LakeException lost) {
-    if (!txn.reruns() || !lost.reason().equals(Conflicts.REASON)) throw lost;
+    if (!txn.reruns() || !Conflicts.END_IN.contains(lost.reason())) throw lost;
     run(txn, SparkPlans.replacement(), lost);
   }
 
