@@ -54,6 +54,7 @@ APPEND_S: Final = 10.0
 APPEND_RUNS: Final = 3
 PATH: Final = "/v1/v3/namespaces/default/tables"
 NONE: Final[Mapping[str, str]] = {}
+RETRIED: Final = {"commit.retry.num-retries": "4"}  # as Iceberg's own default
 REBASED: Final = {"iceberg.append_rebase": "true"}
 
 
@@ -265,7 +266,7 @@ def appends(bench: Benchmark, lake: Lake, folder: Path) -> None:
             theirs.append(appended_through(own, name, writers))
             with catalog(folder) as url:
                 through = {"type": "rest", "uri": url, "warehouse": "v2"}
-                kept.append(appended_through(through, name, writers))
+                kept.append(appended_through(through, name, writers, RETRIED))
                 rebased.append(appended_through(through, f"{name}_rebased", writers, REBASED))
             for made, table in ((kept[-1], name), (rebased[-1], f"{name}_rebased")):
                 version = lake.client.get_table(table.partition(".")[2]).head_version

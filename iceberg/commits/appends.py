@@ -24,10 +24,7 @@ from protos.laketx.v1 import transaction_pb2 as wire
 from worker.base.errors import NextSteps, conflict_text
 
 NEXT_STEP: Final[NextSteps] = {
-    common_pb2.ADVICE_RELOAD: (
-        "the table's schema or settings changed: load the table and append the same rows again, as clients of "
-        "Iceberg do by themselves"
-    )
+    common_pb2.ADVICE_RELOAD: "the table's schema or settings changed: load the table and append the same rows again"
 }
 USED: Final = "TRANSACTION_ID_REUSED"
 ABORTED: Final = "TRANSACTION_ABORTED"  # by a refusal before, or a service that did not answer

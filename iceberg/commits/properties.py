@@ -10,6 +10,8 @@ from iceberg.commits.requests import FORMAT_MIN, refused
 PREFIX: Final = "user.iceberg."
 APPEND_REBASE: Final = "iceberg.append_rebase"
 OWN: Final = frozenset({APPEND_REBASE})  # LakeTX's, under the same name
+RETRIES: Final = "commit.retry.num-retries"
+DEFAULTS: Final = {RETRIES: "0"}  # a client's second try doesn't see what others removed: it could bring rows back
 COMMENT: Final = "comment"
 FORMAT_VERSION: Final = "format-version"
 FORMAT_OF_FILES: Final = "write.format.default"
@@ -62,6 +64,7 @@ def rebases_appends(kept: Mapping[str, str]) -> bool:
 
 
 def shown_properties(kept: Mapping[str, str]) -> dict[str, str]:
-    """The kept ones, as clients set them."""
-    found = {name.removeprefix(PREFIX): kept[name] for name in kept if name.startswith(PREFIX) or name in OWN}
+    """The kept ones, as clients set them, and defaults that are not Iceberg's."""
+    theirs = {name.removeprefix(PREFIX): kept[name] for name in kept if name.startswith(PREFIX) or name in OWN}
+    found = DEFAULTS | theirs
     return {name: value for name, value in found.items() if name not in OURS}

@@ -43,7 +43,7 @@ def test_a_repeat_of_an_append_gets_its_answer_after_the_table_moved(lake: Lake,
     request = appended(theirs, numbers([1]))
     with served_folder(folder) as other:
         assert request.send(server).status_code == 200
-        theirs.append(numbers([2]))
+        theirs.refresh().append(numbers([2]))
         lake.table("shop.moved_on").delete("id = 2")
         assert [request.send(each).status_code for each in (server, other)] == [200, 200]
     assert ids(lake.table("shop.moved_on")) == [1]
@@ -147,7 +147,7 @@ def test_the_service_refuses_what_depends_on_other_rows(lake: Lake) -> None:
 
 def test_an_overwrite_that_matched_nothing_comes_once(lake: Lake, server: Server) -> None:
     """The usual daily job, run twice at once: pyiceberg sees the rows of the other when it tries again."""
-    made(server, "daily")
+    made(server, "daily", properties=PATIENT)
     writers = [catalog_of(server, 2).load_table("shop.daily") for _ in range(2)]
     jobs = []
     for theirs in writers:
@@ -158,6 +158,25 @@ def test_an_overwrite_that_matched_nothing_comes_once(lake: Lake, server: Server
     with pytest.raises((exceptions.ValidationException, exceptions.CommitFailedException)):
         jobs[1].commit_transaction()
     assert ids(lake.table("shop.daily")) == [1, 2]
+
+
+def test_a_client_does_not_try_again_unless_the_table_says_so(lake: Lake, server: Server) -> None:
+    """A second try would bring rows back: it doesn't see that another writer truncated the table."""
+    theirs = made(server, "truncated")
+    theirs.append(numbers([1, 2]))
+    assert theirs.refresh().properties["commit.retry.num-retries"] == "0"
+    rows = theirs.scan().to_arrow()
+    lake.table("shop.truncated").truncate()
+    with pytest.raises(exceptions.CommitFailedException):
+        theirs.overwrite(rows)
+    assert ids(lake.table("shop.truncated")) == []
+    for said, shown in (("7", "7"), ("0", "0"), (None, "0")):
+        with catalog_of(server, 2).load_table("shop.truncated").transaction() as alters:
+            if said is None:
+                alters.remove_properties("commit.retry.num-retries")
+            else:
+                alters.set_properties({"commit.retry.num-retries": said})
+        assert theirs.refresh().properties["commit.retry.num-retries"] == shown
 
 
 def test_appends_by_pyiceberg_try_again_and_none_is_lost(lake: Lake, server: Server, folder: Path) -> None:
@@ -188,7 +207,7 @@ def test_a_deleted_row_stays_deleted_beside_a_rewrite_of_its_file(
 ) -> None:
     """pyiceberg rewrites a file without one row; meanwhile somebody hides another row of it."""
     name = f"rewritten_{by.replace(' ', '_')}"
-    theirs = made(server, name)
+    theirs = made(server, name, properties=PATIENT)
     theirs.append(numbers([1, 2, 3]))
     job = theirs.refresh().transaction()
     job.delete("id = 2")
@@ -211,7 +230,7 @@ def test_a_rewrite_of_a_file_that_was_dirty_before_is_taken(lake: Lake, server: 
 
 
 def test_a_restored_row_stays_beside_a_rewrite_of_its_file(lake: Lake, server: Server) -> None:
-    theirs = made(server, "brought_back")
+    theirs = made(server, "brought_back", properties=PATIENT)
     theirs.append(numbers([1, 2, 3]))
     ours = lake.table("shop.brought_back")
     ours.delete("id = 3")

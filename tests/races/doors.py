@@ -130,7 +130,7 @@ def _partitions(statement: Statement) -> Any:
 
 
 class Iceberg(Door):
-    """pyiceberg over the REST catalog: it loads a table first; after a 409 it validates its change and tries again.
+    """pyiceberg over the REST catalog: it loads a table first, and fails after a 409.
 
     What an append was computed from is no client's and no catalog's to know, so appends bring rows from elsewhere.
     """

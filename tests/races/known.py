@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.races.pairs import Pair, Result
-from tests.races.statements import Kind
 
 ENOUGH: Final = 10  # so many pairs of a reason, all right, say that it is gone
 
@@ -20,17 +19,7 @@ class Known:
     holds: Callable[[Pair], bool]
 
 
-def _files_that_went(pair: Pair) -> bool:
-    return pair.door == "Iceberg, pyiceberg" and pair.later.kind in (Kind.OVERWRITE, Kind.CHANGE)
-
-
-KNOWN: Final[Sequence[Known]] = (
-    Known(
-        "a snapshot lists no file that went: pyiceberg's retry does not see that files which it read or removes are "
-        "gone (truncated, or inlined rows shown in other files), leaves rows, or brings them back",
-        _files_that_went,
-    ),
-)
+KNOWN: Final[Sequence[Known]] = ()
 
 
 def unknown(results: Sequence[Result]) -> list[Result]:
