@@ -16,6 +16,7 @@ from tools.environment import FOLDER, ensure
 PINS: Final = Path(__file__).resolve().parent
 SPARK: Final = ("pyspark", "pyarrow", "pandas")
 OTHERS: Final = ("chdb", "daft", "pyiceberg", "pyarrow")
+DBT: Final = ("dbt-core", "dbt-spark", "pyspark")
 PYICEBERG_TESTS: Final = (
     "pyiceberg[pyarrow,sql-sqlite,hive]",
     "boto3",
@@ -52,6 +53,11 @@ def ensure_others() -> Path:
     return ensure("iceberg-readers", OTHERS, PINS / "constraints-readers.txt")
 
 
+def ensure_dbt() -> Path:
+    """The interpreter of dbt with Spark."""
+    return ensure("iceberg-dbt", DBT, PINS / "constraints-dbt.txt")
+
+
 def ensure_pyiceberg_tests() -> Path:
     """The interpreter for pyiceberg's own tests."""
     return ensure("pyiceberg-tests", PYICEBERG_TESTS, PINS / "constraints-pyiceberg-tests.txt")
@@ -79,9 +85,11 @@ def run_statements(
 
 def spark_or_skip() -> Path:
     """The same for a test, which is left out where Spark with Iceberg can't be had."""
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java 17 or later, which is not installed here")
-    return _or_skip(ensure_spark)
+    return _with_java_or_skip(ensure_spark)
+
+
+def dbt_or_skip() -> Path:
+    return _with_java_or_skip(ensure_dbt)
 
 
 def others_or_skip() -> Path:
@@ -90,6 +98,12 @@ def others_or_skip() -> Path:
 
 def pyiceberg_tests_or_skip() -> Path:
     return _or_skip(ensure_pyiceberg_tests)
+
+
+def _with_java_or_skip(made: Callable[[], Path]) -> Path:
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17 or later, which is not installed here")
+    return _or_skip(made)
 
 
 def _or_skip(made: Callable[[], Path]) -> Path:
