@@ -90,7 +90,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("what", SAID)
+@pytest.mark.parametrize(
+    "what", [pytest.param("silent", marks=pytest.mark.long), *(one for one in SAID if one != "silent")]
+)
 def test_what_is_wrong_with_a_bucket_is_said(
     what: str, ways: Mapping[str, dict[str, str]], data: Path, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ def shown(table: Table, sql: SqlReads) -> dict[int, int]:
     return dict(found[0])
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_compactions_of_a_partition_by_a_decimal_change_no_answer(
     lake: Lake, spark: SparkSession, new_name: Callable[[], str], keyed: bool
 ) -> None:

@@ -53,6 +53,7 @@ def test_increments_that_lack_or_double_a_row_do_not_add_up() -> None:
     assert add_up(rows, [new, new, gone]) == Counter({(1, "a", None): 2})
 
 
+@pytest.mark.long
 def test_a_minute_of_soak(tmp_path: Path) -> None:
     shown = tmp_path / "soak.json"
     command = [sys.executable, "-m", "tests.spark.soak", "--minutes", "1", "--seed", "7", "--json", str(shown)]

@@ -221,7 +221,7 @@ READS_ROWS = [  # each falls short of an insert by key, in its condition or in a
 ]
 
 
-@pytest.mark.parametrize("parted", [False, True])
+@pytest.mark.parametrize("parted", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_merge_that_is_an_insert_by_key_reads_no_rows(
     lake: Lake, sql: SqlReads, spark: SparkSession, new_name: Names, parted: bool
 ) -> None:

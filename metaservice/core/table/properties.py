@@ -231,7 +231,8 @@ PROPERTIES: Final = (
     Property(
         "write.inline.rows",
         "1000",
-        "A write of so few rows without Spark puts them into its commit instead of a file; 0: never.",
+        "A write of so few rows without Spark, or an INSERT of SQL that [brings them with it](spark-sql.md#writing), "
+        "puts them into its commit instead of a file; 0: never.",
         low=0,
         high=100_000,
     ),
