@@ -152,10 +152,10 @@ def test_a_change_of_an_older_snapshot_is_refused(lake: Lake, server: Server) ->
 
 
 @pytest.mark.parametrize("condition", ["id = 2", "id < 10"])
-def test_pyiceberg_tries_again_by_itself(lake: Lake, server: Server, condition: str) -> None:
+def test_pyiceberg_tries_again_where_the_table_says_so(lake: Lake, server: Server, condition: str) -> None:
     """From the newest snapshot, with what it has written."""
     name = f"again_{len(condition)}"
-    theirs = made(server, name)
+    theirs = made(server, name, properties={"commit.retry.num-retries": "4"})
     theirs.append(numbers([1, 2]))
     theirs.refresh()
     ours = lake.table(f"shop.{name}")

@@ -101,7 +101,7 @@ def test_a_lost_race_is_explained(lake: Lake, server: Server) -> None:
     assert "load the table and append the same rows again" in said
     assert "refresh()" not in said, "which is LakeTX's"
     assert request.send(server).status_code == 409, "the outcome stays"
-    theirs.append(numbers([2]))  # its client loads the table anew, and appends once more
+    theirs.refresh().append(numbers([2]))
     assert ids(ours.refresh()) == [2]
 
 

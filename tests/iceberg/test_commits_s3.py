@@ -99,7 +99,7 @@ def test_pyiceberg_writes(place: OnS3) -> None:
         update.add_column("v", pyiceberg_types.DoubleType())
     theirs.append(pa.table({"id": [3], "note": ["c"], "v": [0.5]}))
     place.lake.client.alter_columns(place.lake.table("shop.plain").table_id, add_column("w", "string"))
-    theirs.append(pa.table({"id": [4], "note": ["d"], "v": [1.5]}))  # its client loads the table, and appends once more
+    theirs.refresh().append(pa.table({"id": [4], "note": ["d"], "v": [1.5]}))
     with catalog.create_table_transaction("shop.whole", SCHEMA) as transaction:
         transaction.append(numbers([1, 2]))
     assert len(same_everywhere(place, "plain")) == 4
